@@ -1,0 +1,174 @@
+"""The configuration of a compilation: one frozen value, from Python, a mapping, JSON or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class CompileMode(str, Enum):
+    """How a compiled model is executed.
+
+    Attributes:
+        EAGER: fused operators, launched one by one; nothing is captured.
+        FULL: the whole model is captured, attention included; its step parameters are rewritten in
+            the captured graph at each replay.
+        PIECEWISE: the graph is split at the splitting ops; the pieces between them are captured,
+            the splitting ops run eagerly.
+    """
+
+    EAGER = "eager"
+    FULL = "full"
+    PIECEWISE = "piecewise"
+
+
+class AddressCheck(str, Enum):
+    """When a captured callable compares the addresses of its inputs with those of the capture."""
+
+    ALWAYS = "always"
+    FIRST_REPLAY = "first_replay"
+    NEVER = "never"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CompileConfig:
+    """What to do with a model.
+
+    Attributes:
+        mode: how the compiled model is executed; a string is accepted.
+        splitting_ops: names of the operators (``"namespace::name"`` or
+            ``"namespace::name.overload"``) at which the graph is split. Needed by, and only used
+            in, mode ``piecewise``.
+        capture_sizes: batch sizes (rows of the decode batch) for which graphs are captured; a batch
+            is padded to the next one, its bucket. Sorted and unique after construction.
+        fusions: names of the fusion passes to run, in pipeline order; ``None`` runs all of the
+            default pipeline, ``()`` none.
+        address_check: when captured callables check the addresses of their inputs. The runners own
+            static buffers, so ``first_replay`` finds every mistake that they can make.
+        warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
+            operator may allocate or synchronise, which a capture forbids.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of its range, or two contradict.
+    """
+
+    mode: CompileMode = CompileMode.EAGER
+    splitting_ops: tuple[str, ...] = ()
+    capture_sizes: tuple[int, ...] = ()
+    fusions: tuple[str, ...] | None = None
+    address_check: AddressCheck = AddressCheck.FIRST_REPLAY
+    warmup_runs: int = 1
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "mode", _member(CompileMode, "mode", self.mode))
+        set_field(
+            self, "address_check", _member(AddressCheck, "address_check", self.address_check)
+        )
+        set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
+        if self.fusions is not None:
+            set_field(self, "fusions", _names("fusions", self.fusions))
+        sizes = _sequence("capture_sizes", self.capture_sizes)
+        for size in sizes:
+            _positive("capture_sizes", size)
+        set_field(self, "capture_sizes", tuple(sorted(set(sizes))))
+        _positive("warmup_runs", self.warmup_runs)
+        if self.mode is CompileMode.PIECEWISE and not self.splitting_ops:
+            raise ConfigError(
+                "reading the configuration: mode 'piecewise' needs splitting_ops, found none; "
+                "name the attention operator of the model, e.g. ('my_engine::attention',)"
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> CompileConfig:
+        """Make a configuration from keys and values, e.g. of a parsed JSON object.
+
+        Args:
+            values: field names of this class to values; lists stand for tuples.
+
+        Raises:
+            ConfigError: an unknown key (the message names the nearest known one) or a bad value.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        for key in values:
+            if key not in known:
+                near = difflib.get_close_matches(str(key), known, n=1)
+                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                raise ConfigError(f"reading the configuration: unknown key {key!r}; {hint}")
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> CompileConfig:
+        """Make a configuration from a JSON object.
+
+        Raises:
+            ConfigError: the text is not a JSON object, or as for :meth:`from_mapping`.
+        """
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"reading the configuration: not valid JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(
+                "reading the configuration: expected a JSON object, "
+                f"found {type(values).__name__}: {text[:60]!r}"
+            )
+        return cls.from_mapping(values)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> CompileConfig:
+        """Make a configuration from a JSON file.
+
+        Raises:
+            ConfigError: the file cannot be read, or as for :meth:`from_json`.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"reading the configuration file {str(path)!r}: {error}") from error
+        try:
+            return cls.from_json(text)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (in the file {str(path)!r})") from error
+
+
+def _member(enumeration: type[Enum], key: str, value: object) -> Enum:
+    try:
+        return enumeration(value)
+    except ValueError:
+        known = [str(member.value) for member in enumeration]
+        near = difflib.get_close_matches(str(value), known, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        raise ConfigError(f"reading the configuration: {key} is {value!r}; {hint}") from None
+
+
+def _sequence(key: str, value: object) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, (tuple, list)):
+        raise ConfigError(
+            f"reading the configuration: {key} must be a list or tuple, found {value!r}"
+        )
+    return tuple(value)
+
+
+def _names(key: str, value: object) -> tuple[str, ...]:
+    names = _sequence(key, value)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"reading the configuration: {key} holds {name!r}, expected a name")
+    return names
+
+
+def _positive(key: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(
+            f"reading the configuration: {key} must be whole and at least 1, found {value!r}"
+        )

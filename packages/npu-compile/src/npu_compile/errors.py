@@ -1,0 +1,17 @@
+"""Errors of npu_compile; each is also the built-in error that its kind suggests."""
+
+
+class NpuCompileError(Exception):
+    """Base of all errors raised by this package."""
+
+
+class ConfigError(NpuCompileError, ValueError):
+    """A configuration, or a call that contradicts it, cannot be used; the message names the key."""
+
+
+class InputError(NpuCompileError, ValueError):
+    """An input of a step does not have the name, shape or dtype that was declared for it."""
+
+
+class RunnerStateError(NpuCompileError, RuntimeError):
+    """A runner was asked for something that its present state does not allow."""

@@ -1,0 +1,110 @@
+"""Static device buffers for the inputs of captured graphs, filled by one copy a step.
+
+A captured graph reads its inputs at the addresses of its capture. All inputs therefore live in one
+packed device buffer that is never moved, and the graph of a smaller capture size reads the first
+rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
+copies that in one asynchronous copy, so the host cost does not grow with the number of inputs.
+
+The copy reads host memory after the call has returned. Host buffers therefore come from a ring, and
+one is written again only after the event recorded behind its copy has passed; the host waits only
+if it is ahead of the device by more steps than the ring has buffers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from npu_compile.packed_layout import InputSpec, PackedLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npu_graph_runtime import Event, GraphDevice
+
+# Engines prepare at most one step while another runs; two more absorb jitter.
+RING_DEPTH = 4
+
+
+class _HostBuffer:
+    """One packed buffer of the ring, and the event behind its last copy."""
+
+    def __init__(self, layout: PackedLayout, *, pinned: bool, event: Event) -> None:
+        self.packed = torch.zeros(layout.num_bytes, dtype=torch.uint8, pin_memory=pinned)
+        self.views = layout.views(self.packed)
+        self.event = event
+        self.in_flight = False
+
+    def wait_until_free(self) -> None:
+        if self.in_flight and not self.event.query():
+            self.event.synchronize()
+        self.in_flight = False
+
+
+class InputBuffers:
+    """Owns the static input buffers of one runner, for as long as its captured graphs live.
+
+    Args:
+        specs: input names and their declarations.
+        max_size: the largest capture size.
+        device: the device seam; copies are issued on its current stream.
+    """
+
+    def __init__(
+        self, specs: Mapping[str, InputSpec], *, max_size: int, device: GraphDevice
+    ) -> None:
+        self._layout = PackedLayout(specs, max_size=max_size)
+        self._device = device
+        target = device.torch_device
+        self._packed = torch.zeros(self._layout.num_bytes, dtype=torch.uint8, device=target)
+        self._full_views = self._layout.views(self._packed)
+        self._views_by_size: dict[int, dict[str, torch.Tensor]] = {}
+        pinned = target.type != "cpu"
+        self._ring = tuple(
+            _HostBuffer(self._layout, pinned=pinned, event=device.create_event())
+            for _ in range(RING_DEPTH)
+        )
+        self._next = 0
+
+    def views(self, size: int) -> dict[str, torch.Tensor]:
+        """Return the device views ``[size, *trailing_shape]`` that a graph of this size reads.
+
+        The same tensors at every call; the memory belongs to this object.
+        """
+        views = self._views_by_size.get(size)
+        if views is None:
+            views = {name: view[:size] for name, view in self._full_views.items()}
+            self._views_by_size[size] = views
+        return views
+
+    def load(self, values: Mapping[str, torch.Tensor], *, size: int) -> int:
+        """Copy a batch into the static buffers, padded to ``size`` rows; return its own rows.
+
+        Asynchronous: ordered on the current stream, the given tensors may be changed at once.
+
+        Args:
+            values: for each input a CPU tensor ``[rows, ...]`` of the declared dtype.
+            size: rows after padding, at most the largest capture size.
+
+        Raises:
+            InputError: as for :meth:`PackedLayout.check`.
+        """
+        rows = self._layout.check(values, max_rows=size)
+        host = self._ring[self._next]
+        self._next = (self._next + 1) % RING_DEPTH
+        host.wait_until_free()
+        for name, spec in self._layout.specs.items():
+            value, view = values[name], host.views[name]
+            if tuple(value.shape[1:]) == spec.trailing_shape:
+                view[:rows] = value
+            else:
+                width = value.shape[1]
+                view[:rows, :width] = value
+                view[:rows, width:] = spec.pad_value
+            if rows < size:
+                view[rows:size] = spec.pad_value
+        self._packed.copy_(host.packed, non_blocking=True)
+        host.event.record(self._device.current_stream())
+        host.in_flight = True
+        return rows
