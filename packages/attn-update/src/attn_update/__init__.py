@@ -1,5 +1,80 @@
-"""Rewrite the host arguments of attention inside captured graphs, every step, without a host synchronisation."""
+"""Rewrite the host arguments of attention inside captured graphs, without a host synchronisation.
+
+A `Recorder` records attention launches while a graph is captured, an `UpdatePlan` says which step
+parameters reach which launch, and an `UpdateLane` replays and updates, step by step.
+"""
 
 from attn_update.__about__ import __version__
+from attn_update.attention_geometry import AttentionGeometry, LengthRule
+from attn_update.errors import (
+    ArgumentError,
+    AttnUpdateError,
+    CaptureError,
+    DeadTensorError,
+    LaneError,
+    MissingLayerError,
+    PlanError,
+    RecordingError,
+    StepParameterError,
+    UnknownKeyError,
+    UnknownKindError,
+    UnknownOperatorError,
+    UpdateError,
+)
+from attn_update.fused_update import FusedUpdateDevice
+from attn_update.kind import AttentionKind
+from attn_update.kinds import (
+    FusedInferAttention,
+    default_kinds,
+    fused_infer_attention_v1,
+    fused_infer_attention_v2,
+)
+from attn_update.record import KeyRecords, Record
+from attn_update.recorder import Recorder
+from attn_update.step_parameters import LengthArray, Lengths, StepParameters
+from attn_update.task_device import Event, ExternalEvent, Stream, TaskDevice
+from attn_update.update_lane import LaneCounters, UpdateLane
+from attn_update.update_order import UpdateOrder
+from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
 
-__all__ = ["__version__"]
+__all__ = [
+    "ArgumentError",
+    "AttentionGeometry",
+    "AttentionKind",
+    "AttnUpdateError",
+    "CaptureError",
+    "CheckedStep",
+    "DeadTensorError",
+    "Event",
+    "ExternalEvent",
+    "FusedInferAttention",
+    "FusedUpdateDevice",
+    "KeyRecords",
+    "LaneCounters",
+    "LaneError",
+    "LengthArray",
+    "LengthRule",
+    "Lengths",
+    "MissingLayerError",
+    "ParameterGroup",
+    "PlanError",
+    "PlannedUpdate",
+    "Record",
+    "Recorder",
+    "RecordingError",
+    "StepParameterError",
+    "StepParameters",
+    "Stream",
+    "TaskDevice",
+    "UnknownKeyError",
+    "UnknownKindError",
+    "UnknownOperatorError",
+    "UpdateError",
+    "UpdateLane",
+    "UpdateOrder",
+    "UpdatePlan",
+    "__version__",
+    "default_kinds",
+    "fused_infer_attention_v1",
+    "fused_infer_attention_v2",
+]

@@ -1,0 +1,218 @@
+"""Length rules of fused attention: what the captured shapes allow the lengths to be.
+
+The rules, from the operator's documentation (CANN ``aclnnFusedInferAttentionScore``):
+
+- Ragged layouts (``TND``, ``NTD``): query lengths are cumulative over the batch and end at the
+  number of query tokens. Key lengths are per sequence when the cache is paged, else cumulative too.
+- Batched layouts (``BSH``, ``BSND``, ``BNSD``, ``NSD``): lengths are per sequence, either one for
+  each or a single one for all.
+- A paged sequence holds at most (columns of the block table) x (block size) tokens.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from attn_update.errors import ArgumentError, StepParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# For each query layout: the dimension of its tokens (or of its positions in a sequence), and that
+# of its batch, None where the batch is ragged or has one sequence.
+_TOKEN_DIM = {"TND": 0, "NTD": 1, "BSH": 1, "BSND": 1, "BNSD": 2, "NSD": 1}
+_BATCH_DIM = {"BSH": 0, "BSND": 0, "BNSD": 0}
+_RAGGED = frozenset({"TND", "NTD"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthRule:
+    """What one argument of lengths may hold.
+
+    Attributes:
+        count: The number of entries at capture; a graph is captured for one count.
+        cumulative: Whether the entries are running sums.
+        total: For cumulative lengths the value of the last entry; None if not fixed.
+        maximum: The largest entry allowed (for cumulative lengths: in total); None if not bounded.
+        bound: Says in an error where `maximum` or `total` comes from.
+    """
+
+    count: int
+    cumulative: bool
+    total: int | None
+    maximum: int | None
+    bound: str
+
+    def padded(self, lengths: list[int]) -> list[int]:
+        """Return the lengths of a short batch, filled up to `count`.
+
+        Sequences added per sequence are empty. Added to cumulative lengths they share the tokens
+        that are left over evenly, so that a uniform decode batch stays uniform.
+        """
+        missing = self.count - len(lengths)
+        if missing <= 0:
+            return lengths
+        if not self.cumulative:
+            return lengths + [0] * missing
+        used = lengths[-1] if lengths else 0
+        left = 0 if self.total is None else max(self.total - used, 0)
+        return lengths + [used + left * (index + 1) // missing for index in range(missing)]
+
+    def check(self, lengths: list[int], *, what: str) -> None:
+        """Check lengths against the rule, at a cost of a few passes in C.
+
+        Raises:
+            StepParameterError: A wrong count, a negative or too large length, cumulative lengths
+                that fall, or a wrong total.
+        """
+        if len(lengths) != self.count:
+            raise StepParameterError(
+                f"checking {what}: expected {self.count} lengths as captured, found "
+                f"{len(lengths)}; fill the batch up to its bucket, or declare pad=True",
+            )
+        if not lengths:
+            return
+        if min(lengths) < 0:
+            index = next(i for i, length in enumerate(lengths) if length < 0)
+            raise StepParameterError(
+                f"checking {what}: the length at {index} is negative ({lengths[index]})",
+            )
+        # A sorted list is checked by sorted() in one pass without a swap.
+        if self.cumulative and sorted(lengths) != lengths:
+            index = next(i for i in range(1, len(lengths)) if lengths[i] < lengths[i - 1])
+            raise StepParameterError(
+                f"checking {what}: cumulative lengths must not fall, found {lengths[index - 1]} "
+                f"before {lengths[index]} at {index}; give running sums, not lengths",
+            )
+        if self.total is not None and lengths[-1] != self.total:
+            raise StepParameterError(
+                f"checking {what}: the last cumulative length must be {self.total} "
+                f"({self.bound}), found {lengths[-1]}",
+            )
+        if self.maximum is not None and max(lengths) > self.maximum:
+            largest = max(lengths)
+            raise StepParameterError(
+                f"checking {what}: the length {largest} at {lengths.index(largest)} is above "
+                f"{self.maximum} ({self.bound})",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionGeometry:
+    """The length rules of one captured launch, and the form of its block table.
+
+    Attributes:
+        query: The rule of the query lengths, None where none were given at capture.
+        key: The rule of the key lengths, None where none were given at capture.
+        block_table: Shape, dtype and device of the block table, None without paging.
+    """
+
+    query: LengthRule | None
+    key: LengthRule | None
+    block_table: tuple[torch.Size, torch.dtype, torch.device] | None
+
+
+def tensor_argument(arguments: Mapping[str, object], name: str) -> torch.Tensor:
+    """Return an argument that must be a tensor.
+
+    Raises:
+        ArgumentError: It is missing or something else.
+    """
+    value = arguments.get(name)
+    if not isinstance(value, torch.Tensor):
+        raise ArgumentError(
+            f"reading the argument {name!r} of attention: expected a tensor, found "
+            f"{type(value).__name__}",
+        )
+    return value
+
+
+def read_geometry(
+    arguments: Mapping[str, object],
+    *,
+    query_lengths: list[int] | None,
+    key_lengths: list[int] | None,
+) -> AttentionGeometry:
+    """Return the length rules that follow from the arguments of a launch.
+
+    Args:
+        arguments: Reads ``query``, ``key``, ``input_layout``, ``block_table`` and ``block_size``.
+        query_lengths: The query lengths of the captured launch, or None.
+        key_lengths: The key lengths of the captured launch, or None.
+
+    Raises:
+        ArgumentError: The layout is not known, or a tensor is missing.
+        StepParameterError: The number of lengths does not fit the batch or the block table.
+    """
+    query = tensor_argument(arguments, "query")
+    layout = str(arguments.get("input_layout", "BSH"))
+    query_layout = layout.partition("_")[0]
+    if query_layout not in _TOKEN_DIM:
+        raise ArgumentError(
+            f"reading input_layout: expected a query layout of {', '.join(sorted(_TOKEN_DIM))}, "
+            f"found {layout!r}",
+        )
+    query_rule = None
+    if query_lengths is not None:
+        _check_count("query", len(query_lengths), query, query_layout)
+        query_rule = _query_rule(query, query_layout, len(query_lengths))
+    key_rule = None
+    if key_lengths is not None:
+        _check_count("key", len(key_lengths), query, query_layout)
+        key_rule = _key_rule(arguments, query_layout, len(key_lengths))
+    table = arguments.get("block_table")
+    form = None
+    if isinstance(table, torch.Tensor):
+        form = (table.shape, table.dtype, table.device)
+    return AttentionGeometry(query=query_rule, key=key_rule, block_table=form)
+
+
+def _query_rule(query: torch.Tensor, layout: str, count: int) -> LengthRule:
+    tokens = query.shape[_TOKEN_DIM[layout]]
+    ragged = layout in _RAGGED
+    return LengthRule(
+        count=count,
+        cumulative=ragged,
+        total=tokens if ragged else None,
+        maximum=None if ragged else tokens,
+        bound=f"the query tokens captured in layout {layout}",
+    )
+
+
+def _key_rule(arguments: Mapping[str, object], layout: str, count: int) -> LengthRule:
+    table = arguments.get("block_table")
+    block_size = arguments.get("block_size", 0)
+    if isinstance(table, torch.Tensor) and isinstance(block_size, int):
+        if table.ndim != 2 or count > table.shape[0]:
+            raise StepParameterError(
+                f"reading the captured key lengths: {count} sequences need a block table of as "
+                f"many rows, found shape {tuple(table.shape)}",
+            )
+        return LengthRule(
+            count=count,
+            cumulative=False,
+            total=None,
+            maximum=table.shape[1] * block_size if block_size else None,
+            bound=f"{table.shape[1]} block table columns of {block_size} tokens",
+        )
+    tokens = tensor_argument(arguments, "key").shape[_TOKEN_DIM[layout]]
+    ragged = layout in _RAGGED
+    return LengthRule(
+        count=count,
+        cumulative=ragged,
+        total=None,
+        maximum=tokens,
+        bound=f"the key tokens captured in layout {layout}",
+    )
+
+
+def _check_count(name: str, count: int, query: torch.Tensor, layout: str) -> None:
+    dim = _BATCH_DIM.get(layout)
+    if dim is not None and count not in {1, query.shape[dim]}:
+        raise StepParameterError(
+            f"reading the captured {name} lengths: layout {layout} takes one length for each of "
+            f"{query.shape[dim]} sequences or one for all, found {count}",
+        )

@@ -1,0 +1,105 @@
+"""Errors of attn_update.
+
+Each is also a built-in error, so that a caller who knows nothing of this package can still sort
+them. All but `CaptureError` and `UpdateError` are raised before anything is launched.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class AttnUpdateError(Exception):
+    """Any error of this package."""
+
+
+class UnknownOperatorError(AttnUpdateError, LookupError):
+    """An operator that a kind names is not registered with torch."""
+
+
+class UnknownKindError(AttnUpdateError, LookupError):
+    """The caller's table has no attention kind of that name."""
+
+
+class UnknownKeyError(AttnUpdateError, LookupError):
+    """A recorder has no records under a graph key: never captured, or released since."""
+
+
+class ArgumentError(AttnUpdateError, ValueError):
+    """An attention operator was given an argument it does not take, or one too few."""
+
+
+class RecordingError(AttnUpdateError, RuntimeError):
+    """Attention was captured where it cannot be recorded, or recorded twice."""
+
+
+class CaptureError(AttnUpdateError, RuntimeError):
+    """The operator failed while its task group was captured; the capture must be abandoned.
+
+    Attributes:
+        layer_name: The layer whose launch failed.
+        operator: The operator that was launched.
+    """
+
+    def __init__(self, message: str, *, layer_name: str, operator: str) -> None:
+        super().__init__(message)
+        self.layer_name = layer_name
+        self.operator = operator
+
+
+class PlanError(AttnUpdateError, ValueError):
+    """The declared parameter groups do not fit the records."""
+
+
+class MissingLayerError(AttnUpdateError, LookupError):
+    """A layer that should have been recorded was not, or one was that should not."""
+
+
+class StepParameterError(AttnUpdateError, ValueError):
+    """The step parameters do not fit the plan: group, name, count, length, order or range."""
+
+
+class DeadTensorError(AttnUpdateError, RuntimeError):
+    """The memory of a tensor that a captured launch reads was freed."""
+
+
+class LaneError(AttnUpdateError, RuntimeError):
+    """An update lane was used where it cannot work: closed, nested, or on its own stream."""
+
+
+class UpdateError(AttnUpdateError, RuntimeError):
+    """An update failed half-way. The captured graph was released and later steps work.
+
+    The replay of this step ran, for the failed layer and those after it with the arguments of an
+    earlier step: its results must be thrown away.
+
+    Attributes:
+        layer_name: The layer whose update failed.
+        operator: The operator that was launched.
+    """
+
+    def __init__(self, message: str, *, layer_name: str, operator: str) -> None:
+        super().__init__(message)
+        self.layer_name = layer_name
+        self.operator = operator
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a clause that helps to find a mistyped name.
+
+    Args:
+        name: The name that is not known.
+        known: All names that are.
+
+    Returns:
+        Text such as ``did you mean 'a' or 'b'?``, or the list of all known names.
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3)
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    return f"known: {', '.join(map(repr, names)) or 'none'}"

@@ -1,0 +1,76 @@
+"""What an attention kind declares: one operator whose host arguments change at every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from torch import Tensor
+
+
+class AttentionKind(Protocol):
+    """One way to call attention, and how its launch is updated.
+
+    A kind is a small frozen object without state. The caller puts it into a table from names to
+    kinds; see `attn_update.kinds.default_kinds`.
+    """
+
+    @property
+    def operator(self) -> str:
+        """The operator launched inside a task group, with its overload: ``npu::name.out``."""
+
+    @property
+    def step_arguments(self) -> frozenset[str]:
+        """The arguments that step parameters may set."""
+
+    def run(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
+        """Run the operator at once, outside a capture, and return its outputs."""
+
+    def check_arguments(self, arguments: Mapping[str, object]) -> None:
+        """Refuse unknown and missing arguments with an `ArgumentError`."""
+
+    def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
+        """Return the bytes of workspace that suffice for all lengths these tensors can hold."""
+
+    def make_outputs(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
+        """Return the output tensors: those the caller gave as ``out``, or new ones."""
+
+    def launch_arguments(
+        self,
+        arguments: Mapping[str, object],
+        outputs: tuple[Tensor, ...],
+        workspace: Tensor,
+    ) -> dict[str, object]:
+        """Return all keyword arguments for `operator`; what stands at its default is left out."""
+
+    def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
+        """Return the tensor arguments whose memory is not the graph's own and must outlive it."""
+
+    def geometry(self, arguments: Mapping[str, object]) -> Hashable:
+        """Return what the checks of a step depend on; equal for layers that share the checks.
+
+        Raises:
+            StepParameterError: The captured lengths themselves break the rules.
+        """
+
+    def prepare(
+        self,
+        values: Mapping[str, object],
+        geometry: Hashable,
+        *,
+        pad: bool,
+        what: str,
+    ) -> dict[str, object]:
+        """Check the values of one step and return them in the form that the operator takes.
+
+        Args:
+            values: Step arguments by name; names are already checked.
+            geometry: What `geometry` returned for the captured launch.
+            pad: Whether a batch shorter than the captured one is padded instead of refused.
+            what: Names the step in an error.
+
+        Raises:
+            StepParameterError: A value breaks a rule of the operator or of the captured shapes.
+        """

@@ -1,0 +1,75 @@
+"""Records: what is kept of captured attention launches, by graph key and layer name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attn_update.tensor_watch import TensorWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from attn_update.kind import AttentionKind
+    from attn_update.task_device import Event, ExternalEvent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One task group: an attention launch of a captured graph that can be updated.
+
+    Attributes:
+        layer_name: Names the launch, once for each key.
+        key: The graph key that was recorded.
+        group: The parameter group that gives the step arguments of this layer.
+        kind_name: The name of the kind in the recorder's table.
+        kind: How the launch is updated.
+        handle: The task group, which only the device understands.
+        event: The captured graph waits for it before the launch; every step must record it.
+        arguments: All keyword arguments of the launch. Tensors are held weakly, but for the
+            workspace, which belongs to the recorder.
+        geometry: What the checks of a step depend on.
+    """
+
+    layer_name: str
+    key: Hashable
+    group: str
+    kind_name: str
+    kind: AttentionKind
+    handle: object
+    event: ExternalEvent
+    arguments: Mapping[str, object]
+    geometry: Hashable
+
+
+class KeyRecords:
+    """The records of one graph key, and how far its replays are.
+
+    Attributes:
+        key: The graph key.
+        records: By layer name, in the order of capture.
+        watch: Watches the memory that the launches read and the graph does not own.
+        released: Whether the recorder let go of the key; its plans are then void.
+        replayed: Recorded after the latest replay; updates wait for it on the device.
+        unsettled: Whether external events may be left set, because a step failed.
+        lane: The update lane that updates this key, once there was a step.
+        latest: The plan and the values of the latest step, if that went well.
+    """
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.records: dict[str, Record] = {}
+        self.watch = TensorWatch()
+        self.released = False
+        self.replayed: Event | None = None
+        self.unsettled = False
+        self.lane: object = None
+        self.latest: tuple[object, tuple[Mapping[str, object], ...]] | None = None
+
+    def release(self) -> None:
+        """Let go of the records; plans made from them are void."""
+        self.released = True
+        self.records.clear()
+        self.watch.clear()
+        self.replayed = None
+        self.latest = None

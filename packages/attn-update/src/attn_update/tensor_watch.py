@@ -1,0 +1,45 @@
+"""Learn that the memory of a tensor was freed, at no cost per step.
+
+A record holds its tensors weakly, so nothing keeps a cache alive that its owner drops; a launch
+that reads it afterwards would read someone else's memory. Torch keeps one Python object for each
+storage as long as anything uses the storage, so a weak reference to that object is called back
+when the memory goes.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TensorWatch:
+    """Watches the memory of tensors and lists those that lost it."""
+
+    def __init__(self) -> None:
+        self.dead: list[str] = []
+        self._references: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def add(self, tensor: torch.Tensor, name: str) -> None:
+        """Watch the memory of a tensor; tensors that share memory are watched once.
+
+        Args:
+            tensor: Not kept alive.
+            name: What `dead` lists when its memory is freed.
+        """
+        storage = tensor.untyped_storage()
+        known = self._references.get(id(storage))
+        if known is not None and known() is storage:
+            return
+        dead = self.dead
+
+        def note(_: object) -> None:
+            dead.append(name)
+
+        self._references[id(storage)] = weakref.ref(storage, note)
+
+    def clear(self) -> None:
+        """Watch nothing any more."""
+        self._references.clear()

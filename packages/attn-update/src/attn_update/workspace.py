@@ -1,0 +1,61 @@
+"""The workspace that all captured launches of one recorder share.
+
+A launch uses its workspace only while it runs, and the graphs of one recorder run one after the
+other. So one buffer, as large as the largest need over all layers, kinds and keys, serves all of
+them, but for layers captured on several streams of one graph, which may run at the same time:
+each such stream has a buffer of its own.
+"""
+
+from __future__ import annotations
+
+import torch
+
+
+class Workspace:
+    """Buffers that grow only while graphs are captured, never in a step.
+
+    A buffer taken during a capture comes from the capture's memory pool. When a larger one is
+    needed, launches captured before keep theirs, which suffices for them; so capture the largest
+    size first, or let warm-up runs measure, and there is one buffer.
+    """
+
+    def __init__(self) -> None:
+        self._needed_bytes = 0
+        self._buffers: list[list[torch.Tensor]] = []
+
+    @property
+    def allocated_bytes(self) -> int:
+        """The size of all buffers held."""
+        return sum(buffer.numel() for lane in self._buffers for buffer in lane)
+
+    @property
+    def num_buffers(self) -> int:
+        """The number of buffers held."""
+        return sum(len(lane) for lane in self._buffers)
+
+    def measure(self, needed_bytes: int) -> None:
+        """Note a need, so that the next buffer made is large enough for it."""
+        self._needed_bytes = max(self._needed_bytes, needed_bytes)
+
+    def take(self, needed_bytes: int, *, stream_index: int, device: torch.device) -> torch.Tensor:
+        """Return a buffer of at least `needed_bytes`, uint8, held until `clear`.
+
+        Args:
+            needed_bytes: What the launch needs.
+            stream_index: Which of the streams of the graph the launch is captured on.
+            device: Where the buffer lives.
+        """
+        self.measure(needed_bytes)
+        while len(self._buffers) <= stream_index:
+            self._buffers.append([])
+        buffers = self._buffers[stream_index]
+        if not buffers or buffers[-1].numel() < needed_bytes:
+            # Never empty: the operator is handed the address.
+            size = max(self._needed_bytes, 1)
+            buffers.append(torch.empty(size, dtype=torch.uint8, device=device))
+        return buffers[-1]
+
+    def clear(self) -> None:
+        """Let go of all buffers; no captured launch may be replayed afterwards."""
+        self._buffers.clear()
+        self._needed_bytes = 0
