@@ -1,0 +1,147 @@
+// Activation functions and softmax: computed in float32, rounded once.
+
+#include <ATen/ops/chunk.h>
+#include <ATen/ops/elu.h>
+#include <ATen/ops/gelu.h>
+#include <ATen/ops/hardsigmoid.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/hardtanh.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/log_sigmoid.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mish.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/sigmoid.h>
+#include <ATen/ops/silu.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/softplus.h>
+#include <ATen/ops/tanh.h>
+#include <ATen/ops/threshold.h>
+
+#include "data_type.h"
+#include "operator.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+using Function = at::Tensor (*)(const at::Tensor&);
+
+Plan Activate(Function function, const Tensor& self, const Tensor& out) {
+  RequireDtype(self, kReals);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(function(self.Widened())); };
+}
+
+void RequireFloatElementwise(const Tensor& self, const Tensor& out) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireShape(out, self.sizes());
+}
+
+}  // namespace
+
+#define CANN_SIM_ACTIVATION(Name, function)                               \
+  CANN_SIM_OPERATOR(aclnn##Name, (Tensor, self), (Tensor, out)) {         \
+    return Activate(at::function, self, out);                             \
+  }                                                                       \
+  CANN_SIM_OPERATOR(aclnnInplace##Name, (Tensor, self)) {                 \
+    return Activate(at::function, self, self);                            \
+  }
+
+CANN_SIM_ACTIVATION(Sigmoid, sigmoid)
+CANN_SIM_ACTIVATION(Tanh, tanh)
+CANN_SIM_ACTIVATION(Hardswish, hardswish)
+CANN_SIM_ACTIVATION(Hardsigmoid, hardsigmoid)
+CANN_SIM_ACTIVATION(Mish, mish)
+
+CANN_SIM_OPERATOR(aclnnSilu, (Tensor, self), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return Activate(at::silu, self, out);
+}
+
+CANN_SIM_OPERATOR(aclnnRelu, (Tensor, self), (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::relu(self)); };
+}
+
+CANN_SIM_OPERATOR(aclnnInplaceRelu, (Tensor, self)) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  return [=] { self.Store(at::relu(self)); };
+}
+
+CANN_SIM_OPERATOR(aclnnGelu, (Tensor, self), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return [=] { out.Store(at::gelu(self.Widened())); };
+}
+
+// approximate: 0 the error function, 1 the tanh form.
+CANN_SIM_OPERATOR(aclnnGeluV2, (Tensor, self), (Int, approximate), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  if (approximate != 0 && approximate != 1) {
+    RefuseArgument(approximate.name(), "0 (none) or 1 (tanh)", std::to_string(approximate));
+  }
+  const char* form = approximate == 1 ? "tanh" : "none";
+  return [=] { out.Store(at::gelu(self.Widened(), form)); };
+}
+
+// x * sigmoid(1.702 * x)
+CANN_SIM_OPERATOR(aclnnFastGelu, (Tensor, self), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return [=] {
+    const at::Tensor wide = self.Widened();
+    out.Store(at::mul(wide, at::sigmoid(at::mul(wide, 1.702))));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnLeakyRelu, (Tensor, self), (Scalar, negativeSlope), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return [=] { out.Store(at::leaky_relu(self.Widened(), negativeSlope)); };
+}
+
+CANN_SIM_OPERATOR(aclnnElu, (Tensor, self), (Scalar, alpha), (Scalar, scale), (Scalar, inputScale), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return [=] { out.Store(at::elu(self.Widened(), alpha, scale, inputScale)); };
+}
+
+CANN_SIM_OPERATOR(aclnnSoftplus, (Tensor, self), (Scalar, beta), (Scalar, threshold), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return [=] { out.Store(at::softplus(self.Widened(), beta, threshold)); };
+}
+
+CANN_SIM_OPERATOR(aclnnHardtanh, (Tensor, self), (Scalar, minVal), (Scalar, maxVal), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  return [=] { out.Store(at::hardtanh(self, minVal, maxVal)); };
+}
+
+CANN_SIM_OPERATOR(aclnnSoftmax, (Tensor, self), (Int, dim), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  WrapDim(dim, self.rank());
+  return [=] { out.Store(at::softmax(self.Widened(), dim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnLogSoftmax, (Tensor, self), (Int, dim), (Tensor, out)) {
+  RequireFloatElementwise(self, out);
+  WrapDim(dim, self.rank());
+  return [=] { out.Store(at::log_softmax(self.Widened(), dim)); };
+}
+
+// The first half along `dim` through silu, times the second half.
+CANN_SIM_OPERATOR(aclnnSwiGlu, (Tensor, x), (Int, dim), (Tensor, out)) {
+  RequireDtype(x, kFloats);
+  RequireSameDtype(out, x);
+  const int64_t axis = WrapDim(dim, x.rank());
+  if (x.rank() == 0 || x.size(static_cast<int>(axis)) % 2 != 0) {
+    RefuseArgument(x.name(), "an even size of dimension " + std::to_string(axis), "shape " + Describe(x.sizes()));
+  }
+  std::vector<int64_t> expected = x.sizes().vec();
+  expected[static_cast<size_t>(axis)] /= 2;
+  RequireShape(out, expected);
+  return [=] {
+    const std::vector<at::Tensor> halves = at::chunk(x.Widened(), 2, axis);
+    out.Store(at::mul(at::silu(halves[0]), halves[1]));
+  };
+}
+
+}  // namespace cann_sim::operators

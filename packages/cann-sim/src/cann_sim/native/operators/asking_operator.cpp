@@ -1,0 +1,104 @@
+#include "asking_operator.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <unwind.h>
+
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <regex>
+
+namespace {
+
+// torch has no public way from a kernel to its code address, which is what a stack frame can be compared with. Explicit
+// instantiation may name private members; that is used here, for an error message, and nowhere else.
+template <class Member, typename Member::Type Pointer>
+struct Expose {
+  friend typename Member::Type Access(Member) { return Pointer; }
+};
+
+#define CANN_SIM_EXPOSE(tag, owner, type, member)  \
+  struct tag {                                     \
+    using Type = type owner::*;                    \
+    friend Type Access(tag);                       \
+  };                                               \
+  template struct Expose<tag, &owner::member>
+
+using BoxedFunction = void(c10::OperatorKernel*, const c10::OperatorHandle&, c10::DispatchKeySet, c10::Stack*);
+
+CANN_SIM_EXPOSE(SafeKernel, c10::SafeKernelFunction, c10::KernelFunction, kernel_);
+CANN_SIM_EXPOSE(Unboxed, c10::KernelFunction, void*, unboxed_kernel_func_);
+CANN_SIM_EXPOSE(SymUnboxed, c10::KernelFunction, void*, sym_unboxed_kernel_func_);
+CANN_SIM_EXPOSE(Boxed, c10::KernelFunction, c10::BoxedKernel, boxed_kernel_func_);
+CANN_SIM_EXPOSE(BoxedCode, c10::BoxedKernel, BoxedFunction*, boxed_kernel_func_);
+
+std::string FullName(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
+}
+
+// Start of the code of every device kernel -> its operator.
+std::map<void*, std::string> KernelsByAddress(std::map<std::string, std::string>& names_by_function) {
+  std::map<void*, std::string> kernels;
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    const std::string full_name = FullName(name);
+    if (full_name.rfind("aten::", 0) == 0) {
+      std::string function = full_name.substr(6);
+      function = std::regex_replace(function, std::regex("\\."), "_");
+      names_by_function[function] = full_name;
+    }
+    const auto handle = dispatcher.findSchema(name);
+    if (!handle.has_value() || !handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) {
+      continue;
+    }
+    const c10::SafeKernelFunction safe = handle->getComputedKernelForDispatchKey(c10::DispatchKey::PrivateUse1);
+    const c10::KernelFunction& kernel = safe.*Access(SafeKernel{});
+    kernels[kernel.*Access(Unboxed{})] = full_name;
+    kernels[kernel.*Access(SymUnboxed{})] = full_name;
+    kernels[reinterpret_cast<void*>((kernel.*Access(Boxed{})).*Access(BoxedCode{}))] = full_name;
+  }
+  kernels.erase(nullptr);
+  return kernels;
+}
+
+// "add_Tensor" from the symbol of at::_ops::add_Tensor::call, or empty.
+std::string OperatorFunction(void* address) {
+  Dl_info info;
+  if (dladdr(address, &info) == 0 || info.dli_sname == nullptr) {
+    return "";
+  }
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> demangled(
+      abi::__cxa_demangle(info.dli_sname, nullptr, nullptr, &status), &std::free);
+  const std::string symbol = status == 0 ? demangled.get() : "";
+  const std::string prefix = "at::_ops::";
+  const size_t start = symbol.find(prefix);
+  const size_t end = start == std::string::npos ? start : symbol.find("::", start + prefix.size());
+  return end == std::string::npos ? "" : symbol.substr(start + prefix.size(), end - start - prefix.size());
+}
+
+}  // namespace
+
+namespace cann_sim::operators {
+
+std::string AskingOperator() {
+  std::map<std::string, std::string> names_by_function;
+  const std::map<void*, std::string> kernels = KernelsByAddress(names_by_function);
+  void* frames[128];
+  const int depth = backtrace(frames, 128);
+  for (int frame = 0; frame < depth; ++frame) {
+    void* call_site = static_cast<char*>(frames[frame]) - 1;
+    if (const auto kernel = kernels.find(_Unwind_FindEnclosingFunction(call_site)); kernel != kernels.end()) {
+      return kernel->second;
+    }
+    if (const auto name = names_by_function.find(OperatorFunction(call_site)); name != names_by_function.end()) {
+      return name->second;
+    }
+  }
+  return "";
+}
+
+}  // namespace cann_sim::operators

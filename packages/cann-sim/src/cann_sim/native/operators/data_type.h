@@ -1,0 +1,18 @@
+// Which ATen dtype stands for which aclDataType.
+#pragma once
+
+#include <acl/acl_base.h>
+#include <c10/core/ScalarType.h>
+
+namespace cann_sim::operators {
+
+// ATen dtype of `type`. Throws Refusal naming the type where ATen has no dtype of that layout.
+c10::ScalarType ScalarTypeOf(aclDataType type);
+
+// Name of `type` as the CANN headers write it without the ACL_ prefix, for messages ("BF16").
+const char* NameOf(aclDataType type);
+
+// Name of `type` as torch writes it, for messages ("bfloat16").
+const char* NameOf(c10::ScalarType type);
+
+}  // namespace cann_sim::operators

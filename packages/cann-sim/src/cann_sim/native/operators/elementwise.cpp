@@ -1,0 +1,144 @@
+// One-input arithmetic: out[i] = f(self[i]). Half precisions are computed in float32 and rounded once.
+
+#include <ATen/ops/abs.h>
+#include <ATen/ops/acos.h>
+#include <ATen/ops/acosh.h>
+#include <ATen/ops/asin.h>
+#include <ATen/ops/asinh.h>
+#include <ATen/ops/atan.h>
+#include <ATen/ops/atanh.h>
+#include <ATen/ops/bitwise_not.h>
+#include <ATen/ops/ceil.h>
+#include <ATen/ops/cos.h>
+#include <ATen/ops/cosh.h>
+#include <ATen/ops/erf.h>
+#include <ATen/ops/erfc.h>
+#include <ATen/ops/erfinv.h>
+#include <ATen/ops/exp.h>
+#include <ATen/ops/exp2.h>
+#include <ATen/ops/expm1.h>
+#include <ATen/ops/floor.h>
+#include <ATen/ops/frac.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/isinf.h>
+#include <ATen/ops/isneginf.h>
+#include <ATen/ops/isposinf.h>
+#include <ATen/ops/log.h>
+#include <ATen/ops/log10.h>
+#include <ATen/ops/log1p.h>
+#include <ATen/ops/log2.h>
+#include <ATen/ops/logical_not.h>
+#include <ATen/ops/nan_to_num.h>
+#include <ATen/ops/neg.h>
+#include <ATen/ops/reciprocal.h>
+#include <ATen/ops/round.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sign.h>
+#include <ATen/ops/signbit.h>
+#include <ATen/ops/sin.h>
+#include <ATen/ops/sinh.h>
+#include <ATen/ops/sqrt.h>
+#include <ATen/ops/tan.h>
+#include <ATen/ops/trunc.h>
+
+#include "operator.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+using Function = at::Tensor (*)(const at::Tensor&);
+
+// f over float32 (float64 stays); integers become floats.
+Plan InFloat(Function function, const Tensor& self, const Tensor& out) {
+  RequireDtype(self, kReals);
+  RequireDtype(out, kFloats | kDouble);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(function(self.Widened())); };
+}
+
+// f that is exact in every dtype, so it needs no wider one.
+Plan Exact(Function function, const Tensor& self, const Tensor& out, DtypeSet allowed) {
+  RequireDtype(self, allowed);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(function(self)); };
+}
+
+}  // namespace
+
+#define CANN_SIM_FLOAT_FUNCTION(Name, function)                           \
+  CANN_SIM_OPERATOR(aclnn##Name, (Tensor, self), (Tensor, out)) {         \
+    return InFloat(at::function, self, out);                                \
+  }                                                                       \
+  CANN_SIM_OPERATOR(aclnnInplace##Name, (Tensor, self)) {                 \
+    return InFloat(at::function, self, self);                               \
+  }
+
+CANN_SIM_FLOAT_FUNCTION(Acos, acos)
+CANN_SIM_FLOAT_FUNCTION(Acosh, acosh)
+CANN_SIM_FLOAT_FUNCTION(Asin, asin)
+CANN_SIM_FLOAT_FUNCTION(Asinh, asinh)
+CANN_SIM_FLOAT_FUNCTION(Atan, atan)
+CANN_SIM_FLOAT_FUNCTION(Atanh, atanh)
+CANN_SIM_FLOAT_FUNCTION(Cos, cos)
+CANN_SIM_FLOAT_FUNCTION(Cosh, cosh)
+CANN_SIM_FLOAT_FUNCTION(Erf, erf)
+CANN_SIM_FLOAT_FUNCTION(Erfc, erfc)
+CANN_SIM_FLOAT_FUNCTION(Erfinv, erfinv)
+CANN_SIM_FLOAT_FUNCTION(Exp, exp)
+CANN_SIM_FLOAT_FUNCTION(Exp2, exp2)
+CANN_SIM_FLOAT_FUNCTION(Expm1, expm1)
+CANN_SIM_FLOAT_FUNCTION(Log, log)
+CANN_SIM_FLOAT_FUNCTION(Log10, log10)
+CANN_SIM_FLOAT_FUNCTION(Log1p, log1p)
+CANN_SIM_FLOAT_FUNCTION(Log2, log2)
+CANN_SIM_FLOAT_FUNCTION(Reciprocal, reciprocal)
+CANN_SIM_FLOAT_FUNCTION(Rsqrt, rsqrt)
+CANN_SIM_FLOAT_FUNCTION(Sin, sin)
+CANN_SIM_FLOAT_FUNCTION(Sinh, sinh)
+CANN_SIM_FLOAT_FUNCTION(Sqrt, sqrt)
+CANN_SIM_FLOAT_FUNCTION(Tan, tan)
+
+#define CANN_SIM_EXACT_FUNCTION(Name, function, allowed)                  \
+  CANN_SIM_OPERATOR(aclnn##Name, (Tensor, self), (Tensor, out)) {         \
+    return Exact(at::function, self, out, allowed);                       \
+  }
+
+#define CANN_SIM_EXACT_INPLACE_FUNCTION(Name, function, allowed)          \
+  CANN_SIM_EXACT_FUNCTION(Name, function, allowed)                        \
+  CANN_SIM_OPERATOR(aclnnInplace##Name, (Tensor, self)) {                 \
+    return Exact(at::function, self, self, allowed);                      \
+  }
+
+CANN_SIM_EXACT_FUNCTION(Abs, abs, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_INPLACE_FUNCTION(Ceil, ceil, kFloats | kDouble)
+CANN_SIM_EXACT_INPLACE_FUNCTION(Floor, floor, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_INPLACE_FUNCTION(Frac, frac, kFloats | kDouble)
+CANN_SIM_EXACT_INPLACE_FUNCTION(Neg, neg, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_INPLACE_FUNCTION(Round, round, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_INPLACE_FUNCTION(Trunc, trunc, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_FUNCTION(Sign, sign, kReals)
+CANN_SIM_EXACT_FUNCTION(Signbit, signbit, kReals)
+CANN_SIM_EXACT_FUNCTION(IsFinite, isfinite, kReals)
+CANN_SIM_EXACT_FUNCTION(IsInf, isinf, kReals)
+CANN_SIM_EXACT_FUNCTION(IsPosInf, isposinf, kReals)
+CANN_SIM_EXACT_FUNCTION(IsNegInf, isneginf, kReals)
+CANN_SIM_EXACT_INPLACE_FUNCTION(LogicalNot, logical_not, kReals)
+CANN_SIM_EXACT_FUNCTION(BitwiseNot, bitwise_not, kIntegers | kBool)
+
+namespace {
+
+Plan NanToNum(const Tensor& self, float nan, float positive, float negative, const Tensor& out) {
+  RequireDtype(self, kReals);
+  RequireSameDtype(out, self);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::nan_to_num(self, nan, positive, negative)); };
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnNanToNum, (Tensor, self), (Float, nan), (Float, posinf), (Float, neginf), (Tensor, out)) {
+  return NanToNum(self, nan, posinf, neginf, out);
+}
+
+}  // namespace cann_sim::operators

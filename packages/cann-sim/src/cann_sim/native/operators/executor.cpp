@@ -1,0 +1,106 @@
+// Executors of the two-phase interface.
+
+#include <c10/core/InferenceMode.h>
+
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "../runtime/launch.h"
+#include "asking_operator.h"
+#include "operator.h"
+
+struct aclOpExecutor {
+  const char* operator_name;
+  cann_sim::operators::Plan plan;
+  bool repeatable = false;
+};
+
+extern "C" int aclrtSynchronizeStream(aclrtStream stream);
+
+namespace cann_sim::operators {
+
+namespace {
+
+// What the stream runs: the operator's kernel on plain CPU tensors, outside autograd.
+struct Kernel {
+  const char* operator_name;
+  std::function<void()> run;
+
+  void operator()() const {
+    c10::InferenceMode guard;
+    try {
+      run();
+    } catch (const std::exception& error) {
+      throw std::runtime_error(std::string(operator_name) + ": the kernel failed: " + error.what());
+    }
+  }
+};
+
+int RefuseCall(const char* operator_name, const std::string& reason, int status) {
+  std::string message = std::string(operator_name) + ": " + reason;
+  const std::string asked_by = AskingOperator();
+  if (!asked_by.empty()) {
+    message += " (called by the torch operator " + asked_by + ")";
+  }
+  SetErrorMessage(message);
+  return status;
+}
+
+}  // namespace
+
+int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor** executor,
+            const std::function<Plan()>& validate) {
+  try {
+    Plan plan = validate();
+    *workspace_size = 0;
+    *executor = new aclOpExecutor{operator_name, std::move(plan)};
+    return kStatusOk;
+  } catch (const Refusal& refusal) {
+    return RefuseCall(operator_name, refusal.what(), refusal.status());
+  } catch (const std::exception& error) {
+    return RefuseCall(operator_name, error.what(), kStatusInvalidArgument);
+  }
+}
+
+int Launch(aclOpExecutor* executor, aclrtStream stream) {
+  if (executor == nullptr) {
+    SetErrorMessage("launch of an aclnn operator: expected an executor from its GetWorkspaceSize, found a null pointer");
+    return kStatusNullArgument;
+  }
+  std::unique_ptr<aclOpExecutor> owned(executor->repeatable ? nullptr : executor);
+  ::cann_sim::Kernel kernel{executor->operator_name, [] {}};
+  if (!KernelsAreNull()) {
+    kernel.run = Kernel{executor->operator_name,
+                        owned ? std::move(executor->plan.kernel) : executor->plan.kernel};
+  }
+  int status = LaunchKernel(stream, std::move(kernel));
+  if (status == kStatusOk && executor->plan.finish) {
+    status = aclrtSynchronizeStream(stream);
+    if (status == kStatusOk) {
+      executor->plan.finish();
+    }
+  }
+  return status;
+}
+
+}  // namespace cann_sim::operators
+
+#pragma GCC visibility push(default)
+extern "C" {
+
+int aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+  if (executor == nullptr) {
+    return cann_sim::operators::kStatusNullArgument;
+  }
+  executor->repeatable = true;
+  return cann_sim::operators::kStatusOk;
+}
+
+int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  delete executor;
+  return cann_sim::operators::kStatusOk;
+}
+
+}  // extern "C"
+#pragma GCC visibility pop

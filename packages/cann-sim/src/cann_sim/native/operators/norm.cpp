@@ -1,0 +1,150 @@
+// Normalisations over the trailing dimensions. Statistics and scaling in float32, rounded where the device rounds.
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/sub.h>
+
+#include "operator.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+std::vector<int64_t> TrailingDims(const Tensor& x, size_t count) {
+  std::vector<int64_t> dims;
+  for (size_t dim = x.rank() - count; dim < static_cast<size_t>(x.rank()); ++dim) {
+    dims.push_back(static_cast<int64_t>(dim));
+  }
+  return dims;
+}
+
+// `gamma` must have the trailing shape of `x`.
+void RequireTrailingShape(const Tensor& gamma, const Tensor& x) {
+  if (gamma.rank() < 1 || gamma.rank() > x.rank() || gamma.sizes() != x.sizes().slice(x.rank() - gamma.rank())) {
+    RefuseArgument(gamma.name(), "the trailing shape of '" + std::string(x.name()) + "' " + Describe(x.sizes()),
+                   Describe(gamma.sizes()));
+  }
+}
+
+// Statistics keep the normalised dimensions with size 1.
+void RequireStatisticsShape(const Tensor& statistic, const Tensor& x, size_t normalized) {
+  RequireShape(statistic, ReducedShape(x.sizes(), TrailingDims(x, normalized), true));
+}
+
+// rstd = 1 / sqrt(mean(x^2) + epsilon) over `dims`.
+at::Tensor ReciprocalRms(const at::Tensor& x, c10::IntArrayRef dims, double epsilon) {
+  return at::rsqrt(at::mean(at::mul(x, x), dims, true).add_(epsilon));
+}
+
+void RequireRmsNorm(const Tensor& x, const Tensor& gamma, const Tensor& y, const Tensor& rstd) {
+  RequireDtype(x, kFloats);
+  RequireDtype(gamma, kFloats);
+  if (gamma.dtype() != c10::ScalarType::Float) {
+    RequireSameDtype(gamma, x);
+  }
+  RequireTrailingShape(gamma, x);
+  RequireSameDtype(y, x);
+  RequireShape(y, x.sizes());
+  RequireDtype(rstd, {c10::ScalarType::Float});
+  RequireStatisticsShape(rstd, x, gamma.rank());
+}
+
+// y = normalized * gamma. The device's kernels round the normalised value to the dtype of x before they multiply, except
+// where gamma is float32 next to a half precision x.
+void StoreScaled(const at::Tensor& normalized, const Tensor& gamma, const Tensor& y) {
+  const bool rounds_twice = gamma.dtype() == y.dtype() && kHalves.contains(y.dtype());
+  const at::Tensor factor = rounds_twice ? normalized.to(y.dtype()).to(c10::ScalarType::Float) : normalized;
+  y.Store(at::mul(factor, gamma.Widened()));
+}
+
+// x = round(x1 + x2), y = the normalised sum times gamma. The device normalises the sum as it is before rounding in
+// bfloat16, and after rounding in float16, where its addition is a float16 one.
+Plan AddRmsNorm(const Tensor& x1, const Tensor& x2, const Tensor& gamma, double epsilon, const Tensor& y,
+                const Tensor& rstd_out, const Tensor& x) {
+  RequireSameDtype(x2, x1);
+  RequireShape(x2, x1.sizes());
+  const auto dims = TrailingDims(x1, gamma.rank());
+  return [=] {
+    at::Tensor sum = at::add(x1.Widened(), x2.Widened());
+    if (x1.dtype() == c10::ScalarType::Half) {
+      sum = sum.to(c10::ScalarType::Half).to(c10::ScalarType::Float);
+    }
+    const at::Tensor rstd = ReciprocalRms(sum, dims, epsilon);
+    StoreScaled(at::mul(sum, rstd), gamma, y);
+    rstd_out.Store(rstd);
+    x.Store(sum);
+  };
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnRmsNorm, (Tensor, x), (Tensor, gamma), (Double, epsilon), (Tensor, yOut), (Tensor, rstdOut)) {
+  RequireRmsNorm(x, gamma, yOut, rstdOut);
+  const auto dims = TrailingDims(x, gamma.rank());
+  return [=] {
+    const at::Tensor wide = x.Widened();
+    const at::Tensor rstd = ReciprocalRms(wide, dims, epsilon);
+    rstdOut.Store(rstd);
+    StoreScaled(at::mul(wide, rstd), gamma, yOut);
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnAddRmsNorm, (Tensor, x1), (Tensor, x2), (Tensor, gamma), (Double, epsilon), (Tensor, yOut),
+                  (Tensor, rstdOut), (Tensor, xOut)) {
+  RequireRmsNorm(x1, gamma, yOut, rstdOut);
+  RequireSameDtype(xOut, x1);
+  RequireShape(xOut, x1.sizes());
+  return AddRmsNorm(x1, x2, gamma, epsilon, yOut, rstdOut, xOut);
+}
+
+// In place: x1 becomes y, x2 becomes x1 + x2.
+CANN_SIM_OPERATOR(aclnnInplaceAddRmsNorm, (Tensor, x1), (Tensor, x2), (Tensor, gamma), (Double, epsilon),
+                  (Tensor, rstdOut)) {
+  RequireRmsNorm(x1, gamma, x1, rstdOut);
+  return AddRmsNorm(x1, x2, gamma, epsilon, x1, rstdOut, x2);
+}
+
+CANN_SIM_OPERATOR(aclnnLayerNorm, (Tensor, input), (IntArray, normalizedShape), (OptionalTensor, weight),
+                  (OptionalTensor, bias), (Double, eps), (Tensor, out), (OptionalTensor, meanOut),
+                  (OptionalTensor, rstdOut)) {
+  RequireDtype(input, kFloats);
+  RequireSameDtype(out, input);
+  RequireShape(out, input.sizes());
+  const size_t normalized = normalizedShape.values().size();
+  if (normalized == 0 || normalized > static_cast<size_t>(input.rank()) ||
+      input.sizes().slice(input.rank() - normalized) != c10::IntArrayRef(normalizedShape)) {
+    RefuseArgument(normalizedShape.name(), "the trailing shape of 'input' " + Describe(input.sizes()),
+                   Describe(normalizedShape));
+  }
+  if (weight) {
+    RequireShape(*weight, normalizedShape);
+  }
+  if (bias) {
+    RequireShape(*bias, normalizedShape);
+  }
+  const auto dims = TrailingDims(input, normalized);
+  return [=] {
+    const at::Tensor wide = input.Widened();
+    const at::Tensor mean = at::mean(wide, dims, true);
+    const at::Tensor centred = at::sub(wide, mean);
+    const at::Tensor rstd = at::rsqrt(at::mean(at::mul(centred, centred), dims, true).add_(eps.value()));
+    at::Tensor result = at::mul(centred, rstd);
+    if (weight) {
+      result.mul_(weight->Widened());
+    }
+    if (bias) {
+      result.add_(bias->Widened());
+    }
+    out.Store(result);
+    if (meanOut) {
+      meanOut->Store(mean.view_as(at::Tensor(*meanOut)));
+    }
+    if (rstdOut) {
+      rstdOut->Store(rstd.view_as(at::Tensor(*rstdOut)));
+    }
+  };
+}
+
+}  // namespace cann_sim::operators

@@ -1,0 +1,76 @@
+// How an operator is defined:
+//
+//   CANN_SIM_OPERATOR(aclnnAdds, (Tensor, self), (Scalar, other), (Scalar, alpha), (Tensor, out)) {
+//     RequireShape(out, self.sizes());                                // workspace phase: refuse by throwing Refusal
+//     return [=] { out.Store(at::add(self, other, alpha)); };         // launch phase: runs on the stream, owns its copies
+//   }
+//
+// This exports `aclnnAddsGetWorkspaceSize` and `aclnnAdds` with the C signature the argument types spell.
+#pragma once
+
+#include <acl/acl_base.h>
+
+#include <cstdint>
+#include <functional>
+#include <utility>
+
+#include "argument.h"
+#include "refusal.h"
+#include "validation.h"
+
+// One prepared call: made by the workspace phase, freed by its launch unless it is repeatable.
+struct aclOpExecutor;
+
+namespace cann_sim::operators {
+
+// What the workspace phase decided.
+struct Plan {
+  // `kernel` runs on the stream, any number of times, on copies of the arguments.
+  template <class Kernel>
+  Plan(Kernel kernel) : kernel(std::move(kernel)) {}  // NOLINT: conversion from a lambda is the point
+  template <class Kernel, class Finish>
+  Plan(Kernel kernel, Finish finish) : kernel(std::move(kernel)), finish(std::move(finish)) {}
+
+  std::function<void()> kernel;
+  // Runs in the launching thread after the stream has been synchronised; for results whose shape depends on data.
+  std::function<void()> finish;
+};
+
+// Runs `validate` and stores its plan as `*executor`; a Refusal becomes a status and the error message.
+int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor** executor,
+            const std::function<Plan()>& validate);
+
+// Launches a prepared call on `stream` and frees the executor unless it is repeatable.
+int Launch(aclOpExecutor* executor, aclrtStream stream);
+
+}  // namespace cann_sim::operators
+
+#define CANN_SIM_ENTRY extern "C" __attribute__((visibility("default")))
+
+#define CANN_SIM_PARENS ()
+#define CANN_SIM_EXPAND(...) CANN_SIM_EXPAND3(CANN_SIM_EXPAND3(CANN_SIM_EXPAND3(CANN_SIM_EXPAND3(__VA_ARGS__))))
+#define CANN_SIM_EXPAND3(...) CANN_SIM_EXPAND2(CANN_SIM_EXPAND2(CANN_SIM_EXPAND2(CANN_SIM_EXPAND2(__VA_ARGS__))))
+#define CANN_SIM_EXPAND2(...) CANN_SIM_EXPAND1(CANN_SIM_EXPAND1(CANN_SIM_EXPAND1(CANN_SIM_EXPAND1(__VA_ARGS__))))
+#define CANN_SIM_EXPAND1(...) __VA_ARGS__
+#define CANN_SIM_FOR_EACH(macro, ...) __VA_OPT__(CANN_SIM_EXPAND(CANN_SIM_FOR_EACH_STEP(macro, __VA_ARGS__)))
+#define CANN_SIM_FOR_EACH_STEP(macro, first, ...) \
+  macro first __VA_OPT__(, CANN_SIM_FOR_EACH_AGAIN CANN_SIM_PARENS(macro, __VA_ARGS__))
+#define CANN_SIM_FOR_EACH_AGAIN() CANN_SIM_FOR_EACH_STEP
+
+#define CANN_SIM_PARAMETER(type, name) [[maybe_unused]] ::cann_sim::operators::type name
+#define CANN_SIM_ABI_PARAMETER(type, name) ::cann_sim::operators::type::Abi name
+#define CANN_SIM_ARGUMENT(type, name) ::cann_sim::operators::type(name, #name)
+
+// CANN_SIM_OPERATOR(name, (Type, argument)...) { body returning a Plan }
+#define CANN_SIM_OPERATOR(NAME, ...)                                                                           \
+  static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__));           \
+  CANN_SIM_ENTRY int NAME##GetWorkspaceSize(CANN_SIM_FOR_EACH(CANN_SIM_ABI_PARAMETER, __VA_ARGS__),            \
+                                             uint64_t* workspace_size, aclOpExecutor** executor) {             \
+    return ::cann_sim::operators::Prepare(#NAME, workspace_size, executor, [&] {                               \
+      return NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_ARGUMENT, __VA_ARGS__));                                    \
+    });                                                                                                        \
+  }                                                                                                            \
+  CANN_SIM_ENTRY int NAME(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {                      \
+    return ::cann_sim::operators::Launch(executor, stream);                                                    \
+  }                                                                                                            \
+  static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__))

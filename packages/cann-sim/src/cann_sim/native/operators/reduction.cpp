@@ -1,0 +1,241 @@
+// Reductions. Half precisions are accumulated in float32 and rounded once.
+
+#include <ATen/ops/all.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/amin.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/argmin.h>
+#include <ATen/ops/cummax.h>
+#include <ATen/ops/cummin.h>
+#include <ATen/ops/cumprod.h>
+#include <ATen/ops/cumsum.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/max.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/min.h>
+#include <ATen/ops/norm.h>
+#include <ATen/ops/prod.h>
+#include <ATen/ops/std.h>
+#include <ATen/ops/sum.h>
+#include <ATen/ops/var.h>
+
+#include "data_type.h"
+#include "operator.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+void RequireReduced(const Tensor& self, c10::IntArrayRef dims, bool keep_dims, const Tensor& out) {
+  RequireShape(out, ReducedShape(self.sizes(), dims, keep_dims));
+}
+
+void RequireOutDtype(const Tensor& out, aclDataType dtype) {
+  if (ScalarTypeOf(dtype) != out.dtype()) {
+    RefuseArgument(out.name(), NameOf(ScalarTypeOf(dtype)), NameOf(out.dtype()));
+  }
+}
+
+// The values as they are summed: floats in float32 at least, integers exactly.
+at::Tensor Summands(const Tensor& self, const Tensor& out) {
+  if (self.is_floating_point() || out.is_floating_point()) {
+    return self.Widened();
+  }
+  return at::Tensor(self).to(c10::ScalarType::Long);
+}
+
+// An empty list of dimensions means all of them, as for torch.
+at::OptionalIntArrayRef Dims(const std::vector<int64_t>& dims) {
+  return dims.empty() ? at::OptionalIntArrayRef() : at::OptionalIntArrayRef(dims);
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnReduceSum, (Tensor, self), (IntArray, dims), (Bool, keepDims), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dims, keepDims, out);
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::sum(Summands(self, out), Dims(dims.values()), keepDims)); };
+}
+
+CANN_SIM_OPERATOR(aclnnMean, (Tensor, self), (IntArray, dim), (Bool, keepDim), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireDtype(out, kFloats | kDouble);
+  RequireReduced(self, dim, keepDim, out);
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::mean(self.Widened(), Dims(dim.values()), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnProd, (Tensor, self), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireShape(out, {});
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::prod(Summands(self, out))); };
+}
+
+CANN_SIM_OPERATOR(aclnnProdDim, (Tensor, self), (Int, dim), (Bool, keepDim), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireReduced(self, {dim.value()}, keepDim, out);
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::prod(Summands(self, out), dim.value(), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnAll, (Tensor, self), (IntArray, dim), (Bool, keepdim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepdim, out);
+  return [=] { out.Store(at::all(self, Dims(dim.values()), keepdim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnAny, (Tensor, self), (IntArray, dim), (Bool, keepdim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepdim, out);
+  return [=] { out.Store(at::any(self, Dims(dim.values()), keepdim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnAmax, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepDim, out);
+  return [=] { out.Store(at::amax(self, dim, keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnAmin, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepDim, out);
+  return [=] { out.Store(at::amin(self, dim, keepDim)); };
+}
+
+namespace {
+
+void RequireNotEmpty(const Tensor& self) {
+  if (self.numel() == 0) {
+    RefuseArgument(self.name(), "at least one value", "shape " + Describe(self.sizes()));
+  }
+}
+
+// The extreme value along a dimension and the index of its first occurrence.
+Plan WithIndices(bool largest, const Tensor& self, int64_t dim, bool keep_dim, const Tensor& out,
+                 const Tensor& indices) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireReduced(self, {dim}, keep_dim, out);
+  RequireReduced(self, {dim}, keep_dim, indices);
+  RequireDtype(indices, kIndices);
+  return [=] {
+    const auto [values, positions] = largest ? at::max(self, dim, keep_dim) : at::min(self, dim, keep_dim);
+    out.Store(values);
+    indices.Store(positions);
+  };
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnMax, (Tensor, self), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireNotEmpty(self);
+  RequireShape(out, {});
+  return [=] { out.Store(at::max(self)); };
+}
+
+CANN_SIM_OPERATOR(aclnnMin, (Tensor, self), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireNotEmpty(self);
+  RequireShape(out, {});
+  return [=] { out.Store(at::min(self)); };
+}
+
+CANN_SIM_OPERATOR(aclnnMaxDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, out), (Tensor, indices)) {
+  return WithIndices(true, self, dim, keepDim, out, indices);
+}
+
+CANN_SIM_OPERATOR(aclnnMinDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, out), (Tensor, indices)) {
+  return WithIndices(false, self, dim, keepDim, out, indices);
+}
+
+CANN_SIM_OPERATOR(aclnnArgMax, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireDtype(out, kIndices);
+  WrapDim(dim, self.rank());
+  return [=] { out.Store(at::argmax(self, dim.value(), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnArgMin, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireDtype(out, kIndices);
+  WrapDim(dim, self.rank());
+  return [=] { out.Store(at::argmin(self, dim.value(), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnCumsum, (Tensor, self), (Int, dim), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireShape(out, self.sizes());
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::cumsum(Summands(self, out), dim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnCumprod, (Tensor, self), (Scalar, dim), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  const int64_t axis = WrapDim(dim.value().toLong(), self.rank());
+  RequireShape(out, self.sizes());
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::cumprod(Summands(self, out), axis)); };
+}
+
+CANN_SIM_OPERATOR(aclnnCummax, (Tensor, self), (Int, dim), (Tensor, values), (Tensor, indices)) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireShape(values, self.sizes());
+  RequireShape(indices, self.sizes());
+  return [=] {
+    const auto [largest, positions] = at::cummax(self, dim);
+    values.Store(largest);
+    indices.Store(positions);
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnCummin, (Tensor, self), (Int, dim), (Tensor, values), (Tensor, indices)) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireShape(values, self.sizes());
+  RequireShape(indices, self.sizes());
+  return [=] {
+    const auto [smallest, positions] = at::cummin(self, dim);
+    values.Store(smallest);
+    indices.Store(positions);
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnNorm, (Tensor, self), (Scalar, p), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireReduced(self, dim, keepDim, out);
+  return [=] { out.Store(at::linalg_vector_norm(self.Widened(), p, Dims(dim.values()), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnStd, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireReduced(self, dim.values(), keepDim, out);
+  return [=] { out.Store(at::std(self.Widened(), Dims(dim.values()), c10::Scalar(correction.value()), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnVarCorrection, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim),
+                  (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireReduced(self, dim.values(), keepDim, out);
+  return [=] { out.Store(at::var(self.Widened(), Dims(dim.values()), c10::Scalar(correction.value()), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnVarMean, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim),
+                  (Tensor, varOut), (Tensor, meanOut)) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireReduced(self, dim.values(), keepDim, varOut);
+  RequireReduced(self, dim.values(), keepDim, meanOut);
+  return [=] {
+    const at::Tensor wide = self.Widened();
+    varOut.Store(at::var(wide, Dims(dim.values()), c10::Scalar(correction.value()), keepDim));
+    meanOut.Store(at::mean(wide, Dims(dim.values()), keepDim));
+  };
+}
+
+}  // namespace cann_sim::operators
