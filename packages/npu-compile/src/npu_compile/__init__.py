@@ -1,5 +1,35 @@
-"""Compile a model for NPU graph execution: fusion, splitting, capture, replay and attention update."""
+"""Compile a model for NPU graph execution.
+
+Fusion, splitting, capture, replay and attention update, composed from four packages that know
+nothing of each other.
+"""
 
 from npu_compile.__about__ import __version__
+from npu_compile.backend import Backend
+from npu_compile.compilation import compile  # noqa: A004
+from npu_compile.compilation_report import CompilationReport
+from npu_compile.compiled_model import CompiledModel
+from npu_compile.config import CompileConfig, CompileMode
+from npu_compile.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
+from npu_compile.dynamo_backend import npu_compile
+from npu_compile.errors import ConfigError, InputError, NpuCompileError, RunnerStateError
+from npu_compile.packed_layout import InputSpec
 
-__all__ = ["__version__"]
+__all__ = [
+    "Backend",
+    "CompilationReport",
+    "CompileConfig",
+    "CompileMode",
+    "CompiledModel",
+    "ConfigError",
+    "DecodeObserver",
+    "DecodeRunner",
+    "DecodeStep",
+    "InputError",
+    "InputSpec",
+    "NpuCompileError",
+    "RunnerStateError",
+    "__version__",
+    "compile",
+    "npu_compile",
+]

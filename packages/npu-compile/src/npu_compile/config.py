@@ -9,6 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npu_graph_runtime import AddressCheck
+
 from npu_compile.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,14 +33,6 @@ class CompileMode(str, Enum):
     PIECEWISE = "piecewise"
 
 
-class AddressCheck(str, Enum):
-    """When a captured callable compares the addresses of its inputs with those of the capture."""
-
-    ALWAYS = "always"
-    FIRST_REPLAY = "first_replay"
-    NEVER = "never"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CompileConfig:
     """What to do with a model.
@@ -52,8 +46,9 @@ class CompileConfig:
             is padded to the next one, its bucket. Sorted and unique after construction.
         fusions: names of the fusion passes to run, in pipeline order; ``None`` runs all of the
             default pipeline, ``()`` none.
-        address_check: when captured callables check the addresses of their inputs. The runners own
-            static buffers, so ``first_replay`` finds every mistake that they can make.
+        address_check: when captured callables compare their inputs with those of the capture; a
+            string is accepted. The runners own static buffers, so ``first_replay`` finds every
+            mistake that they can make.
         warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
             operator may allocate or synchronise, which a capture forbids.
 

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from npu_compile.packed_layout import InputSpec, PackedLayout
+from npu_compile.packed_layout import PackedLayout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npu_graph_runtime import Event, GraphDevice
+
+    from npu_compile.packed_layout import InputSpec
 
 # Engines prepare at most one step while another runs; two more absorb jitter.
 RING_DEPTH = 4
@@ -78,19 +80,24 @@ class InputBuffers:
             self._views_by_size[size] = views
         return views
 
-    def load(self, values: Mapping[str, torch.Tensor], *, size: int) -> int:
-        """Copy a batch into the static buffers, padded to ``size`` rows; return its own rows.
-
-        Asynchronous: ordered on the current stream, the given tensors may be changed at once.
-
-        Args:
-            values: for each input a CPU tensor ``[rows, ...]`` of the declared dtype.
-            size: rows after padding, at most the largest capture size.
+    def check(self, values: Mapping[str, torch.Tensor], *, size: int) -> int:
+        """Return the rows of a batch that is to be padded to ``size`` rows; copies nothing.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
         """
-        rows = self._layout.check(values, max_rows=size)
+        return self._layout.check(values, max_rows=size)
+
+    def load(self, values: Mapping[str, torch.Tensor], *, rows: int, size: int) -> None:
+        """Copy a batch into the static buffers, padded to ``size`` rows.
+
+        Asynchronous: ordered on the current stream; the given tensors may be changed at once.
+
+        Args:
+            values: for each input a CPU tensor ``[rows, ...]`` that :meth:`check` has passed.
+            rows: rows of the batch.
+            size: rows after padding, at most the largest capture size.
+        """
         host = self._ring[self._next]
         self._next = (self._next + 1) % RING_DEPTH
         host.wait_until_free()
@@ -107,4 +114,3 @@ class InputBuffers:
         self._packed.copy_(host.packed, non_blocking=True)
         host.event.record(self._device.current_stream())
         host.in_flight = True
-        return rows

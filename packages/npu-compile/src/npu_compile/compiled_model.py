@@ -1,0 +1,172 @@
+"""A compiled model: one callable that runs, captures or replays as its context says."""
+
+from __future__ import annotations
+
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, RunMode
+
+from npu_compile.backend import Backend
+from npu_compile.config import CompileMode
+from npu_compile.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npu_graph_runtime import GraphDevice, RuntimeObserver
+
+    from npu_compile.compilation_report import CompilationReport
+    from npu_compile.config import CompileConfig
+
+
+class CompiledModel:
+    """A model behind Dynamo, the fusion passes and, by mode, the splitter and graph capture.
+
+    Dynamo compiles at the first call; outside a capture session a call runs eagerly unless
+    :attr:`context` names a run mode and a captured graph key. Runs without autograd.
+
+    Belongs to one host thread at a time. Models do not share anything: two may be compiled in one
+    process, from one class, with other configurations.
+
+    Args:
+        model: what to compile; kept alive. Its parameters must stay where they are.
+        config: how.
+        device: the device seam that captures and replays.
+        dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls,
+            such as the number of tokens; all others are fixed by the first call.
+        observer: told of captures and replays.
+
+    Attributes:
+        config: as given.
+        device: as given.
+        context: run mode and graph key of the next call; set by runners.
+
+    Raises:
+        ConfigError: ``dynamic_arg_dims`` names an argument that the model does not take, or the
+            configuration names an unknown fusion.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        config: CompileConfig,
+        *,
+        device: GraphDevice,
+        dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+        observer: RuntimeObserver | None = None,
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.context = GraphContext()
+        self._backend = Backend(config, device=device, context=self.context, observer=observer)
+        self._signature = inspect.signature(getattr(model, "forward", model))
+        self._dynamic_dims = dict(dynamic_arg_dims or {})
+        for name in self._dynamic_dims:
+            if name not in self._signature.parameters:
+                raise ConfigError(
+                    f"compiling {type(model).__name__}: dynamic_arg_dims names {name!r}, the model "
+                    f"takes {', '.join(self._signature.parameters)}"
+                )
+        self._compiled = torch.compile(
+            _with_own_code(lambda *args, **kwargs: model(*args, **kwargs)),
+            backend=self._backend,
+            fullgraph=True,
+            dynamic=False,
+        )
+        self._call: Callable[..., Any] = self._run
+        self._whole: GraphedCallable | None = None
+        if config.mode is CompileMode.FULL:
+            self._whole = GraphedCallable(
+                self._run,
+                device=device,
+                context=self.context,
+                run_mode=RunMode.FULL,
+                name=type(model).__name__,
+                address_check=config.address_check,
+                warmup_runs=config.warmup_runs,
+                observer=observer,
+            )
+            self._call = self._whole
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, capture or replay the model; arguments and outputs are the model's own.
+
+        Outputs of a replay lie in the graph's memory: the next replay overwrites them.
+
+        Raises:
+            GraphNotCapturedError: the context names a graph key that was never captured.
+            InputAddressError: an input lies elsewhere than at capture; nothing was launched.
+        """
+        return self._call(*args, **kwargs)
+
+    @property
+    def reports(self) -> tuple[CompilationReport, ...]:
+        """One report for each graph that Dynamo has handed over so far."""
+        return tuple(self._backend.reports)
+
+    @property
+    def run_mode(self) -> RunMode:
+        """The run mode in which this model captures; ``EAGER`` if it never does."""
+        return {
+            CompileMode.EAGER: RunMode.EAGER,
+            CompileMode.FULL: RunMode.FULL,
+            CompileMode.PIECEWISE: RunMode.PIECEWISE,
+        }[self.config.mode]
+
+    @property
+    def graphed_callables(self) -> tuple[GraphedCallable, ...]:
+        """What is captured: the whole model, or the pieces compiled so far."""
+        return (self._whole,) if self._whole else tuple(self._backend.captured_pieces)
+
+    @property
+    def num_captured_graphs(self) -> int:
+        """Graphs held now, over all keys and pieces."""
+        return sum(len(graphed.captured_keys) for graphed in self.graphed_callables)
+
+    def capture_session(self, pool: object = None) -> CaptureSession:
+        """Return a session inside which calls of this model capture.
+
+        Args:
+            pool: the memory pool of an earlier session, to share its memory.
+        """
+        return CaptureSession(self.device, self.context, pool)
+
+    def release(self) -> None:
+        """Wait for the device and tear all captured graphs down; the model still runs eagerly."""
+        for graphed in self.graphed_callables:
+            graphed.release_all()
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        if self._dynamic_dims:
+            self._mark_dynamic(self._signature.bind(*args, **kwargs).arguments)
+        with torch.no_grad():
+            return self._compiled(*args, **kwargs)
+
+    def _mark_dynamic(self, arguments: Mapping[str, Any]) -> None:
+        for name, dims in self._dynamic_dims.items():
+            tensor = arguments.get(name)
+            if isinstance(tensor, torch.Tensor):
+                for dim in dims:
+                    # Dynamo fixes sizes 0 and 1 and refuses them where a dynamic size is demanded;
+                    # such a call gets a graph of its own.
+                    if tensor.shape[dim] > 1:
+                        torch._dynamo.mark_dynamic(tensor, dim)  # noqa: SLF001
+
+
+def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function on a code object of its own.
+
+    Dynamo keeps its compiled graphs, and counts them against a limit, by code object: models
+    compiled through one wrapper would exhaust each other's share.
+    """
+    assert isinstance(function, types.FunctionType)  # noqa: S101
+    return types.FunctionType(
+        function.__code__.replace(),
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )

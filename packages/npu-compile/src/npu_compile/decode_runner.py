@@ -1,0 +1,290 @@
+"""The decode runner: pads a batch to its bucket, loads static buffers, replays, updates."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from typing import TYPE_CHECKING, Protocol
+
+from attn_update import StepParameters, UpdateLane, UpdatePlan
+from npu_graph_runtime import CaptureSizes, GraphKey, RunMode, largest_first
+
+from npu_compile.errors import ConfigError, RunnerStateError
+from npu_compile.input_buffers import InputBuffers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import torch
+    from attn_update import Lengths, ParameterGroup, Recorder
+    from torch import Tensor
+
+    from npu_compile.compiled_model import CompiledModel
+    from npu_compile.packed_layout import InputSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeStep:
+    """What one decode step cost the host.
+
+    Attributes:
+        num_rows: rows of the batch.
+        padded_size: rows after padding; equal to ``num_rows`` where no bucket fits.
+        run_mode: how the step ran.
+        seconds: host time from the call to its return.
+        update_seconds: the part that issued attention updates; 0 outside run mode ``FULL``.
+    """
+
+    num_rows: int
+    padded_size: int
+    run_mode: RunMode
+    seconds: float
+    update_seconds: float
+
+
+class DecodeObserver(Protocol):
+    """Is told of every decode step, on the thread that runs it."""
+
+    def observe_decode(self, step: DecodeStep, /) -> None:
+        """Take note of one step; called when its work is queued, not when it is done."""
+
+
+class DecodeRunner:
+    """Runs the decode steps of one compiled model, which has one row a sequence.
+
+    Owns the static input buffers and the update plans. The caller owns the recorder that the
+    model's attention runs through, and the lane, which all runners of a device share.
+
+    Use: :meth:`capture` once; then for each step ask :meth:`padded_size`, make attention see the
+    step's lengths padded to it, and :meth:`run`.
+
+    Args:
+        compiled: the model; its configuration names the capture sizes and the mode.
+        inputs: the model's arguments, all tensors ``[rows, ...]`` of the batch.
+        recorder: what attention runs through; needed by mode ``full``.
+        lane: the update lane of the device; needed by mode ``full``.
+        groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
+        observer: told of every step.
+
+    Raises:
+        ConfigError: a capturing mode without capture sizes, or mode ``full`` without recorder or
+            lane.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        *,
+        inputs: Mapping[str, InputSpec],
+        recorder: Recorder | None = None,
+        lane: UpdateLane | None = None,
+        groups: Mapping[str, ParameterGroup] | None = None,
+        observer: DecodeObserver | None = None,
+    ) -> None:
+        self._compiled = compiled
+        self._mode = compiled.run_mode
+        sizes = compiled.config.capture_sizes
+        if self._mode is not RunMode.EAGER and not sizes:
+            raise ConfigError(
+                f"making a decode runner for mode {compiled.config.mode.value!r}: capture_sizes is "
+                "empty, expected at least one size; name the batch sizes to capture"
+            )
+        if self._mode is RunMode.FULL and (recorder is None or lane is None):
+            raise ConfigError(
+                "making a decode runner for mode 'full': a recorder and an update lane are needed "
+                "to rewrite attention's arguments at each replay; pass both"
+            )
+        self._recorder = recorder
+        self._lane = lane
+        self._groups = groups
+        self._observer = observer
+        self._sizes = CaptureSizes(sizes) if sizes else None
+        self._keys = {
+            size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes
+        }
+        self._buffers = (
+            InputBuffers(inputs, max_size=sizes[-1], device=compiled.device) if sizes else None
+        )
+        self._plans: dict[GraphKey, UpdatePlan] = {}
+        self._pool: object = None
+        self._is_captured = False
+        self._has_warned = False
+
+    def padded_size(self, num_rows: int) -> int:
+        """Return the bucket of a batch: the rows that the model will see.
+
+        That is ``num_rows`` itself where no capture size is large enough.
+        """
+        bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
+        return num_rows if bucket is None else bucket
+
+    def capture(
+        self,
+        prepare: Callable[[int], None],
+        *,
+        on_captured: Callable[[int, int, int], None] | None = None,
+    ) -> None:
+        """Capture a graph for every capture size, the largest first; nothing in mode ``eager``.
+
+        The static buffers hold padding only, so what warm-up runs write goes where padded rows go.
+
+        Args:
+            prepare: called with each size before the model runs; must make attention see lengths
+                of that many padded rows.
+            on_captured: called after each size with (size, sizes done, sizes in all).
+
+        Raises:
+            RunnerStateError: captured already; call :meth:`release` first.
+            GraphRuntimeError: the device refused a capture; what was captured is released.
+        """
+        if self._mode is RunMode.EAGER or self._buffers is None:
+            return
+        if self._is_captured:
+            raise RunnerStateError(
+                "capturing the decode graphs: they are captured already; release them first"
+            )
+        self._is_captured = True
+        try:
+            with self._compiled.capture_session(self._pool) as session:
+                self._pool = session.pool
+                for done, key in enumerate(largest_first(self._keys.values()), start=1):
+                    prepare(key.num_tokens)
+                    self._capture(key, self._buffers.views(key.num_tokens))
+                    if on_captured is not None:
+                        on_captured(key.num_tokens, done, len(self._keys))
+        except BaseException:
+            self.release()
+            raise
+
+    def run(
+        self, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[str, Lengths]]
+    ) -> Tensor:
+        """Run one step and return the model's output for the batch's own rows.
+
+        Attention must already see the lengths of :meth:`padded_size` rows, except in mode ``full``,
+        where they reach it through ``lengths``. Returns when the work is queued; the host waits
+        only when it is further ahead of the device than the input buffers have copies.
+
+        Args:
+            inputs: for each declared input a CPU tensor ``[rows, ...]``.
+            lengths: by parameter group and argument name, for the padded size.
+
+        Returns:
+            ``[rows, ...]`` on the device. In a capturing mode it is a view of the graph's memory,
+            which the next step overwrites.
+
+        Raises:
+            InputError: an input does not fit its declaration; nothing was launched.
+            StepParameterError: the lengths do not fit; nothing was launched.
+            RunnerStateError: the graphs are not captured.
+        """
+        observer = self._observer
+        started = time.perf_counter() if observer is not None else 0.0
+        num_rows = next(iter(inputs.values())).shape[0] if inputs else 0
+        size = self.padded_size(num_rows)
+        key = self._keys.get(size)
+        update_seconds = 0.0
+        mode = RunMode.EAGER
+        if key is None or self._buffers is None:
+            output = self._run_unpadded(inputs, num_rows)
+        else:
+            mode = self._mode
+            rows = self._buffers.check(inputs, size=size)
+            if mode is RunMode.FULL:
+                output, update_seconds = self._replay(key, inputs, rows, lengths)
+            else:
+                output = self._run_padded(key, inputs, rows)
+        if observer is not None:
+            observer.observe_decode(
+                DecodeStep(
+                    num_rows=num_rows,
+                    padded_size=size,
+                    run_mode=mode,
+                    seconds=time.perf_counter() - started,
+                    update_seconds=update_seconds,
+                )
+            )
+        return output[:num_rows]
+
+    def release(self) -> None:
+        """Wait for the device and tear down graphs, plans and records; may capture again."""
+        self._compiled.release()
+        self._plans.clear()
+        if self._recorder is not None:
+            for key in self._keys.values():
+                if key in self._recorder.keys:
+                    self._recorder.release(key)
+        self._is_captured = False
+
+    def _capture(self, key: GraphKey, views: Mapping[str, Tensor]) -> None:
+        if self._mode is RunMode.PIECEWISE:
+            with self._compiled.context.run(self._mode, key):
+                self._compiled(**views)
+            return
+        assert self._recorder is not None  # noqa: S101
+        with self._recorder.recording(key), self._compiled.context.run(self._mode, key):
+            self._compiled(**views)
+        layers = next((plan.layer_names for plan in self._plans.values()), None)
+        self._plans[key] = UpdatePlan.compile(
+            self._recorder, key, groups=self._groups, layers=layers
+        )
+
+    def _run_unpadded(self, inputs: Mapping[str, Tensor], num_rows: int) -> Tensor:
+        if self._sizes is not None and not self._has_warned:
+            self._has_warned = True
+            warnings.warn(
+                f"decoding a batch of {num_rows} rows: it is larger than every capture size "
+                f"(largest: {max(self._keys)}), so it runs eagerly; add a capture size if such "
+                "batches are common (said once)",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        device = self._compiled.device.torch_device
+        placed = {name: value.to(device) for name, value in inputs.items()}
+        with self._compiled.context.run(RunMode.EAGER):
+            return self._compiled(**placed)
+
+    def _run_padded(self, key: GraphKey, inputs: Mapping[str, Tensor], rows: int) -> Tensor:
+        buffers = self._static_buffers()
+        if self._mode is not RunMode.EAGER:
+            self._require_captured()
+        buffers.load(inputs, rows=rows, size=key.num_tokens)
+        with self._compiled.context.run(self._mode, key):
+            return self._compiled(**buffers.views(key.num_tokens))
+
+    def _replay(
+        self,
+        key: GraphKey,
+        inputs: Mapping[str, Tensor],
+        rows: int,
+        lengths: Mapping[str, Mapping[str, Lengths]],
+    ) -> tuple[Tensor, float]:
+        self._require_captured()
+        buffers = self._static_buffers()
+        compiled = self._compiled
+        size = key.num_tokens
+        replayed = 0.0
+
+        def replay() -> torch.Tensor:
+            nonlocal replayed
+            buffers.load(inputs, rows=rows, size=size)
+            with compiled.context.run(RunMode.FULL, key):
+                output: torch.Tensor = compiled(**buffers.views(size))
+            replayed = time.perf_counter()
+            return output
+
+        assert self._lane is not None  # noqa: S101
+        parameters = StepParameters(key=key, groups=lengths)
+        output = self._lane.run(self._plans[key], parameters, replay)
+        return output, time.perf_counter() - replayed
+
+    def _require_captured(self) -> None:
+        if not self._is_captured:
+            raise RunnerStateError(
+                "running a decode step: the decode graphs are not captured; call capture() first"
+            )
+
+    def _static_buffers(self) -> InputBuffers:
+        assert self._buffers is not None  # noqa: S101
+        return self._buffers

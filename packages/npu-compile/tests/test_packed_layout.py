@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from npu_compile import InputError, InputSpec
+from npu_compile.packed_layout import ALIGNMENT_BYTES, PackedLayout
+
+SPECS = {
+    "input_ids": InputSpec(dtype=torch.int64),
+    "slots": InputSpec(dtype=torch.int32, pad_value=-1),
+    "table": InputSpec(dtype=torch.int32, trailing_shape=(5,)),
+}
+
+
+def _values(rows: int) -> dict[str, torch.Tensor]:
+    return {
+        "input_ids": torch.arange(rows),
+        "slots": torch.arange(rows, dtype=torch.int32),
+        "table": torch.ones(rows, 5, dtype=torch.int32),
+    }
+
+
+def test_layout_views_are_aligned_disjoint_and_typed() -> None:
+    layout = PackedLayout(SPECS, max_size=3)
+    packed = torch.zeros(layout.num_bytes, dtype=torch.uint8)
+
+    views = layout.views(packed)
+    for fill, view in enumerate(views.values(), start=1):
+        view.fill_(fill)
+
+    assert layout.num_bytes % ALIGNMENT_BYTES == 0
+    for fill, (name, view) in enumerate(views.items(), start=1):
+        assert view.dtype == SPECS[name].dtype
+        assert view.shape == (3, *SPECS[name].trailing_shape)
+        assert (view.data_ptr() - packed.data_ptr()) % ALIGNMENT_BYTES == 0
+        assert bool((view == fill).all())
+
+
+def test_layout_check_returns_the_rows_of_a_batch() -> None:
+    assert PackedLayout(SPECS, max_size=4).check(_values(3), max_rows=4) == 3
+
+
+def test_layout_check_accepts_a_narrower_table() -> None:
+    values = {**_values(2), "table": torch.ones(2, 3, dtype=torch.int32)}
+
+    assert PackedLayout(SPECS, max_size=4).check(values, max_rows=4) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"slots": torch.zeros(3, dtype=torch.int64)}, r"`slots` has dtype torch.int64"),
+        ({"slots": torch.zeros(2, dtype=torch.int32)}, "`slots` has 2 rows"),
+        ({"table": torch.zeros(3, 6, dtype=torch.int32)}, r"`table` has shape \(3, 6\)"),
+        ({"table": torch.zeros(3, dtype=torch.int32)}, r"`table` has shape \(3,\)"),
+        ({"slots": torch.tensor(1, dtype=torch.int32)}, r"`slots` has shape \(\)"),
+        ({"slots": torch.zeros(3, dtype=torch.int32, device="meta")}, "`slots` is on meta"),
+        ({"extra": torch.zeros(3)}, r"unknown \['extra'\]"),
+    ],
+)
+def test_layout_check_refuses_what_was_not_declared(
+    changes: dict[str, torch.Tensor], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        PackedLayout(SPECS, max_size=4).check({**_values(3), **changes}, max_rows=4)
+
+
+def test_layout_check_names_missing_inputs() -> None:
+    with pytest.raises(InputError, match=r"missing \['slots', 'table'\]"):
+        PackedLayout(SPECS, max_size=4).check({"input_ids": torch.arange(2)}, max_rows=4)
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_layout_check_refuses_rows_out_of_range(rows: int) -> None:
+    with pytest.raises(InputError, match=f"found {rows} rows, expected 1 to 4"):
+        PackedLayout(SPECS, max_size=8).check(_values(rows), max_rows=4)
