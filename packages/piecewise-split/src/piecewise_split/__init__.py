@@ -1,5 +1,44 @@
 """Split an FX graph at named operators and stitch the pieces into one flat function."""
 
 from piecewise_split.__about__ import __version__
+from piecewise_split.errors import (
+    CompiledPieceError,
+    PiecewiseSplitError,
+    PlanMismatchError,
+    SideInputError,
+    SizeMetadataError,
+    SplittingOpAbsentError,
+    SplittingOpNameError,
+    UnsupportedGraphError,
+)
+from piecewise_split.planner import plan_split
+from piecewise_split.split import Piece, PieceCode, SplitGraph, split
+from piecewise_split.split_plan import CutReason, PlannedPiece, SplitPlan
+from piecewise_split.split_points import SplitPoints, SplittingOp, find_split_points
+from piecewise_split.stitch import StitchedFunction, run_uncompiled, stitch
 
-__all__ = ["__version__"]
+__all__ = [
+    "CompiledPieceError",
+    "CutReason",
+    "Piece",
+    "PieceCode",
+    "PiecewiseSplitError",
+    "PlanMismatchError",
+    "PlannedPiece",
+    "SideInputError",
+    "SizeMetadataError",
+    "SplitGraph",
+    "SplitPlan",
+    "SplitPoints",
+    "SplittingOp",
+    "SplittingOpAbsentError",
+    "SplittingOpNameError",
+    "StitchedFunction",
+    "UnsupportedGraphError",
+    "__version__",
+    "find_split_points",
+    "plan_split",
+    "run_uncompiled",
+    "split",
+    "stitch",
+]

@@ -1,0 +1,173 @@
+"""The plan of a split: plain data that can be printed, stored and compared before it is built."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import Literal
+
+from piecewise_split.errors import PlanMismatchError
+
+CutKind = Literal["graph start", "splitting op", "after splitting op"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CutReason:
+    """Why a piece begins where it begins.
+
+    Attributes:
+        kind: What is at the cut.
+        operator: Name of the splitting op at the cut, as it was asked for; None at the start of
+            the graph.
+        node: Name of the node that calls it; None at the start of the graph.
+    """
+
+    kind: CutKind
+    operator: str | None = None
+    node: str | None = None
+
+    def __str__(self) -> str:
+        return self.kind if self.operator is None else f"{self.kind} {self.operator} ({self.node})"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlannedPiece:
+    """One piece of a plan. All names are names of nodes in the graph that was planned.
+
+    Attributes:
+        index: Place in the order of execution, from 0.
+        name: ``piece_<index>``.
+        is_splitting: Whether the piece holds splitting ops and nothing but them and the
+            ``getitem`` nodes that unpack their results.
+        nodes: Nodes that run in the piece, in order.
+        merged: Those of ``nodes`` that came from a later piece that launched nothing.
+        inputs: Values from outside, in the order in which the piece takes them.
+        side_inputs: Those of ``inputs`` that were declared and that no node of the piece uses.
+        outputs: Values handed on, in the order in which the piece returns them.
+        cut_reason: Why the piece begins here.
+        structural_key: Digest of the structure; equal keys mean equal code.
+        isomorphic_to: Index of the first piece with the same structure; its own when it is first.
+    """
+
+    index: int
+    name: str
+    is_splitting: bool
+    nodes: tuple[str, ...]
+    merged: tuple[str, ...]
+    inputs: tuple[str, ...]
+    side_inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    cut_reason: CutReason
+    structural_key: str
+    isomorphic_to: int
+
+    @property
+    def kind(self) -> str:
+        """``splitting`` or ``capturable``."""
+        return "splitting" if self.is_splitting else "capturable"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPlan:
+    """How one graph is split.
+
+    ``str(plan)`` is a table for people; :meth:`to_json` and :meth:`from_json` store it.
+
+    Attributes:
+        pieces: In the order of execution, which is the order of the graph.
+        splitting_ops: Requested names, canonical (``ns::op`` or ``ns::op.overload``).
+        absent_ops: Those of them that the graph does not call.
+        parameters: Names of the graph's parameters, in order.
+        dissolved: Nodes that run in no piece because sizes were taken apart.
+    """
+
+    pieces: tuple[PlannedPiece, ...]
+    splitting_ops: tuple[str, ...]
+    absent_ops: tuple[str, ...]
+    parameters: tuple[str, ...]
+    dissolved: tuple[str, ...]
+
+    @property
+    def num_distinct(self) -> int:
+        """Number of different structures, which is the number of graphs that are built."""
+        return sum(piece.isomorphic_to == piece.index for piece in self.pieces)
+
+    def __str__(self) -> str:
+        header = ("piece", "kind", "nodes", "inputs", "outputs", "cut", "isomorphic to")
+        rows = [header, *map(_row, self.pieces)]
+        widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if column in {0, 2} else cell.ljust(width)
+                for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in rows
+        ]
+        splitting = sum(piece.is_splitting for piece in self.pieces)
+        summary = (
+            f"{len(self.pieces)} pieces ({splitting} splitting), {self.num_distinct} distinct; "
+            f"split at {', '.join(self.splitting_ops) or 'nothing'}"
+        )
+        if self.absent_ops:
+            summary += f"; not in the graph: {', '.join(self.absent_ops)}"
+        return "\n".join([summary, *lines])
+
+    def to_json(self) -> str:
+        """Write the plan as JSON text."""
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> SplitPlan:
+        """Read a plan that :meth:`to_json` wrote.
+
+        Raises:
+            PlanMismatchError: The text is not such a plan.
+        """
+        try:
+            return _read_plan(json.loads(text))
+        except (ValueError, KeyError, TypeError) as error:
+            msg = (
+                f"Reading a split plan from JSON: {error!r}. Expected the text of "
+                f"SplitPlan.to_json of the same version."
+            )
+            raise PlanMismatchError(msg) from error
+
+
+def _read_plan(data: dict[str, list[dict[str, object]]]) -> SplitPlan:
+    pieces = []
+    for entry in data.pop("pieces"):
+        fields = {name: tuple(v) if isinstance(v, list) else v for name, v in entry.items()}
+        reason = entry["cut_reason"]
+        if not isinstance(reason, dict):
+            msg = f"cut_reason is {reason!r}"
+            raise TypeError(msg)
+        fields["cut_reason"] = CutReason(**reason)
+        pieces.append(PlannedPiece(**fields))  # type: ignore[arg-type]
+    names = {name: tuple(values) for name, values in data.items()}
+    return SplitPlan(pieces=tuple(pieces), **names)  # type: ignore[arg-type]
+
+
+def _row(piece: PlannedPiece) -> tuple[str, ...]:
+    cut = str(piece.cut_reason)
+    if piece.merged:
+        cut += f"; merged {_shorten(piece.merged, 24)}"
+    return (
+        str(piece.index),
+        piece.kind,
+        str(len(piece.nodes)),
+        _shorten(piece.inputs),
+        _shorten(piece.outputs),
+        cut,
+        "-" if piece.isomorphic_to == piece.index else str(piece.isomorphic_to),
+    )
+
+
+def _shorten(names: tuple[str, ...], width: int = 40) -> str:
+    """Join names, the last ones replaced by their number where the text would be too wide."""
+    text = ", ".join(names)
+    if len(text) <= width:
+        return text or "-"
+    shown = 1
+    while shown < len(names) and len(", ".join(names[: shown + 1])) <= width - 6:
+        shown += 1
+    return ", ".join(names[:shown]) + f", +{len(names) - shown}" * (shown < len(names))

@@ -1,0 +1,99 @@
+"""Which nodes cut a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import TYPE_CHECKING, TypeAlias
+
+from torch._ops import OpOverload, OpOverloadPacket
+
+from piecewise_split.errors import SplittingOpAbsentError
+from piecewise_split.operator_names import (
+    answers_to,
+    called_operator,
+    packet_name,
+    parse_operator_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import torch
+
+SplittingOp: TypeAlias = str | OpOverload | OpOverloadPacket
+"""A splitting op as a caller names it: text in any accepted spelling, or the operator itself."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPoints:
+    """The nodes that cut a graph.
+
+    Attributes:
+        operators: Cutting node to the canonical name (``ns::op`` or ``ns::op.overload``) that it
+            answered to, in graph order.
+        requested: Every requested name, canonical, without repetition, in the caller's order.
+        absent: The requested names that no node answers to.
+    """
+
+    operators: Mapping[torch.fx.Node, str]
+    requested: tuple[str, ...]
+    absent: tuple[str, ...]
+
+
+def find_split_points(
+    graph: torch.fx.Graph,
+    splitting_ops: Iterable[SplittingOp],
+    *,
+    allow_absent: bool = False,
+) -> SplitPoints:
+    """Find the nodes of a graph that call a splitting op.
+
+    Args:
+        graph: Dynamo-level (operator packets) or ATen-level (operator overloads).
+        splitting_ops: Operators to cut at. ``ns::op`` stands for all its overloads.
+        allow_absent: Accept names that occur nowhere, as an engine's default list for all models
+            needs. Without it a misspelt name would silently leave the graph whole.
+
+    Returns:
+        The cutting nodes in graph order.
+
+    Raises:
+        SplittingOpNameError: A name is malformed or names an overload that cannot be decided.
+        SplittingOpAbsentError: A name occurs nowhere and ``allow_absent`` is false.
+    """
+    requested = tuple(dict.fromkeys(parse_operator_name(op) for op in splitting_ops))
+    matched: dict[object, str | None] = {}
+    operators: dict[torch.fx.Node, str] = {}
+    for node in graph.nodes:
+        operator = called_operator(node)
+        if operator is None:
+            continue
+        if operator not in matched:
+            matched[operator] = next(
+                (name for name in requested if answers_to(operator, name)), None
+            )
+        name = matched[operator]
+        if name is not None:
+            operators[node] = name
+    present = {op for op in matched if isinstance(op, (OpOverload, OpOverloadPacket))}
+    absent = tuple(name for name in requested if not any(answers_to(op, name) for op in present))
+    if absent and not allow_absent:
+        raise SplittingOpAbsentError(_absent_message(absent, present), absent=absent)
+    return SplitPoints(operators=operators, requested=requested, absent=absent)
+
+
+def _absent_message(absent: tuple[str, ...], present: set[OpOverload | OpOverloadPacket]) -> str:
+    known = sorted(
+        {packet_name(op) for op in present} | {parse_operator_name(op) for op in present}
+    )
+    lines = []
+    for name in absent:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"; near names in the graph: {', '.join(near)}" if near else ""
+        lines.append(f"{name!r}{hint}")
+    return (
+        f"Splitting a graph that calls {len(present)} registered operator(s): splitting op "
+        f"{', '.join(lines)} occurs nowhere in it. Correct the name, or pass allow_absent=True "
+        f"for a list that serves several models."
+    )
