@@ -212,7 +212,7 @@ class Recorder:
         event.reset(stream)
         handle = self._launch(layer_name, kind.operator, operator, launch, stream)
 
-        for name in kind.persistent_arguments(arguments):
+        for name in sorted(kind.persistent_arguments(arguments)):
             tensor = arguments[name]
             assert isinstance(tensor, torch.Tensor)  # noqa: S101
             recording.records.watch.add(tensor, f"{name!r} of layer {layer_name!r}")

@@ -6,7 +6,7 @@ import enum
 
 
 class UpdateOrder(enum.Enum):
-    """The order of replay and updates in a step; why both are correct: `attn_update.update_lane`."""
+    """The order of replay and updates in a step; `attn_update.update_lane` shows both correct."""
 
     REPLAY_FIRST = "replay_first"
     """Replay, then update while the graph already runs up to its first attention. The default."""

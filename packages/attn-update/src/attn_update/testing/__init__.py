@@ -1,0 +1,21 @@
+"""Test support: a device model that runs queued work in an order that the test chooses."""
+
+from attn_update.testing.scheduled_device import (
+    DeadlockError,
+    ScheduledDevice,
+    ScheduledEvent,
+    ScheduledExternalEvent,
+    ScheduledGraph,
+    ScheduledStream,
+)
+from attn_update.testing.scheduled_operators import ScheduledOperators
+
+__all__ = [
+    "DeadlockError",
+    "ScheduledDevice",
+    "ScheduledEvent",
+    "ScheduledExternalEvent",
+    "ScheduledGraph",
+    "ScheduledOperators",
+    "ScheduledStream",
+]

@@ -1,0 +1,132 @@
+"""A scheduled device, its attention operators, and small paged models on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from attn_update import ParameterGroup, Recorder, StepParameters, UpdatePlan
+from attn_update.testing import ScheduledDevice, ScheduledGraph, ScheduledOperators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from attn_update.kinds import FusedInferAttention
+
+BLOCK_SIZE = 4
+
+
+@dataclass(kw_only=True)
+class Model:
+    """A model of attention layers on a scheduled device, captured for several batch sizes."""
+
+    device: ScheduledDevice
+    kind: FusedInferAttention
+    num_layers: int = 3
+    width: int = 3
+    recorder: Recorder = field(init=False)
+    graphs: dict[object, ScheduledGraph] = field(default_factory=dict)
+    plans: dict[object, UpdatePlan] = field(default_factory=dict)
+    inputs: dict[object, dict[str, torch.Tensor]] = field(default_factory=dict)
+    outputs: dict[object, list[torch.Tensor]] = field(default_factory=dict)
+    caches: list[torch.Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.recorder = Recorder(self.device, {"attention": self.kind})
+        generator = torch.Generator().manual_seed(7)
+        self.caches = [
+            torch.randint(1, 1000, (8, BLOCK_SIZE, 2), generator=generator).double()
+            for _ in range(self.num_layers)
+        ]
+
+    def arguments(self, key: int, layer: int, lengths: list[int]) -> dict[str, object]:
+        """Return what one layer calls attention with, for `key` sequences of one token."""
+        if key not in self.inputs:
+            table = torch.arange(key * self.width).reshape(key, self.width) % 8
+            query = torch.zeros(key, 2, dtype=torch.double)
+            self.inputs[key] = {"query": query, "block_table": table.int()}
+        return {
+            **self.inputs[key],
+            "key": self.caches[layer],
+            "value": self.caches[layer],
+            "actual_seq_lengths": list(range(1, key + 1)),
+            "actual_seq_lengths_kv": lengths,
+            "input_layout": "TND",
+            "block_size": BLOCK_SIZE,
+        }
+
+    def capture(self, key: int, *, pad: bool = False) -> UpdatePlan:
+        """Capture all layers for `key` sequences of length one and compile the plan."""
+        self.graphs[key] = graph = self.device.create_graph()
+        with self.recorder.recording(key), self.device.capture(graph):
+            self.outputs[key] = [
+                self.recorder.attention(
+                    f"layer.{layer}", "attention", self.arguments(key, layer, [1] * key)
+                )[0]
+                for layer in range(self.num_layers)
+            ]
+        names = frozenset({"actual_seq_lengths", "actual_seq_lengths_kv"})
+        groups = {"default": ParameterGroup(arguments=names, pad=pad)}
+        self.plans[key] = UpdatePlan.compile(self.recorder, key, groups=groups)
+        return self.plans[key]
+
+    def parameters(self, key: int, lengths: list[int]) -> StepParameters:
+        """Return the step parameters for one token of each sequence."""
+        ends = list(range(1, key + 1))
+        group = {"actual_seq_lengths": ends, "actual_seq_lengths_kv": lengths}
+        return StepParameters(key=key, groups={"default": group})
+
+    def expected(self, key: int, lengths: list[int]) -> list[torch.Tensor]:
+        """Return what the layers give for these lengths, without the device."""
+        table = self.inputs[key]["block_table"].long()
+        return [
+            torch.stack(
+                [
+                    cache[table[row]].flatten(0, 1)[:length].sum(0)
+                    for row, length in enumerate(lengths)
+                ]
+            )
+            for cache in self.caches
+        ]
+
+    def observed_replay(self, key: int, seen: list[list[torch.Tensor]]) -> Callable[[], None]:
+        """Return a replay that also queues a copy of the outputs as they are at its end."""
+
+        def replay() -> None:
+            self.graphs[key].replay()
+            outputs = self.outputs[key]
+            slot: list[torch.Tensor] = []
+            seen.append(slot)
+            self.device.launch("copy", lambda: slot.extend(out.clone() for out in outputs))
+
+        return replay
+
+
+@pytest.fixture
+def device() -> ScheduledDevice:
+    return ScheduledDevice()
+
+
+@pytest.fixture
+def operators(device: ScheduledDevice) -> Iterator[ScheduledOperators]:
+    with ScheduledOperators(device) as operators:
+        yield operators
+
+
+@pytest.fixture
+def model(device: ScheduledDevice, operators: ScheduledOperators) -> Model:
+    return Model(device=device, kind=operators.kind())
+
+
+@pytest.fixture
+def make_model(device: ScheduledDevice, operators: ScheduledOperators) -> Callable[..., Model]:
+    """Make models on one device; keyword arguments go to the kind."""
+
+    def make(*, num_layers: int = 3, rebind_block_table: bool = False) -> Model:
+        kind = operators.kind(rebind_block_table=rebind_block_table)
+        return Model(device=device, kind=kind, num_layers=num_layers)
+
+    return make

@@ -1,0 +1,317 @@
+"""A lane replays and updates in order, whatever the device does meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from attn_update import (
+    LaneError,
+    StepParameterError,
+    StepParameters,
+    UpdateError,
+    UpdateLane,
+    UpdateOrder,
+    UpdatePlan,
+)
+from attn_update.testing import DeadlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Model
+
+    from attn_update.testing import ScheduledDevice
+
+
+def draw_lengths(random: Random, key: int) -> list[int]:
+    return [random.randint(0, 12) for _ in range(key)]
+
+
+def assert_steps(model: Model, steps: list[tuple[int, list[int]]], seen: list[object]) -> None:
+    assert len(seen) == len(steps)
+    for (key, lengths), outputs in zip(steps, seen, strict=True):
+        assert isinstance(outputs, list)
+        for out, expected in zip(outputs, model.expected(key, lengths), strict=True):
+            assert torch.equal(out, expected), (key, lengths)
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("seed", range(100))
+def test_run_with_any_schedule_gives_every_step_its_own_lengths(
+    make_model: Callable[..., Model], device: ScheduledDevice, seed: int, order: UpdateOrder
+) -> None:
+    # Two models (target and draft) with two graph keys each, on one lane, the device up to four
+    # steps behind the host, its streams interleaved by chance.
+    random = Random(seed)
+    models = [make_model(num_layers=3), make_model(num_layers=1)]
+    lane = UpdateLane(device, order=order)
+    for model in models:
+        model.capture(4)
+        model.capture(2)
+    queued: list[list[tuple[int, list[int]]]] = [[], []]
+    seen: list[list[list[torch.Tensor]]] = [[], []]
+
+    for _ in range(12):
+        index = random.randrange(2)
+        key = random.choice([2, 4])
+        model, lengths = models[index], draw_lengths(random, key)
+        replay = model.observed_replay(key, seen[index])
+        lane.run(model.plans[key], model.parameters(key, lengths), replay)
+        queued[index].append((key, lengths))
+        while sum(len(s) - sum(map(bool, v)) for s, v in zip(queued, seen, strict=True)) > 4:
+            device.advance(random, random.randint(1, 20))
+        device.advance(random, random.randint(0, 30))
+    device.drain(random=random)
+
+    for model, steps, outputs in zip(models, queued, seen, strict=True):
+        assert_steps(model, steps, list(outputs))
+    assert device.num_synchronisations == 0
+
+
+def seed_protocol_step(model: Model, key: int, lengths: list[int], update_stream: object) -> None:
+    """Replay, then update without waiting for the previous replay: no order by events."""
+    plan, device = model.plans[key], model.device
+    (values,) = plan.check(model.parameters(key, lengths)).values
+    model.graphs[key].replay()
+    with device.use_stream(update_stream):  # type: ignore[arg-type]
+        for update in plan.updates:
+            device.begin_task_update(update_stream, update.handle)  # type: ignore[arg-type]
+            update.call(**{**update.launch, **values})
+            device.end_task_update(update_stream)  # type: ignore[arg-type]
+            update.event.record(update_stream)  # type: ignore[arg-type]
+
+
+def test_protocol_without_synchronisation_fails_under_some_schedule(
+    make_model: Callable[..., Model], device: ScheduledDevice
+) -> None:
+    # The check above can fail: the protocol of the engines, without the host synchronisation that
+    # saves it, hangs or gives wrong values as soon as the host runs ahead.
+    outcomes = set()
+    for seed in range(60):
+        random, model = Random(seed), make_model(num_layers=2)
+        model.capture(2)
+        stream = device.create_stream()
+        steps = [(2, draw_lengths(random, 2)) for _ in range(4)]
+        seen: list[list[torch.Tensor]] = []
+        for _, lengths in steps:
+            seed_protocol_step(model, 2, lengths, stream)
+            outputs, slot = model.outputs[2], []  # type: ignore[var-annotated]
+            seen.append(slot)
+            device.launch("copy", lambda s=slot, o=outputs: s.extend(t.clone() for t in o))  # type: ignore[misc]
+            device.advance(random, random.randint(0, 6))
+        try:
+            device.drain(random=random)
+            assert_steps(model, steps, list(seen))
+            outcomes.add("right")
+        except DeadlockError:
+            outcomes.add("deadlock")
+            for queue in device._streams:
+                queue.items.clear()
+        except AssertionError:
+            outcomes.add("wrong value")
+
+    assert {"deadlock", "wrong value"} <= outcomes
+
+
+def test_run_without_an_update_would_give_the_stale_output(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan = model.capture(2)
+    graph = model.graphs[2]
+
+    graph.replay()
+    for update in plan.updates:
+        update.event.record(device.create_stream())
+    device.drain()
+
+    assert torch.equal(model.outputs[2][0], model.expected(2, [1, 1])[0])
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("failing", range(3))
+def test_run_with_a_failing_update_names_it_and_the_next_steps_are_right(
+    model: Model, device: ScheduledDevice, failing: int, order: UpdateOrder
+) -> None:
+    random = Random(failing)
+    plan = model.capture(2)
+    lane = UpdateLane(device, order=order)
+    lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+    device.failing = {failing: RuntimeError("injected")}
+
+    with pytest.raises(UpdateError, match="injected") as caught:
+        lane.run(plan, model.parameters(2, [4, 5]), model.graphs[2].replay)
+    assert caught.value.layer_name == f"layer.{failing}"
+    assert caught.value.operator == model.kind.operator
+
+    steps = [(2, draw_lengths(random, 2)) for _ in range(100)]
+    seen: list[list[torch.Tensor]] = []
+    for _, lengths in steps:
+        lane.run(plan, model.parameters(2, lengths), model.observed_replay(2, seen))
+        device.advance(random, random.randint(0, 12))
+    device.drain(random=random)
+    assert_steps(model, steps, list(seen))
+    assert device.num_synchronisations == 0
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_run_with_a_failing_replay_never_hangs_and_the_next_steps_are_right(
+    model: Model, device: ScheduledDevice, order: UpdateOrder, is_queued: bool
+) -> None:
+    random = Random(3)
+    plan = model.capture(2)
+    lane = UpdateLane(device, order=order)
+
+    def fail() -> None:
+        if is_queued:
+            model.graphs[2].replay()
+        raise KeyError("replay")
+
+    for _ in range(5):
+        with pytest.raises(KeyError, match="replay"):
+            lane.run(plan, model.parameters(2, [4, 5]), fail)
+        steps = [(2, draw_lengths(random, 2)) for _ in range(5)]
+        seen: list[list[torch.Tensor]] = []
+        for _, lengths in steps:
+            lane.run(plan, model.parameters(2, lengths), model.observed_replay(2, seen))
+            device.advance(random, random.randint(0, 12))
+        device.drain(random=random)
+        assert_steps(model, steps, list(seen))
+
+
+def test_run_with_wrong_parameters_launches_nothing(model: Model, device: ScheduledDevice) -> None:
+    plan = model.capture(2)
+    lane = UpdateLane(device)
+
+    with pytest.raises(StepParameterError):
+        lane.run(plan, model.parameters(2, [1, 99]), model.graphs[2].replay)
+
+    assert all(stream.query() for stream in device._streams)
+    lane.run(plan, model.parameters(2, [1, 9]), model.graphs[2].replay)
+    device.drain()
+    assert torch.equal(model.outputs[2][1], model.expected(2, [1, 9])[1])
+
+
+def test_run_with_the_same_lengths_again_updates_nothing_and_stays_right(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan = model.capture(2)
+    lane = UpdateLane(device)
+    lengths = [[2, 3], [2, 3], [2, 4], [2, 4], [2, 3]]
+    seen: list[list[torch.Tensor]] = []
+
+    for item in lengths:
+        lane.run(plan, model.parameters(2, item), model.observed_replay(2, seen))
+    device.drain()
+
+    assert_steps(model, [(2, item) for item in lengths], list(seen))
+    assert (lane.counters.steps, lane.counters.updates, lane.counters.skipped) == (5, 9, 6)
+
+
+def test_run_with_lists_reused_by_the_caller_keeps_its_values(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan = model.capture(2)
+    lane = UpdateLane(device)
+    lengths, seen = [2, 3], list[list[torch.Tensor]]()
+
+    lane.run(plan, model.parameters(2, lengths), model.observed_replay(2, seen))
+    lengths[:] = [5, 6]
+    lane.run(plan, model.parameters(2, lengths), model.observed_replay(2, seen))
+    device.drain()
+
+    assert_steps(model, [(2, [2, 3]), (2, [5, 6])], list(seen))
+
+
+def test_run_with_rebound_block_tables_reads_each_step_its_own(
+    make_model: Callable[..., Model], device: ScheduledDevice
+) -> None:
+    model = make_model(rebind_block_table=True)
+    model.capture(2)
+    plan, lane = UpdatePlan.compile(model.recorder, 2), UpdateLane(device)
+    tables = [torch.full((2, 3), block, dtype=torch.int32) for block in range(4)]
+    seen: list[list[torch.Tensor]] = []
+
+    for table in tables:
+        group = {"actual_seq_lengths": [1, 2], "actual_seq_lengths_kv": [3, 4]}
+        step = StepParameters(key=2, groups={"default": {**group, "block_table": table}})
+        lane.run(plan, step, model.observed_replay(2, seen))
+    device.drain()
+
+    for table, outputs in zip(tables, seen, strict=True):
+        model.inputs[2]["block_table"] = table
+        assert torch.equal(outputs[0], model.expected(2, [3, 4])[0])
+
+
+def test_run_on_the_stream_of_the_lane_is_refused(model: Model, device: ScheduledDevice) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    stream = device._streams[-1]
+
+    with device.use_stream(stream), pytest.raises(LaneError, match="update lane's own"):
+        lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+
+    assert stream.query()
+
+
+def test_run_inside_a_replay_is_refused(model: Model, device: ScheduledDevice) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+
+    with pytest.raises(LaneError, match="inside a step"):
+        lane.run(
+            plan,
+            model.parameters(2, [2, 3]),
+            lambda: lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay),
+        )
+
+
+def test_run_by_a_second_lane_of_the_same_key_is_refused(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+
+    with pytest.raises(LaneError, match="another update lane"):
+        UpdateLane(device).run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+
+
+def test_run_after_close_is_refused(model: Model, device: ScheduledDevice) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    lane.close()
+
+    with pytest.raises(LaneError, match="closed"):
+        lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+
+
+def test_run_by_two_threads_queues(model: Model, device: ScheduledDevice) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    entered, leave, second_done = threading.Event(), threading.Event(), threading.Event()
+
+    def slow_replay() -> None:
+        entered.set()
+        assert leave.wait(30)
+        model.graphs[2].replay()
+
+    def first() -> None:
+        lane.run(plan, model.parameters(2, [2, 3]), slow_replay)
+
+    def second() -> None:
+        lane.run(plan, model.parameters(2, [4, 5]), model.graphs[2].replay)
+        second_done.set()
+
+    threads = [threading.Thread(target=first), threading.Thread(target=second)]
+    threads[0].start()
+    assert entered.wait(30)
+    threads[1].start()
+    assert not second_done.wait(0.05)
+    leave.set()
+    for thread in threads:
+        thread.join(30)
+    device.drain()
+
+    assert lane.counters.steps == 2
+    assert torch.equal(model.outputs[2][0], model.expected(2, [4, 5])[0])
