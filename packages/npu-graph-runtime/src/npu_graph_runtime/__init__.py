@@ -1,5 +1,120 @@
 """Capture and replay device graphs behind a small device seam."""
 
 from npu_graph_runtime.__about__ import __version__
+from npu_graph_runtime.capture_session import CaptureSession
+from npu_graph_runtime.capture_sizes import (
+    CaptureSizes,
+    sglang_decode_capture_sizes,
+    sglang_prefill_capture_sizes,
+    vllm_capture_sizes,
+)
+from npu_graph_runtime.device import (
+    DeviceGraph,
+    Event,
+    ExternalEvent,
+    GraphDevice,
+    MemoryFigures,
+    Stream,
+    TaskDevice,
+)
+from npu_graph_runtime.devices.fake import FakeDevice
+from npu_graph_runtime.devices.npu import NpuDevice
+from npu_graph_runtime.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.error_codes import ERROR_CODES, ErrorCode
+from npu_graph_runtime.errors import (
+    CaptureSessionError,
+    CaptureSizeError,
+    CaptureStateError,
+    DeadlockError,
+    DeviceError,
+    DeviceTimeoutError,
+    DeviceUnavailableError,
+    FeatureNotSupportedError,
+    GraphKeyError,
+    GraphNotCapturedError,
+    GraphRuntimeError,
+    HardwareError,
+    IllegalWhileCapturingError,
+    InputAddressError,
+    InvalidArgumentError,
+    KernelError,
+    OutOfDeviceMemoryError,
+    OutOfDeviceResourcesError,
+    TaskGroupError,
+    UnknownDeviceError,
+    WeakOutputError,
+)
+from npu_graph_runtime.graph_context import GraphContext
+from npu_graph_runtime.graph_key import GraphKey, largest_first
+from npu_graph_runtime.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
+from npu_graph_runtime.input_layout import AddressCheck
+from npu_graph_runtime.observer import (
+    CaptureSessionClosed,
+    CaptureSessionOpened,
+    GraphCaptured,
+    GraphMissed,
+    GraphReleased,
+    GraphReplayed,
+    RuntimeEvent,
+    RuntimeObserver,
+)
+from npu_graph_runtime.run_mode import RunMode
 
-__all__ = ["__version__"]
+__all__ = [
+    "ERROR_CODES",
+    "AddressCheck",
+    "CaptureSession",
+    "CaptureSessionClosed",
+    "CaptureSessionError",
+    "CaptureSessionOpened",
+    "CaptureSizeError",
+    "CaptureSizes",
+    "CaptureStateError",
+    "DeadlockError",
+    "DeviceError",
+    "DeviceGraph",
+    "DeviceTimeoutError",
+    "DeviceUnavailableError",
+    "ErrorCode",
+    "Event",
+    "ExternalEvent",
+    "FakeDevice",
+    "FeatureNotSupportedError",
+    "GraphCaptured",
+    "GraphContext",
+    "GraphCounters",
+    "GraphDevice",
+    "GraphKey",
+    "GraphKeyError",
+    "GraphMissed",
+    "GraphNotCapturedError",
+    "GraphReleased",
+    "GraphReplayed",
+    "GraphRuntimeError",
+    "GraphedCallable",
+    "HardwareError",
+    "IllegalWhileCapturingError",
+    "InputAddressError",
+    "InvalidArgumentError",
+    "KernelError",
+    "MemoryFigures",
+    "MissPolicy",
+    "NpuDevice",
+    "OutOfDeviceMemoryError",
+    "OutOfDeviceResourcesError",
+    "RunMode",
+    "RuntimeEvent",
+    "RuntimeObserver",
+    "Stream",
+    "TaskDevice",
+    "TaskGroupError",
+    "UnknownDeviceError",
+    "WeakOutputError",
+    "__version__",
+    "diagnose",
+    "find_error_code",
+    "largest_first",
+    "sglang_decode_capture_sizes",
+    "sglang_prefill_capture_sizes",
+    "vllm_capture_sizes",
+]

@@ -1,0 +1,271 @@
+"""A device in pure Python, on CPU tensors, for tests of code that captures and replays."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import itertools
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+import torch
+
+from npu_graph_runtime.device import MemoryFigures
+from npu_graph_runtime.devices.fake_graph import (
+    FakeGraph,
+    FakeMemoryPool,
+    FakeTaskGroup,
+    TaskUpdate,
+)
+from npu_graph_runtime.devices.fake_recorder import FakeRecorder
+from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, device_failure
+from npu_graph_runtime.devices.fake_stream import (
+    FakeEvent,
+    FakeExternalEvent,
+    FakeStream,
+    own_stream,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+
+
+class FakeDevice:
+    """Captures the operators that run on CPU tensors and runs them again at replay.
+
+    Public test support: it keeps the order of streams and events, the addresses and the refusals
+    of a device. During a capture nothing that exists before is written. After it the memory made
+    in it holds NaN (the smallest value of integer dtypes) until the first replay, so that reading
+    too early is seen. A wait that nothing can satisfy is a
+    :class:`~npu_graph_runtime.DeadlockError` at the next synchronisation, not a hang.
+
+    What it does not do: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so
+    they run at once even while the default stream waits; a graph replays its branches in the order
+    of capture; memory of a pool is never reused by another graph of it.
+
+    Args:
+        name: for messages.
+        memory_bytes: size of the memory from which captures allocate.
+        deadlock_timeout: seconds for which a synchronisation lets other host threads release a
+            stream before it reports a deadlock; 0 suits tests with one thread.
+
+    Attributes:
+        name: as given.
+        default_stream: the stream that is current outside :meth:`use_stream`.
+    """
+
+    def __init__(
+        self,
+        name: str = "fake:0",
+        *,
+        memory_bytes: int = 2**36,
+        deadlock_timeout: float = 0.0,
+    ) -> None:
+        self.name = name
+        self._memory_bytes = memory_bytes
+        self._scheduler = FakeScheduler(deadlock_timeout)
+        self._thread = threading.local()
+        self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
+        self.default_stream = FakeStream(self._scheduler, self._current)
+        self._capture_stream = FakeStream(self._scheduler, self._current)
+        self._recorder = FakeRecorder(self._current, self._available)
+        self._capture_numbers = itertools.count(1)
+
+    def __repr__(self) -> str:
+        """Return the name in angle brackets."""
+        return f"<FakeDevice {self.name}>"
+
+    @property
+    def num_synchronizations(self) -> int:
+        """How often the host has waited for a stream, an event or the device."""
+        return self._scheduler.num_synchronizations
+
+    def current_stream(self) -> Stream:
+        """Return the thread's current stream."""
+        return self._current()
+
+    def create_stream(self, *, priority: int = 0) -> Stream:
+        """Return a new stream; the priority changes nothing."""
+        del priority
+        return FakeStream(self._scheduler, self._current)
+
+    def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
+        """Return a context manager in which ``stream`` is current and its operators are seen."""
+        return self._use(own_stream(stream, self._current))
+
+    def create_event(self) -> Event:
+        """Return a new event."""
+        return FakeEvent(self._scheduler, self._current)
+
+    def create_external_event(self) -> ExternalEvent:
+        """Return a new external event, unrecorded."""
+        return FakeExternalEvent(self._scheduler, self._current)
+
+    def begin_task_group(self, stream: Stream) -> None:
+        """Begin a task group of the graph that ``stream`` is capturing.
+
+        Raises:
+            RuntimeError: the stream is not capturing, or a task group is open.
+        """
+        on = own_stream(stream, self._current)
+        if on.capture is None:
+            raise device_failure(107029, f"beginning a task group on {on.name}, not capturing")
+        if on.group is not None:
+            raise device_failure(107033, f"beginning a task group on {on.name}, which has one open")
+        on.group = FakeTaskGroup(on.capture)
+
+    def end_task_group(self, stream: Stream) -> object:
+        """End the task group and return its handle.
+
+        Raises:
+            RuntimeError: no task group is open.
+        """
+        on = own_stream(stream, self._current)
+        if on.group is None:
+            raise device_failure(107033, f"ending a task group on {on.name}, which has none open")
+        group, on.group = on.group, None
+        return group
+
+    def begin_task_update(self, stream: Stream, handle: object) -> None:
+        """Begin to re-issue the launches of a task group on ``stream``.
+
+        Raises:
+            RuntimeError: the handle is of no live graph, the stream is capturing, or an update is
+                open on it.
+        """
+        on = own_stream(stream, self._current)
+        if not isinstance(handle, FakeTaskGroup) or not handle.graph.is_alive:
+            raise device_failure(107017, "updating a task group that is not of a live graph")
+        if on.capture is not None:
+            raise device_failure(107027, f"updating a task group on {on.name}, which captures")
+        if on.update is not None:
+            raise device_failure(107033, f"updating a task group on {on.name}, which updates one")
+        on.update = (handle, [])
+
+    def end_task_update(self, stream: Stream) -> None:
+        """End the update; its arguments take effect in the order of ``stream``.
+
+        Raises:
+            RuntimeError: no update is open, or other operators were issued than the group has. The
+                group is then unchanged.
+        """
+        on = own_stream(stream, self._current)
+        if on.update is None:
+            raise device_failure(107033, f"ending a task update on {on.name}, which has none open")
+        (group, launches), on.update = on.update, None
+        issued = [str(launch.function) for launch in launches]
+        expected = [str(launch.function) for launch in group.launches]
+        if issued != expected:
+            raise device_failure(
+                107040, f"updating a task group of {expected} with {issued}, issued on {on.name}"
+            )
+        on.issue(TaskUpdate(group, launches))
+
+    def is_capturing(self) -> bool:
+        """Return whether the current stream is capturing."""
+        return self._current().capture is not None
+
+    def weak_reference(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return a tensor on the same memory that does not keep it alive."""
+        storage = tensor.untyped_storage()
+        if storage.nbytes() == 0:
+            return tensor.new_empty(0).as_strided(tensor.shape, tensor.stride())
+        memory = (ctypes.c_byte * storage.nbytes()).from_address(storage.data_ptr())
+        flat = torch.frombuffer(memory, dtype=tensor.dtype)
+        return flat.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+    def create_memory_pool(self) -> object:
+        """Return a new pool."""
+        pool = FakeMemoryPool()
+        self._pools.add(pool)
+        return pool
+
+    def create_graph(self) -> DeviceGraph:
+        """Return an empty graph."""
+        return FakeGraph(self._scheduler, self._current)
+
+    def capture(
+        self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
+    ) -> AbstractContextManager[object]:
+        """Return a context manager that captures into ``graph``; see the seam.
+
+        Raises:
+            TypeError: a graph, pool or stream of another device.
+        """
+        if not isinstance(graph, FakeGraph) or not isinstance(pool, FakeMemoryPool):
+            raise TypeError(
+                f"capturing on {self.name}: got a {type(graph).__name__} and a "
+                f"{type(pool).__name__}, expected those made by create_graph and create_memory_pool"
+            )
+        on = self._capture_stream if stream is None else own_stream(stream, self._current)
+        return self._capture(graph, pool, on)
+
+    def synchronize(self) -> None:
+        """Let the host wait for all work.
+
+        Raises:
+            RuntimeError: something is being captured, or a kernel failed.
+            DeadlockError: a stream waits for what nothing can signal.
+        """
+        self._scheduler.synchronize(self.name, self._scheduler.is_idle)
+
+    def empty_cache(self) -> None:
+        """Do nothing, except to refuse while capturing.
+
+        Raises:
+            RuntimeError: something is being captured.
+        """
+        self._scheduler.refuse_while_capturing("emptying the cache")
+
+    def memory_figures(self) -> MemoryFigures:
+        """Return the bytes that live graphs hold, out of ``memory_bytes``."""
+        free = self._available()
+        used = self._memory_bytes - free
+        return MemoryFigures(allocated=used, reserved=used, free=free, total=self._memory_bytes)
+
+    def _available(self) -> int:
+        return self._memory_bytes - sum(pool.allocated for pool in self._pools)
+
+    def _current(self) -> FakeStream:
+        stream: FakeStream = getattr(self._thread, "stream", self.default_stream)
+        return stream
+
+    @contextlib.contextmanager
+    def _use(self, stream: FakeStream) -> Iterator[None]:
+        previous = self._current()
+        self._thread.stream = stream
+        try:
+            with self._recorder:
+                yield
+        finally:
+            self._thread.stream = previous
+
+    @contextlib.contextmanager
+    def _capture(
+        self, graph: FakeGraph, pool: FakeMemoryPool, stream: FakeStream
+    ) -> Iterator[None]:
+        if stream is self.default_stream:
+            raise device_failure(107031, "capturing the default stream")
+        self._scheduler.refuse_while_capturing(f"beginning to capture {stream.name}")
+        with self._use(stream):
+            graph.begin(stream, pool)
+            self._scheduler.capturing = f"{stream.name} (capture {next(self._capture_numbers)})"
+            try:
+                yield
+            except BaseException:
+                # The error of the body says why; that of the end only that it failed.
+                with contextlib.suppress(RuntimeError):
+                    graph.end()
+                graph.reset()
+                raise
+            finally:
+                self._scheduler.capturing = None
+            try:
+                graph.end()
+            except BaseException:
+                graph.reset()
+                raise

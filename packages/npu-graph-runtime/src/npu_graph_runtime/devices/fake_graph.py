@@ -1,0 +1,257 @@
+"""Graphs, memory pools and task groups of the fake device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from npu_graph_runtime.devices.fake_scheduler import device_failure
+from npu_graph_runtime.tensor_leaves import tensor_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
+    from npu_graph_runtime.devices.fake_stream import FakeStream
+
+
+class Launch:
+    """One operator call that can be run again with the same arguments.
+
+    Args:
+        function: the operator overload.
+        args: positional arguments; tensors in them are read where they lie.
+        kwargs: keyword arguments.
+        outputs: tensors that each run overwrites with the results; none for an operator that
+            writes its arguments.
+
+    Attributes:
+        function: as given.
+    """
+
+    __slots__ = ("_args", "_kwargs", "_outputs", "function")
+
+    def __init__(
+        self,
+        function: torch._ops.OpOverload[..., Any],
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        outputs: Sequence[torch.Tensor],
+    ) -> None:
+        self.function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._outputs = outputs
+
+    def try_run(self) -> bool:
+        """Run the operator and return true."""
+        # Outputs made in inference mode may only be written in inference mode.
+        with torch.inference_mode():
+            results = self.function(*self._args, **self._kwargs)
+            if self._outputs:
+                for output, (_, result) in zip(
+                    self._outputs, tensor_leaves(results, ""), strict=True
+                ):
+                    output.copy_(result)
+        return True
+
+    def describe(self) -> str:
+        """Return the operator's name."""
+        return f"operator {self.function}"
+
+    def become(self, other: Launch) -> None:
+        """Take over arguments and outputs of another call of the same operator."""
+        self._args = other._args
+        self._kwargs = other._kwargs
+        self._outputs = other._outputs
+
+
+class FakeTaskGroup:
+    """The launches issued between the begin and the end of a task group.
+
+    Attributes:
+        graph: that the launches belong to.
+        launches: in the order in which they were issued.
+    """
+
+    def __init__(self, graph: FakeGraph) -> None:
+        self.graph = graph
+        self.launches: list[Launch] = []
+
+
+class TaskUpdate:
+    """New arguments for the launches of a task group, taking effect in stream order."""
+
+    __slots__ = ("_group", "_launches")
+
+    def __init__(self, group: FakeTaskGroup, launches: Sequence[Launch]) -> None:
+        self._group = group
+        self._launches = launches
+
+    def try_run(self) -> bool:
+        """Change the launches and return true."""
+        for launch, changed in zip(self._group.launches, self._launches, strict=True):
+            launch.become(changed)
+        return True
+
+    def describe(self) -> str:
+        """Return what is updated."""
+        names = ", ".join(str(launch.function) for launch in self._launches)
+        return f"the update of a task group of {names}"
+
+
+class FakeMemoryPool:
+    """The memory that captured graphs share; counts its bytes, and never reuses them.
+
+    Attributes:
+        allocated: bytes that live graphs hold.
+    """
+
+    def __init__(self) -> None:
+        self.allocated = 0
+
+
+class FakeGraph:
+    """A graph of a fake device; made by ``FakeDevice.create_graph``, good for one capture.
+
+    Keeps the memory of all tensors made during its capture until it is reset.
+    """
+
+    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+        self._scheduler = scheduler
+        self._current = current
+        self._nodes: list[Work] = []
+        self._memory: dict[int, torch.Tensor] = {}
+        self._pool: FakeMemoryPool | None = None
+        self._origin: FakeStream | None = None
+        self._last: dict[FakeStream, int] = {}
+        self._joined: dict[FakeStream, int] = {}
+        self._state = "empty"
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the graph is captured and not reset."""
+        return self._state == "captured"
+
+    def replay(self) -> None:
+        """Issue the captured work on the current stream.
+
+        Raises:
+            RuntimeError: the graph was never captured or is reset, or the stream is capturing.
+        """
+        if self._state != "captured":
+            raise device_failure(107029, f"replaying a graph that is {self._state}")
+        stream = self._current()
+        with self._scheduler.lock:
+            if stream.capture is not None:
+                raise device_failure(107027, f"replaying a graph on {stream.name}, which captures")
+            for node in self._nodes:
+                stream.issue(node)
+
+    def reset(self) -> None:
+        """Release the captured work and its memory."""
+        with self._scheduler.lock:
+            if self._pool is not None:
+                self._pool.allocated -= self.nbytes
+            self._nodes = []
+            self._memory = {}
+            self._pool = None
+            self._state = "reset"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the tensors made during the capture."""
+        return sum(tensor.untyped_storage().nbytes() for tensor in self._memory.values())
+
+    def begin(self, stream: FakeStream, pool: FakeMemoryPool) -> None:
+        """Begin to capture the stream.
+
+        Raises:
+            RuntimeError: the graph is not empty.
+        """
+        if self._state != "empty":
+            raise device_failure(107026, f"capturing into a graph that is {self._state}")
+        self._state = "capturing"
+        self._pool = pool
+        self._origin = stream
+        self._last = {stream: 0}
+        stream.capture = self
+
+    def end(self) -> None:
+        """End the capture, and overwrite what it allocated, since nothing has run yet.
+
+        Raises:
+            RuntimeError: an illegal call invalidated the capture, a stream was not joined, or a
+                task group is open.
+        """
+        state, self._state = self._state, "broken"
+        streams = list(self._last)
+        groups = [stream.name for stream in streams if stream.group is not None]
+        for stream in streams:
+            stream.capture = None
+            stream.group = None
+        if state == "invalidated":
+            raise device_failure(507903, "ending a capture that an illegal call has invalidated")
+        if groups:
+            raise device_failure(107033, f"ending a capture with a task group open on {groups[0]}")
+        for stream in streams[1:]:
+            if self._joined.get(stream, -1) < self._last[stream]:
+                raise device_failure(
+                    107025, f"ending a capture on {streams[0].name} that {stream.name} left open"
+                )
+        for tensor in self._memory.values():
+            poison(tensor)
+        self._state = "captured"
+
+    def invalidate(self) -> None:
+        """Let the end of the capture fail."""
+        self._state = "invalidated"
+
+    def append(self, stream: FakeStream, node: Work) -> None:
+        """Add work of a captured stream."""
+        self._nodes.append(node)
+        self._last[stream] = len(self._nodes)
+
+    def own(self, tensor: torch.Tensor) -> None:
+        """Keep the memory of a tensor that was made during the capture."""
+        address = tensor.untyped_storage().data_ptr()
+        if address not in self._memory and self._pool is not None:
+            self._memory[address] = tensor
+            self._pool.allocated += tensor.untyped_storage().nbytes()
+
+    def owns(self, tensor: torch.Tensor) -> bool:
+        """Return whether the memory of a tensor was made during the capture."""
+        return tensor.untyped_storage().data_ptr() in self._memory
+
+    def mark(self, stream: FakeStream) -> int:
+        """Return the place in the graph up to which a stream has issued work."""
+        return self._last[stream]
+
+    def join(self, stream: FakeStream, recorded_on: FakeStream, mark: int) -> None:
+        """Let a stream wait for captured work of another, and be captured from now on.
+
+        Raises:
+            RuntimeError: the capture is over, or the stream is in another capture.
+        """
+        if self._state != "capturing" or stream.capture not in {None, self}:
+            raise device_failure(
+                107028, f"{stream.name} waits for an event that belongs to another capture"
+            )
+        if stream.capture is None:
+            stream.capture = self
+            self._last[stream] = mark
+        if stream is self._origin:
+            self._joined[recorded_on] = max(mark, self._joined.get(recorded_on, -1))
+
+
+def poison(tensor: torch.Tensor) -> None:
+    """Overwrite a tensor's whole memory with NaN, or the smallest value of an integer dtype."""
+    whole = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    whole = whole.set_(tensor.untyped_storage())
+    if tensor.dtype.is_floating_point or tensor.dtype.is_complex:
+        whole.fill_(float("nan"))
+    elif tensor.dtype is torch.bool:
+        whole.fill_(value=True)
+    else:
+        whole.fill_(torch.iinfo(tensor.dtype).min)

@@ -1,0 +1,101 @@
+"""What the schema and the registry say about an operator."""
+
+# ruff: noqa: SLF001 - torch has no public names for schemas and dispatch keys of operators
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from npu_graph_runtime.tensor_leaves import tensor_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def schema_name(func: Any) -> str:
+    """Return the qualified name without the overload, such as ``aten::add``.
+
+    Args:
+        func: an operator overload.
+    """
+    name: str = func._schema.name
+    return name
+
+
+def run_kernel(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """Run the CPU kernel of an operator, without offering the call to dispatch modes.
+
+    Args:
+        func: an operator overload.
+        args: positional arguments.
+        kwargs: keyword arguments.
+    """
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    return func.redispatch(keys, *args, **kwargs)
+
+
+def is_python_operator(func: Any) -> bool:
+    """Return whether the CPU kernel of an operator is Python, registered by ``torch.library``.
+
+    torch offers no public way to ask; its registry of Python kernels is private in 2.13. Without it
+    an opaque operator is recorded as one launch.
+    """
+    kernels: set[str] = getattr(torch.library, "_impls", set())
+    if func.namespace in {"aten", "prims", "prim"}:
+        return False
+    name = func._schema.name.split("::")[1]
+    if func._overloadname != "default":
+        name = f"{name}.{func._overloadname}"
+    keys = ("CPU", "CompositeExplicitAutograd")
+    return any(f"{func.namespace}/{name}/{key}" in kernels for key in keys)
+
+
+def _arguments(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[tuple[Any, object]]:
+    """Return (schema argument, value) for each argument that was given."""
+    given: list[tuple[Any, object]] = []
+    for index, argument in enumerate(func._schema.arguments):
+        if index < len(args) and not argument.kwarg_only:
+            given.append((argument, args[index]))
+        elif argument.name in kwargs:
+            given.append((argument, kwargs[argument.name]))
+    return given
+
+
+def written_arguments(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
+    """Return the tensors that an operator writes."""
+    return [
+        tensor
+        for argument, value in _arguments(func, args, kwargs)
+        if argument.alias_info is not None and argument.alias_info.is_write
+        for _, tensor in tensor_leaves(value, "")
+    ]
+
+
+def returned_arguments(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[object] | None:
+    """Return the results of an operator that returns nothing but what it writes, or ``None``.
+
+    Such an operator need not run to be recorded. An empty ``out`` argument would be resized by the
+    run, so an operator with one does not count.
+    """
+    written = {
+        frozenset(argument.alias_info.before_set): value
+        for argument, value in _arguments(func, args, kwargs)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    }
+    if not written or any(t.numel() == 0 for _, t in tensor_leaves(list(written.values()), "")):
+        return None
+    results: list[object] = []
+    for returned in func._schema.returns:
+        alias = returned.alias_info
+        if alias is None or frozenset(alias.before_set) not in written:
+            return None
+        results.append(written[frozenset(alias.before_set)])
+    return results

@@ -1,0 +1,132 @@
+"""Sees the operators issued on a stream of the fake device, and runs or records them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from npu_graph_runtime.devices.fake_graph import Launch
+from npu_graph_runtime.devices.fake_operator import (
+    is_python_operator,
+    returned_arguments,
+    run_kernel,
+    schema_name,
+    written_arguments,
+)
+from npu_graph_runtime.devices.fake_scheduler import device_failure
+from npu_graph_runtime.tensor_leaves import tensor_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npu_graph_runtime.devices.fake_stream import FakeStream
+
+_UNWRITTEN = frozenset(
+    {"aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided"}
+    | {"aten::new_empty_strided", "aten::empty_permuted"}
+)
+
+
+class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A dispatch mode that is active where a stream of the fake device is used.
+
+    On a free stream an operator runs at once. On a stream that is capturing, that is updating a
+    task group, or that waits for something, it is recorded instead.
+
+    Args:
+        current: gives the current stream.
+        available: gives the bytes that may still be allocated.
+    """
+
+    def __init__(self, current: Callable[[], FakeStream], available: Callable[[], int]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._current = current
+        self._available = available
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        kwargs = kwargs or {}
+        stream = self._current()
+        if stream.capture is None and stream.update is None and not stream.is_blocked:
+            return func(*args, **kwargs)
+        if is_python_operator(func):
+            # A device captures kernels, so it looks through an opaque operator; so does this.
+            with self:
+                return run_kernel(func, args, kwargs)
+        self._refuse_host_results(func, stream)
+        return self._record(func, args, kwargs, stream)
+
+    def _refuse_host_results(self, func: Any, stream: FakeStream) -> None:
+        needs_host = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+        if needs_host.isdisjoint(func.tags):
+            return
+        if stream.capture is not None:
+            stream.capture.invalidate()
+            raise device_failure(107027, f"{func} hands a device value to the host in a capture")
+        stream.synchronize()
+
+    def _record(
+        self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], stream: FakeStream
+    ) -> Any:
+        written = written_arguments(func, args, kwargs)
+        returned = returned_arguments(func, args, kwargs)
+        outputs: tuple[torch.Tensor, ...] = ()
+        if returned is not None:
+            results = tuple(returned) if len(returned) > 1 else next(iter(returned), None)
+        else:
+            saved = [tensor.clone() for tensor in written]
+            results = func(*args, **kwargs)
+            for tensor, value in zip(written, saved, strict=True):
+                tensor.copy_(value)
+            known = {_address(tensor) for _, tensor in tensor_leaves((args, kwargs), "")}
+            outputs = tuple(tensor for _, tensor in tensor_leaves(results, ""))
+            if outputs and all(_address(tensor) in known for tensor in outputs):
+                return results
+            self._own(outputs, known, stream)
+            if schema_name(func) in _UNWRITTEN:
+                return results
+        self._issue(Launch(func, _copied(args), _copied(dict(kwargs)), outputs), stream)
+        return results
+
+    def _own(self, outputs: Sequence[torch.Tensor], known: set[int], stream: FakeStream) -> None:
+        if stream.capture is None:
+            return
+        for tensor in outputs:
+            if _address(tensor) in known:
+                continue
+            nbytes = tensor.untyped_storage().nbytes()
+            if nbytes > self._available():
+                raise device_failure(
+                    207001, f"out of memory: {nbytes} bytes wanted, {self._available()} free"
+                )
+            stream.capture.own(tensor)
+
+    @staticmethod
+    def _issue(launch: Launch, stream: FakeStream) -> None:
+        if stream.update is not None:
+            stream.update[1].append(launch)
+            return
+        if stream.group is not None:
+            stream.group.launches.append(launch)
+        stream.issue(launch)
+
+
+def _copied(value: Any) -> Any:
+    """Return nested arguments with their containers copied, so that the caller may change his."""
+    if type(value) in {list, tuple}:
+        return type(value)(_copied(item) for item in value)
+    if type(value) is dict:
+        return {key: _copied(item) for key, item in value.items()}
+    return value
+
+
+def _address(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()

@@ -1,0 +1,153 @@
+"""In-order queues of device work and their deterministic execution."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from npu_graph_runtime.errors import DeadlockError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Work(Protocol):
+    """One entry of a queue."""
+
+    def try_run(self) -> bool:
+        """Run it and return true, or return false if it still has to wait."""
+
+    def describe(self) -> str:
+        """Return what it is, for messages."""
+
+
+class WorkQueue:
+    """The pending work of one stream, run in order.
+
+    Attributes:
+        name: of the stream, for messages.
+        pending: work not run yet, oldest first.
+    """
+
+    __slots__ = ("name", "pending")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.pending: collections.deque[Work] = collections.deque()
+
+
+class FakeScheduler:
+    """Runs the work of all queues on the thread that adds to one of them.
+
+    Work runs as soon as nothing before it in its queue waits, so the order is deterministic. A
+    kernel that fails is reported by the next synchronisation, as on a device.
+
+    Args:
+        deadlock_timeout: seconds for which a synchronisation lets other host threads add work
+            before it reports a deadlock.
+    """
+
+    def __init__(self, deadlock_timeout: float) -> None:
+        self.lock = threading.RLock()
+        self.capturing: str | None = None
+        self.num_synchronizations = 0
+        self._changed = threading.Condition(self.lock)
+        self._deadlock_timeout = deadlock_timeout
+        self._queues: list[WorkQueue] = []
+        self._failure: RuntimeError | None = None
+
+    def create_queue(self) -> WorkQueue:
+        """Return a new, empty queue."""
+        with self.lock:
+            queue = WorkQueue(f"stream {len(self._queues)}")
+            self._queues.append(queue)
+            return queue
+
+    def add(self, queue: WorkQueue, work: Work) -> None:
+        """Append work and run whatever can run."""
+        with self.lock:
+            queue.pending.append(work)
+            self._run()
+            self._changed.notify_all()
+
+    def synchronize(self, subject: str, is_done: Callable[[], bool]) -> None:
+        """Let the host wait until a condition holds.
+
+        Args:
+            subject: what is synchronised, for messages.
+            is_done: the condition, tested after all work that can run has run.
+
+        Raises:
+            RuntimeError: something is being captured, or a kernel failed earlier.
+            DeadlockError: the condition cannot come true any more; all pending work is dropped.
+        """
+        with self.lock:
+            self.refuse_while_capturing(f"synchronising {subject}")
+            self.num_synchronizations += 1
+            deadline = time.monotonic() + self._deadlock_timeout
+            while not is_done():
+                remaining = deadline - time.monotonic()
+                if remaining <= 0:
+                    raise self._deadlock(subject)
+                self._changed.wait(remaining)
+            if self._failure is not None:
+                failure, self._failure = self._failure, None
+                raise failure
+
+    def refuse_while_capturing(self, doing: str) -> None:
+        """Raise as the device does for a call that is illegal while capturing.
+
+        Raises:
+            RuntimeError: something is being captured.
+        """
+        if self.capturing is not None:
+            raise device_failure(107027, f"{doing} while {self.capturing} is capturing")
+
+    def is_idle(self) -> bool:
+        """Return whether every queue is empty."""
+        return all(not queue.pending for queue in self._queues)
+
+    def _run(self) -> None:
+        progress = True
+        while progress:
+            progress = False
+            for queue in self._queues:
+                while queue.pending and self._try_run(queue.pending[0]):
+                    queue.pending.popleft()
+                    progress = True
+
+    def _try_run(self, work: Work) -> bool:
+        try:
+            return work.try_run()
+        except Exception as error:  # noqa: BLE001 - a kernel may fail in any way
+            if self._failure is None:
+                self._failure = device_failure(507015, f"{work.describe()} failed: {error}")
+                self._failure.__cause__ = error
+            return True
+
+    def _deadlock(self, subject: str) -> DeadlockError:
+        waits = [
+            f"{queue.name} waits for {queue.pending[0].describe()} with {len(queue.pending) - 1} "
+            "more behind it"
+            for queue in self._queues
+            if queue.pending
+        ]
+        for queue in self._queues:
+            queue.pending.clear()
+        return DeadlockError(
+            f"synchronising {subject}: nothing can signal what the streams wait for: "
+            f"{'; '.join(waits)}; record each external event once for each replay; the pending "
+            "work was dropped"
+        )
+
+
+def device_failure(code: int, text: str) -> RuntimeError:
+    """Return a failure in the form in which torch_npu reports one.
+
+    Args:
+        code: the runtime error code.
+        text: what happened.
+    """
+    return RuntimeError(f"FakeDevice: {text}, error code is {code}")

@@ -1,0 +1,285 @@
+"""Streams and events of the fake device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npu_graph_runtime.devices.fake_scheduler import device_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npu_graph_runtime.device import Event, Stream
+    from npu_graph_runtime.devices.fake_graph import FakeGraph, FakeTaskGroup, Launch
+    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
+
+
+class FakeStream:
+    """An in-order queue of a fake device; made by ``FakeDevice.create_stream``.
+
+    Attributes:
+        capture: the graph that this stream is being captured into, or ``None``.
+        group: the open task group, or ``None``.
+        update: the open task update with the launches re-issued so far, or ``None``.
+    """
+
+    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+        self.capture: FakeGraph | None = None
+        self.group: FakeTaskGroup | None = None
+        self.update: tuple[FakeTaskGroup, list[Launch]] | None = None
+        self._scheduler = scheduler
+        self._current = current
+        self._queue = scheduler.create_queue()
+
+    def __repr__(self) -> str:
+        """Return the name in angle brackets."""
+        return f"<FakeStream {self._queue.name}>"
+
+    @property
+    def name(self) -> str:
+        """Name for messages."""
+        return self._queue.name
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether work of this stream waits for something."""
+        return bool(self._queue.pending)
+
+    def wait_event(self, event: Event, /) -> None:
+        """Let later work of this stream wait for the event."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream, /) -> None:
+        """Let later work of this stream wait for what ``stream`` holds now."""
+        self.wait_event(stream.record_event())
+
+    def record_event(self, event: Event | None = None, /) -> Event:
+        """Record the event, or a new one, and return it."""
+        if event is None:
+            event = FakeEvent(self._scheduler, self._current)
+        event.record(self)
+        return event
+
+    def synchronize(self) -> None:
+        """Let the host wait until the stream is empty.
+
+        Raises:
+            RuntimeError: something is being captured, or a kernel failed.
+            DeadlockError: nothing can release the stream.
+        """
+        self._scheduler.synchronize(self.name, lambda: not self._queue.pending)
+
+    def query(self) -> bool:
+        """Return whether the stream is empty.
+
+        Raises:
+            RuntimeError: something is being captured.
+        """
+        self._scheduler.refuse_while_capturing(f"querying {self.name}")
+        return not self._queue.pending
+
+    def issue(self, work: Work) -> None:
+        """Append work to the graph that the stream is captured into, or else to its queue."""
+        if self.capture is not None:
+            self.capture.append(self, work)
+        else:
+            self._scheduler.add(self._queue, work)
+
+
+class FakeEvent:
+    """An event of a fake device; made by ``FakeDevice.create_event``."""
+
+    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+        self._scheduler = scheduler
+        self._current = current
+        self._num_issued = 0
+        self._num_reached = 0
+        self._captured: tuple[FakeGraph, FakeStream, int] | None = None
+
+    def record(self, stream: Stream | None = None, /) -> None:
+        """Record on ``stream``, or on the current stream."""
+        on = own_stream(stream, self._current)
+        with self._scheduler.lock:
+            if on.capture is not None:
+                self._captured = (on.capture, on, on.capture.mark(on))
+                return
+            self._captured = None
+            self._num_issued += 1
+            on.issue(_Record(self, self._num_issued))
+
+    def wait(self, stream: Stream | None = None, /) -> None:
+        """Let later work of ``stream``, or of the current stream, wait for this event.
+
+        Raises:
+            RuntimeError: a capturing stream would wait for work outside its capture, or the event
+                belongs to another capture.
+        """
+        on = own_stream(stream, self._current)
+        with self._scheduler.lock:
+            if self._captured is not None:
+                graph, recorded_on, mark = self._captured
+                graph.join(on, recorded_on, mark)
+            elif on.capture is not None and self._num_issued:
+                raise device_failure(
+                    107024, f"{on.name} is capturing and waits for an event recorded outside"
+                )
+            elif self._num_issued:
+                on.issue(_Wait(self, self._num_issued))
+
+    def query(self) -> bool:
+        """Return whether the last record has been reached.
+
+        Raises:
+            RuntimeError: something is being captured.
+        """
+        self._scheduler.refuse_while_capturing("querying an event")
+        return self._num_reached >= self._num_issued
+
+    def synchronize(self) -> None:
+        """Let the host wait until the last record has been reached.
+
+        Raises:
+            RuntimeError: something is being captured, or a kernel failed.
+            DeadlockError: nothing can reach the record.
+        """
+        self._scheduler.synchronize("an event", lambda: self._num_reached >= self._num_issued)
+
+    def reach(self, number: int) -> None:
+        """Take note that the stream came to a record."""
+        self._num_reached = max(self._num_reached, number)
+
+    def is_reached(self, number: int) -> bool:
+        """Return whether a record has been reached."""
+        return self._num_reached >= number
+
+
+class FakeExternalEvent:
+    """An external event of a fake device; made by ``FakeDevice.create_external_event``.
+
+    Behaves as torch_npu's event over a device word: a wait blocks until the word is 1 and sets it
+    to 0 in one step, a record sets it to 1, and reset does nothing.
+    """
+
+    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+        self._scheduler = scheduler
+        self._current = current
+        self._is_set = False
+        self._is_waited = False
+
+    def wait(self, stream: Stream | None = None, /) -> None:
+        """Let later work of the stream wait until the event is recorded, then make it unrecorded.
+
+        Raises:
+            RuntimeError: a second wait without a record in between.
+        """
+        with self._scheduler.lock:
+            if self._is_waited:
+                raise RuntimeError(
+                    "FakeDevice: an external event is waited for twice after one record; "
+                    "make one external event for each wait of a graph"
+                )
+            self._is_waited = True
+            own_stream(stream, self._current).issue(_ExternalWait(self))
+
+    def reset(self, stream: Stream | None = None, /) -> None:
+        """Do nothing: the wait has reset the event."""
+        own_stream(stream, self._current)
+
+    def record(self, stream: Stream | None = None, /) -> None:
+        """Record the event, in stream order."""
+        with self._scheduler.lock:
+            self._is_waited = False
+            own_stream(stream, self._current).issue(_ExternalRecord(self))
+
+    def set(self) -> None:
+        """Set the word to 1."""
+        self._is_set = True
+
+    def take(self) -> bool:
+        """Set the word to 0 and return whether it was 1."""
+        was_set, self._is_set = self._is_set, False
+        return was_set
+
+
+class _Record:
+    """A record of an event."""
+
+    __slots__ = ("_event", "_number")
+
+    def __init__(self, event: FakeEvent, number: int) -> None:
+        self._event = event
+        self._number = number
+
+    def try_run(self) -> bool:
+        self._event.reach(self._number)
+        return True
+
+    def describe(self) -> str:
+        return "the record of an event"
+
+
+class _Wait:
+    """A wait for a record of an event."""
+
+    __slots__ = ("_event", "_number")
+
+    def __init__(self, event: FakeEvent, number: int) -> None:
+        self._event = event
+        self._number = number
+
+    def try_run(self) -> bool:
+        return self._event.is_reached(self._number)
+
+    def describe(self) -> str:
+        return "an event recorded on another stream"
+
+
+class _ExternalWait:
+    """A wait for an external event."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: FakeExternalEvent) -> None:
+        self._event = event
+
+    def try_run(self) -> bool:
+        return self._event.take()
+
+    def describe(self) -> str:
+        return f"an external event that was never recorded ({id(self._event):#x})"
+
+
+class _ExternalRecord:
+    """A record of an external event."""
+
+    __slots__ = ("_event",)
+
+    def __init__(self, event: FakeExternalEvent) -> None:
+        self._event = event
+
+    def try_run(self) -> bool:
+        self._event.set()
+        return True
+
+    def describe(self) -> str:
+        return "the record of an external event"
+
+
+def own_stream(stream: object, current: Callable[[], FakeStream]) -> FakeStream:
+    """Return the stream given, or the current one.
+
+    Args:
+        stream: a stream of a fake device, or ``None``.
+        current: gives the current stream.
+
+    Raises:
+        TypeError: a stream of another device.
+    """
+    if stream is None:
+        return current()
+    if not isinstance(stream, FakeStream):
+        raise TypeError(
+            f"using a stream on FakeDevice: got {type(stream).__name__}, expected a stream made by "
+            "FakeDevice.create_stream"
+        )
+    return stream

@@ -1,0 +1,207 @@
+"""The device seam on torch_npu; the only module of the product that imports it."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from npu_graph_runtime.device import MemoryFigures
+from npu_graph_runtime.errors import DeviceUnavailableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+
+    from torch import Tensor
+
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+
+
+class NpuDevice:
+    """One NPU, through torch_npu's own streams, events and graphs.
+
+    Streams and events are handed out unwrapped (``torch.npu.Stream``, ``torch.npu.Event``,
+    ``torch.npu.ExternalEvent``), graphs are ``torch.npu.NPUGraph``. torch_npu is imported on
+    construction, and the device becomes the current one of the constructing thread; another thread
+    calls ``torch.npu.set_device`` itself.
+
+    Differences from ``torch.npu.graph``: a capture neither synchronises nor empties caches, which a
+    capture session does once instead of once for each piece; and after an exception the capture is
+    ended, the former stream is current again and the first error is the one that is raised.
+
+    Args:
+        index: device index.
+        capture_error_mode: which threads' unsafe calls break a capture, as for ``torch.npu.graph``.
+
+    Attributes:
+        name: ``npu:<index>``.
+        index: as given.
+
+    Raises:
+        DeviceUnavailableError: torch_npu cannot be imported, or sees no such device.
+    """
+
+    def __init__(
+        self,
+        index: int = 0,
+        *,
+        capture_error_mode: Literal["global", "thread_local", "relaxed"] = "global",
+    ) -> None:
+        self.index = index
+        self.name = f"npu:{index}"
+        self._capture_error_mode = capture_error_mode
+        self._torch_npu = _import_torch_npu(self.name)
+        self._npu = self._torch_npu.npu
+        count = self._npu.device_count()
+        if not 0 <= index < count:
+            raise DeviceUnavailableError(
+                f"opening device {self.name}: torch_npu sees {count} devices, expected at least "
+                f"{index + 1}; check npu-smi and ASCEND_RT_VISIBLE_DEVICES"
+            )
+        self._npu.set_device(index)
+        self._capture_stream: Stream | None = None
+
+    def __repr__(self) -> str:
+        """Return the name in angle brackets."""
+        return f"<NpuDevice {self.name}>"
+
+    def current_stream(self) -> Stream:
+        """Return the thread's current stream of this device."""
+        stream: Stream = self._npu.current_stream(self.index)
+        return stream
+
+    def create_stream(self, *, priority: int = 0) -> Stream:
+        """Return a new stream; a lower number is a higher priority."""
+        stream: Stream = self._npu.Stream(device=self.index, priority=priority)
+        return stream
+
+    def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
+        """Return a context manager in which ``stream`` is current."""
+        context: AbstractContextManager[object] = self._npu.stream(stream)
+        return context
+
+    def create_event(self) -> Event:
+        """Return a new event without timing."""
+        event: Event = self._npu.Event()
+        return event
+
+    def create_external_event(self) -> ExternalEvent:
+        """Return a new external event.
+
+        torch_npu 2.13 never frees its device word: make them once, at capture.
+        """
+        event: ExternalEvent = self._npu.ExternalEvent()
+        return event
+
+    def begin_task_group(self, stream: Stream) -> None:
+        """Begin a task group of the graph that ``stream`` is capturing."""
+        self._npu.graph_task_group_begin(stream)
+
+    def end_task_group(self, stream: Stream) -> object:
+        """End the task group and return torch_npu's handle."""
+        handle: object = self._npu.graph_task_group_end(stream)
+        return handle
+
+    def begin_task_update(self, stream: Stream, handle: object) -> None:
+        """Begin to re-issue a task group on ``stream``."""
+        self._npu.graph_task_update_begin(stream, handle)
+
+    def end_task_update(self, stream: Stream) -> None:
+        """End the update."""
+        self._npu.graph_task_update_end(stream)
+
+    def is_capturing(self) -> bool:
+        """Return whether the current stream is capturing."""
+        capturing: bool = self._npu.is_current_stream_capturing()
+        return capturing
+
+    def weak_reference(self, tensor: Tensor) -> Tensor:
+        """Return a tensor on the same device memory that does not keep it alive.
+
+        A tensor that is not on an NPU is returned itself: its memory is not of a graph's pool, so
+        nothing but a strong reference keeps it.
+
+        Raises:
+            DeviceUnavailableError: this version of torch_npu cannot make weak references.
+        """
+        if tensor.device.type != "npu":
+            return tensor
+        # Private in torch_npu 2.13, where its own graph update and vLLM-Ascend rely on it as well.
+        # There is no public way to make a tensor on device memory that it does not own.
+        weak_ref_tensor = getattr(self._torch_npu._C, "_weak_ref_tensor", None)  # noqa: SLF001
+        if weak_ref_tensor is None:
+            raise DeviceUnavailableError(
+                f"making a weak reference on {self.name}: torch_npu "
+                f"{self._torch_npu.__version__} has no _C._weak_ref_tensor, expected one as in "
+                "2.13; pass weak_outputs=False"
+            )
+        weak: Tensor = weak_ref_tensor(tensor)
+        return weak
+
+    def create_memory_pool(self) -> object:
+        """Return a graph pool handle."""
+        pool: object = self._npu.graph_pool_handle()
+        return pool
+
+    def create_graph(self) -> DeviceGraph:
+        """Return an empty ``torch.npu.NPUGraph``."""
+        graph: DeviceGraph = self._npu.NPUGraph()
+        return graph
+
+    def capture(
+        self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
+    ) -> AbstractContextManager[object]:
+        """Return a context manager that captures into ``graph``; see the seam."""
+        return self._capture(graph, pool, stream)
+
+    def synchronize(self) -> None:
+        """Let the host wait for all work of the device."""
+        self._npu.synchronize(self.index)
+
+    def empty_cache(self) -> None:
+        """Give the caching allocator's unused memory back to the device."""
+        self._npu.empty_cache()
+
+    def memory_figures(self) -> MemoryFigures:
+        """Return the caching allocator's and the device's figures, in bytes."""
+        free, total = self._npu.mem_get_info(self.index)
+        return MemoryFigures(
+            allocated=self._npu.memory_allocated(self.index),
+            reserved=self._npu.memory_reserved(self.index),
+            free=free,
+            total=total,
+        )
+
+    @contextlib.contextmanager
+    def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
+        if stream is None:
+            if self._capture_stream is None:
+                self._capture_stream = self.create_stream()
+            stream = self._capture_stream
+        with self.use_stream(stream):
+            graph.capture_begin(pool=pool, capture_error_mode=self._capture_error_mode)
+            try:
+                yield
+            except BaseException:
+                # The capture has to be ended to make the stream usable, and that fails too when
+                # the device has already invalidated it: the error of the body says why.
+                with contextlib.suppress(RuntimeError):
+                    graph.capture_end()
+                graph.reset()
+                raise
+            try:
+                graph.capture_end()
+            except BaseException:
+                graph.reset()
+                raise
+
+
+def _import_torch_npu(name: str) -> Any:
+    try:
+        import torch_npu  # noqa: PLC0415 - the package works without it
+    except ImportError as error:
+        raise DeviceUnavailableError(
+            f"opening device {name}: torch_npu cannot be imported ({error}); install "
+            "npu-graph-runtime[npu] and the CANN toolkit, or run under cann-sim"
+        ) from error
+    return torch_npu

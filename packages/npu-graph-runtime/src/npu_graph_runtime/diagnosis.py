@@ -1,0 +1,63 @@
+"""Turns a failure of the device into one typed error that says what to do."""
+
+from __future__ import annotations
+
+import re
+
+from npu_graph_runtime.error_codes import ERROR_CODES, MESSAGES, ErrorCode, unknown
+from npu_graph_runtime.errors import DeviceError, UnknownDeviceError
+
+# torch_npu writes "error code is 107027"; CANN's own lines have "runtime result = 207008",
+# "errorCode=0x7150050" (another numbering, not meant here) and "[Error]: 507015".
+_RUNTIME_CODE = re.compile(r"(?<![0-9A-Fa-fx])([125]0[0-9]{4})(?![0-9])")
+
+
+def find_error_code(exception: BaseException) -> ErrorCode | None:
+    """Return the device failure that an exception reports, or ``None``.
+
+    The first runtime error code in the message counts (the one torch_npu itself puts there, before
+    CANN's own lines), then the known texts without a code. Six-digit numbers of the runtime's
+    ranges that the table does not have count only where torch_npu says "error code is" before them.
+
+    Args:
+        exception: any exception; only its message is read.
+    """
+    message = str(exception)
+    for match in _RUNTIME_CODE.finditer(message):
+        code = int(match.group(1))
+        if code in ERROR_CODES:
+            return ERROR_CODES[code]
+        if message[: match.start()].rstrip().endswith("error code is"):
+            return unknown(code)
+    for text, code in MESSAGES:
+        if text in message:
+            return ERROR_CODES[code]
+    return None
+
+
+def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceError:
+    """Return the typed error for a failure; raise it ``from`` the original.
+
+    Args:
+        exception: what the device raised.
+        doing: what was being done, such as ``"capturing"``.
+        subject: on what, such as ``"'decode' under key (num_tokens=8)"``.
+
+    Returns:
+        An error of the class that the table gives, whose ``code`` is the runtime error code;
+        :class:`~npu_graph_runtime.UnknownDeviceError` with ``code`` ``None`` if the message has no
+        known code or text.
+    """
+    found = find_error_code(exception)
+    first_line = next((line.strip() for line in str(exception).splitlines() if line.strip()), "")
+    said = first_line or type(exception).__name__
+    if found is None:
+        return UnknownDeviceError(
+            f"{doing} {subject}: the device reported no known error code; it said: {said}"
+        )
+    error = found.error(
+        f"{doing} {subject}: {found.meaning} (error code {found.code}); {found.remedy}; "
+        f"the device said: {said}"
+    )
+    error.code = found.code
+    return error

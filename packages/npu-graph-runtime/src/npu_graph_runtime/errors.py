@@ -1,0 +1,93 @@
+"""Errors of the package; each is also a built-in exception."""
+
+from __future__ import annotations
+
+
+class GraphRuntimeError(RuntimeError):
+    """Anything this package refuses or diagnoses.
+
+    Attributes:
+        code: the runtime error code of the device, where the failure has one.
+    """
+
+    code: int | None = None
+
+
+class DeviceUnavailableError(GraphRuntimeError, ImportError):
+    """The device of a seam implementation cannot be used in this process."""
+
+
+class GraphKeyError(GraphRuntimeError, ValueError):
+    """A graph key is missing or impossible."""
+
+
+class CaptureSizeError(GraphRuntimeError, ValueError):
+    """Capture sizes that no bucket can be chosen from."""
+
+
+class CaptureSessionError(GraphRuntimeError):
+    """A capture session is opened, nested or closed where it must not be."""
+
+
+class GraphNotCapturedError(GraphRuntimeError, LookupError):
+    """A replay was asked for under a graph key that was never captured."""
+
+
+class InputAddressError(GraphRuntimeError, ValueError):
+    """An input of a replay lies elsewhere, or has another layout, than at capture."""
+
+
+class WeakOutputError(GraphRuntimeError, TypeError):
+    """An output cannot be kept without keeping its memory alive."""
+
+
+class DeviceError(GraphRuntimeError):
+    """The device reported a failure; the base of all diagnosed errors."""
+
+
+class UnknownDeviceError(DeviceError):
+    """The device reported a failure whose code is not in the table."""
+
+
+class InvalidArgumentError(DeviceError, ValueError):
+    """The device refused an argument."""
+
+
+class IllegalWhileCapturingError(DeviceError):
+    """An operation that cannot be captured was issued while capturing."""
+
+
+class CaptureStateError(DeviceError):
+    """A capture was begun, ended or joined in a state that does not allow it."""
+
+
+class TaskGroupError(DeviceError):
+    """A task group or task update was begun, ended or changed illegally."""
+
+
+class OutOfDeviceMemoryError(DeviceError, MemoryError):
+    """The device has no memory left."""
+
+
+class OutOfDeviceResourcesError(DeviceError):
+    """The device has no streams, events, notifies or models left."""
+
+
+class FeatureNotSupportedError(DeviceError, NotImplementedError):
+    """The device or its driver does not support what was asked for."""
+
+
+class DeviceTimeoutError(DeviceError, TimeoutError):
+    """A task, stream or event did not finish in time."""
+
+
+class KernelError(DeviceError):
+    """A kernel failed on the device."""
+
+
+class HardwareError(DeviceError):
+    """Memory, link or firmware of the device failed."""
+
+
+class DeadlockError(DeviceError, TimeoutError):
+    """A stream waits for an event that nothing can signal any more."""

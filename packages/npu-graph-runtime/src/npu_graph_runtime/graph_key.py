@@ -1,0 +1,99 @@
+"""The graph key: what selects one captured graph among those of a callable."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from npu_graph_runtime.errors import GraphKeyError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class GraphKey:
+    """Everything that changes which launches a captured graph contains.
+
+    Token count alone is not enough: two batches of the same size that differ in the number of
+    active LoRA adapters or in uniformity run other kernels, and must not share a graph. The hash
+    is computed once; keep one key object a graph (in a table by bucket, say) and a look-up costs
+    one identity comparison.
+
+    Attributes:
+        num_tokens: tokens of the padded batch, at least 1.
+        num_sequences: sequences of the padded batch, or ``None`` where the graph does not depend
+            on it (a piece without attention, say).
+        uniform: whether every sequence has the same number of query tokens.
+        num_active_loras: active LoRA adapters, 0 without LoRA.
+        extra: anything else that selects a graph, as a tuple of hashable values.
+
+    Raises:
+        GraphKeyError: a count out of range, or an unhashable ``extra``.
+    """
+
+    num_tokens: int
+    num_sequences: int | None = None
+    uniform: bool = False
+    num_active_loras: int = 0
+    extra: tuple[Hashable, ...] = ()
+    _hash: int = dataclasses.field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the counts and compute the hash."""
+        if self.num_tokens < 1:
+            raise GraphKeyError(
+                f"making a graph key: num_tokens is {self.num_tokens}, expected at least 1; "
+                "an empty batch has nothing to capture, so run it eagerly or skip it"
+            )
+        if self.num_sequences is not None and not 1 <= self.num_sequences <= self.num_tokens:
+            raise GraphKeyError(
+                f"making a graph key of {self.num_tokens} tokens: num_sequences is "
+                f"{self.num_sequences}, expected 1 to {self.num_tokens} or None"
+            )
+        if self.num_active_loras < 0:
+            raise GraphKeyError(
+                f"making a graph key: num_active_loras is {self.num_active_loras}, "
+                "expected 0 or more"
+            )
+        fields = (self.num_tokens, self.num_sequences, self.uniform, self.num_active_loras)
+        try:
+            value = hash((*fields, self.extra))
+        except TypeError as error:
+            raise GraphKeyError(
+                f"making a graph key: extra is {self.extra!r}, expected a tuple of hashable values"
+            ) from error
+        object.__setattr__(self, "_hash", value)
+
+    def __hash__(self) -> int:
+        """Return the hash computed on construction."""
+        return self._hash
+
+    def __str__(self) -> str:
+        """Return the key without its defaults, for messages."""
+        parts = [f"num_tokens={self.num_tokens}"]
+        if self.num_sequences is not None:
+            parts.append(f"num_sequences={self.num_sequences}")
+        if self.uniform:
+            parts.append("uniform")
+        if self.num_active_loras:
+            parts.append(f"num_active_loras={self.num_active_loras}")
+        parts += [repr(value) for value in self.extra]
+        return f"({', '.join(parts)})"
+
+
+def largest_first(keys: Iterable[GraphKey]) -> list[GraphKey]:
+    """Return keys in the order in which they are best captured: the largest graph first.
+
+    The first capture then makes the shared pool as large as any later one needs it, so the smaller
+    graphs reuse its blocks (vLLM's ``get_capture_descs`` and SGLang's graph runner order theirs the
+    same way). Keys of equal size keep their order.
+
+    Args:
+        keys: any number of keys; not changed.
+    """
+
+    def size(key: GraphKey) -> tuple[int, int, int]:
+        return key.num_tokens, key.num_sequences or key.num_tokens, key.num_active_loras
+
+    return sorted(keys, key=size, reverse=True)

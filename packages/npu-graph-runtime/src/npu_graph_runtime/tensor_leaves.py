@@ -1,0 +1,67 @@
+"""The tensors inside nested arguments and outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+def tensor_leaves(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield (path, tensor) for each tensor inside lists, tuples, dicts and dataclass instances.
+
+    Objects of other types are not looked into.
+
+    Args:
+        value: what to walk.
+        path: the Python expression by which messages call ``value``, such as ``args[0]``.
+    """
+    if isinstance(value, Tensor):
+        yield path, value
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from tensor_leaves(item, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from tensor_leaves(item, f"{path}[{key!r}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from tensor_leaves(getattr(value, field.name), f"{path}.{field.name}")
+
+
+def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """Return ``value`` with each tensor inside lists, tuples, dicts and dataclasses replaced.
+
+    Containers are rebuilt with their own type; where a container holds no tensor, and where an
+    object is of another type, the same object is returned.
+
+    Args:
+        value: nested outputs of a callable; not changed.
+        function: gives the replacement of one tensor.
+
+    Raises:
+        TypeError: a container type that cannot be rebuilt from its items.
+    """
+    if isinstance(value, Tensor):
+        return function(value)
+    if next(tensor_leaves(value, ""), None) is None:
+        return value
+    if isinstance(value, tuple):
+        items = [map_tensors(item, function) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, list):
+        return type(value)(map_tensors(item, function) for item in value)
+    if isinstance(value, dict):
+        return type(value)({key: map_tensors(item, function) for key, item in value.items()})
+    return dataclasses.replace(
+        value,
+        **{
+            field.name: map_tensors(getattr(value, field.name), function)
+            for field in dataclasses.fields(value)
+            if field.init
+        },
+    )
