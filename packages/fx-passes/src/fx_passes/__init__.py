@@ -1,5 +1,65 @@
 """Fuse operators in an FX graph: a linear-time rule engine, a pass pipeline and NPU fusions."""
 
 from fx_passes.__about__ import __version__
+from fx_passes.errors import (
+    ConditionError,
+    ConvergenceError,
+    FingerprintError,
+    FxPassesError,
+    ObserverError,
+    PassError,
+    PatternError,
+    PipelineError,
+    RuleError,
+)
+from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.graph_builder import GraphBuilder
+from fx_passes.graph_pass import Condition, FunctionPass, GraphPass, NormalizePass, RulePass
+from fx_passes.match import Match, NoMatch
+from fx_passes.normalize import normalize_graph
+from fx_passes.observers import DiffObserver, DumpObserver, TimingObserver, VerifyObserver
+from fx_passes.pattern import label
+from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
+from fx_passes.report import MatchRecord, NearMiss, PassReport, Report, RuleReport
+from fx_passes.rewriter import apply_rules
+from fx_passes.rule import Rule
 
-__all__ = ["__version__"]
+__all__ = [
+    "Condition",
+    "ConditionError",
+    "ConvergenceError",
+    "DiffObserver",
+    "DumpObserver",
+    "FingerprintError",
+    "FunctionPass",
+    "FxPassesError",
+    "GraphBuilder",
+    "GraphPass",
+    "Match",
+    "MatchRecord",
+    "NearMiss",
+    "NoMatch",
+    "NormalizePass",
+    "ObserverError",
+    "PassError",
+    "PassObserver",
+    "PassReport",
+    "PatternError",
+    "Pipeline",
+    "PipelineError",
+    "PipelineResult",
+    "Report",
+    "Rule",
+    "RuleError",
+    "RulePass",
+    "RuleReport",
+    "TimingObserver",
+    "VerifyObserver",
+    "__version__",
+    "apply_rules",
+    "default_npu_pipeline",
+    "fuse_add_rms_norm",
+    "label",
+    "normalize_graph",
+]

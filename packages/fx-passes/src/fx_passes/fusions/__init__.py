@@ -1,0 +1,3 @@
+"""Fusions for NPUs, one rule a file."""
+
+__all__: list[str] = []

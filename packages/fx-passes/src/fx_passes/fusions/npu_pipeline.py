@@ -1,0 +1,19 @@
+"""The pipeline of all fusions for NPUs."""
+
+from __future__ import annotations
+
+from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
+from fx_passes.graph_pass import NormalizePass, RulePass
+from fx_passes.pipeline import Pipeline
+
+__all__ = ["default_npu_pipeline"]
+
+
+def default_npu_pipeline() -> Pipeline:
+    """Return the pipeline of all fusions for NPUs; rules of wider patterns come first.
+
+    Rules whose operators the process does not have are not tried, and the report says so. Use
+    `.exact()` for bitwise equal rules only and `.without(name)` to leave a rule out.
+    """
+    fusions = RulePass(name="npu_fusions", rules=(fuse_add_rms_norm(),), after=("normalize",))
+    return Pipeline(passes=(NormalizePass(), fusions))

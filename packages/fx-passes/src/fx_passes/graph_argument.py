@@ -1,0 +1,67 @@
+"""Values as they stand in the arguments of an FX node: nodes, literals, and nests of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["literals_equal", "nodes_in", "value_of"]
+
+
+def nodes_in(argument: object) -> Iterator[Node]:
+    """Yield every node inside an argument, depth first, repeated where it is repeated."""
+    if isinstance(argument, Node):
+        yield argument
+    elif isinstance(argument, (list, tuple)):
+        for element in argument:
+            yield from nodes_in(element)
+    elif isinstance(argument, dict):
+        for element in argument.values():
+            yield from nodes_in(element)
+    elif isinstance(argument, slice):
+        yield from nodes_in((argument.start, argument.stop, argument.step))
+
+
+def value_of(argument: object) -> object:
+    """Return what an argument stands for.
+
+    Args:
+        argument: A node, a literal, or a nest of both.
+
+    Returns:
+        For a node its fake value (`meta["val"]`, else Dynamo's `meta["example_value"]`), or None
+        when it has neither; for a list or tuple the same of its elements; for anything else the
+        argument itself. Fake values belong to the graph and must not be changed.
+    """
+    if isinstance(argument, Node):
+        value = argument.meta.get("val")
+        return argument.meta.get("example_value") if value is None else value
+    if isinstance(argument, (list, tuple)):
+        return [value_of(element) for element in argument]
+    return argument
+
+
+def literals_equal(left: object, right: object) -> bool:
+    """Return whether two literals mean the same to an operator.
+
+    Numbers compare by value whatever their type (`1` equals `1.0`), but a bool is not a number;
+    lists and tuples compare by element; dtypes, devices, strings and None by equality.
+    """
+    if isinstance(left, (list, tuple)):
+        return (
+            isinstance(right, (list, tuple))
+            and len(left) == len(right)
+            and all(map(literals_equal, left, right))
+        )
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return left == right
+    if isinstance(left, torch.device) or isinstance(right, torch.device):
+        return str(left) == str(right)
+    return type(left) is type(right) and left == right

@@ -1,0 +1,421 @@
+"""Finds the places where a pattern fits, from its rarest operator outwards."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.graph_argument import literals_equal, nodes_in, value_of
+from fx_passes.match import Match, NoMatch
+from fx_passes.pattern import (
+    PatternCall,
+    PatternElement,
+    PatternNode,
+    PatternParameter,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from torch.fx import Graph
+
+    from fx_passes.operator_signature import SignatureTable
+    from fx_passes.pattern import CompiledPattern
+
+__all__ = ["Matcher", "StructuralMiss"]
+
+
+class _Unset:
+    """The type of the mark for a pattern node that stands for nothing yet."""
+
+
+_UNSET = _Unset()
+
+
+@dataclass(frozen=True, eq=False)
+class StructuralMiss:
+    """How far a search got that found no match.
+
+    Attributes:
+        depth: How many operators of the pattern were found.
+        nodes: The nodes found.
+        reason: What was expected against what was found, and where.
+    """
+
+    depth: int
+    nodes: tuple[Node, ...]
+    reason: NoMatch
+
+
+class Matcher:
+    """Finds one pattern in one graph.
+
+    Args:
+        pattern: The pattern.
+        graph: The graph, in normal form.
+        signatures: Where signatures of operators are kept.
+    """
+
+    def __init__(self, pattern: CompiledPattern, graph: Graph, signatures: SignatureTable) -> None:
+        self._pattern = pattern
+        self._graph = graph
+        self._signatures = signatures
+        self._anchor = self._rarest_call()
+        self._steps = self._cover_steps()
+        self._commutative = sum(call.commutative for call in pattern.calls)
+        self._state = _Search(pattern, signatures)
+
+    def candidates(self) -> list[Node]:
+        """Return the nodes at which the pattern may be anchored, in graph order.
+
+        Empty when any operator of the pattern does not occur in the graph.
+        """
+        if self._anchor is None:
+            return []
+        return sorted(_calls_of(self._graph, self._anchor))
+
+    def match(self, anchor: Node) -> Match | StructuralMiss | None:
+        """Match the pattern at one of the candidates.
+
+        Returns:
+            The match; how far the search got when at least two operators were found; else None.
+        """
+        search, call = self._state, self._anchor
+        if call is None:
+            return None
+        best: tuple[int, _Failure, tuple[Node, ...]] | None = None
+        for choice in range(1 << min(self._commutative, 4)):
+            search.begin(choice)
+            if search.bind(call, anchor) and self._cover(0):
+                return self._result(anchor)
+            failure = search.failure
+            if failure is not None and (best is None or failure.depth > best[0]):
+                best = (failure.depth, failure, failure.nodes)
+            if not search.chose:
+                break
+        if best is None or best[0] < 2:
+            return None
+        return StructuralMiss(best[0], best[2], best[1].explain())
+
+    def _rarest_call(self) -> PatternCall | None:
+        best: PatternCall | None = None
+        fewest = 0
+        for call in self._pattern.calls:
+            count = len(_calls_of(self._graph, call))
+            if count == 0:
+                return None
+            if best is None or count <= fewest:
+                best, fewest = call, count
+        return best
+
+    def _cover_steps(self) -> list[_Step]:
+        """Return how the values that do not lead to the anchor are reached from those that do."""
+        if self._anchor is None:
+            return []
+        reached = _ancestors(self._anchor)
+        steps: list[_Step] = []
+        missing = [node for node in self._pattern.nodes if node.index not in reached]
+        while missing:
+            for node in missing:
+                source = next((s for s in _sources(node) if s.index in reached), None)
+                if source is not None:
+                    optional = isinstance(node, PatternElement) and not node.users
+                    steps.append(_Step(node, source, optional))
+                    reached |= _ancestors(node)
+                    break
+            else:
+                break
+            missing = [node for node in missing if node.index not in reached]
+        return steps
+
+    def _cover(self, position: int) -> bool:
+        if position == len(self._steps):
+            return True
+        step = self._steps[position]
+        search = self._state
+        if search.values[step.node.index] is not _UNSET:
+            return self._cover(position + 1)
+        source = search.values[step.source.index]
+        for candidate in _users_like(source, step.node):
+            mark = len(search.trail)
+            if search.bind(step.node, candidate) and self._cover(position + 1):
+                return True
+            search.undo(mark)
+        if step.optional:
+            return self._cover(position + 1)
+        search.fail(_Failure(step.node, source if isinstance(source, Node) else None, "used by"))
+        return False
+
+    def _result(self, anchor: Node) -> Match:
+        values = self._state.values
+        bound: dict[str, object] = {}
+        nodes: list[Node] = []
+        for node in self._pattern.nodes:
+            value = values[node.index]
+            if isinstance(node, PatternParameter):
+                bound[node.name] = value
+            elif isinstance(value, Node):
+                nodes.append(value)
+                if isinstance(node, PatternCall):
+                    # Elements that nobody uses would keep the call alive.
+                    nodes += [
+                        user
+                        for user in value.users
+                        if user.target is operator.getitem and not user.users
+                    ]
+        found = {
+            name: values[node.index]
+            for name, node in (*self._pattern.outputs.items(), *self._pattern.labels.items())
+        }
+        return Match(
+            anchor=anchor,
+            bound=bound,
+            outputs={
+                name: value
+                for name in self._pattern.outputs
+                if isinstance(value := found[name], Node)
+            },
+            labels={
+                name: value
+                for name in self._pattern.labels
+                if isinstance(value := found[name], Node)
+            },
+            nodes=tuple(sorted(set(nodes))),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    node: PatternNode
+    source: PatternNode
+    optional: bool
+
+
+class _Failure:
+    """Where a search stopped; put into words only if somebody asks."""
+
+    __slots__ = ("depth", "expected", "found", "nodes", "relation")
+
+    def __init__(self, expected: object, found: object, relation: str) -> None:
+        self.expected = expected
+        self.found = found
+        self.relation = relation
+        self.depth = 0
+        self.nodes: tuple[Node, ...] = ()
+
+    def explain(self) -> NoMatch:
+        nodes = tuple(nodes_in(self.found))
+        wanted = _describe(self.expected)
+        if self.relation == "used by":
+            return NoMatch(f"no user of `{self.found}` is {wanted}", nodes)
+        return NoMatch(f"expected {wanted}, found {_describe(self.found)}", nodes)
+
+
+def _describe(item: object) -> str:
+    if isinstance(item, PatternCall):
+        return f"a call of {item.operators[0]}"
+    if isinstance(item, PatternElement):
+        return f"result {item.position} of an operator"
+    if isinstance(item, PatternParameter):
+        kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None"}
+        return f"{kinds.get(item.kind, 'a literal')} for `{item.name}`"
+    if isinstance(item, Node):
+        if item.target is operator.getitem:
+            return f"`{item.name}` (result {item.args[1]} of `{item.args[0]}`)"
+        return f"`{item.name}` ({item.target})" if item.op == "call_function" else f"`{item.name}`"
+    return repr(item)
+
+
+class _Search:
+    """What each value of the pattern stands for in one attempt, and how to take it back."""
+
+    __slots__ = (
+        "_calls",
+        "_choice",
+        "_pattern",
+        "_signatures",
+        "chose",
+        "failure",
+        "trail",
+        "values",
+    )
+
+    def __init__(self, pattern: CompiledPattern, signatures: SignatureTable) -> None:
+        self._pattern = pattern
+        self._signatures = signatures
+        self.begin(0)
+
+    def begin(self, choice: int) -> None:
+        """Forget everything; bit i of `choice` turns the i-th commutative call round first."""
+        self.values: list[object] = [_UNSET] * len(self._pattern.nodes)
+        self.trail: list[int] = []
+        self.failure: _Failure | None = None
+        self.chose = False
+        self._choice = choice
+        self._calls = 0
+
+    def undo(self, mark: int) -> None:
+        """Take back everything that was bound after the trail had this length."""
+        while len(self.trail) > mark:
+            index = self.trail.pop()
+            self.values[index] = _UNSET
+
+    def fail(self, failure: _Failure) -> None:
+        """Keep a failure if the search had never got so far."""
+        depth = 0
+        for index in self.trail:
+            depth += isinstance(self._pattern.nodes[index], PatternCall)
+        if self.failure is None or depth > self.failure.depth:
+            failure.depth = depth
+            if depth >= 2:
+                failure.nodes = tuple(
+                    value
+                    for index in self.trail
+                    if isinstance(value := self.values[index], Node)
+                    and not isinstance(self._pattern.nodes[index], PatternParameter)
+                )
+            self.failure = failure
+
+    def bind(self, expected: PatternNode, found: object) -> bool:
+        """Let a pattern value stand for something in the graph, with all that leads to it."""
+        bound = self.values[expected.index]
+        if bound is not _UNSET:
+            if bound is found or (not isinstance(found, Node) and literals_equal(bound, found)):
+                return True
+            self.fail(_Failure(bound, found, "is"))
+            return False
+        if isinstance(expected, PatternCall):
+            return self._bind_call(expected, found)
+        if isinstance(expected, PatternElement):
+            return self._bind_element(expected, found)
+        return self._bind_parameter(expected, found)
+
+    def _set(self, expected: PatternNode, found: object) -> None:
+        self.values[expected.index] = found
+        self.trail.append(expected.index)
+
+    def _bind_call(self, expected: PatternCall, found: object) -> bool:
+        if not isinstance(found, Node) or not _is_call_of(found, expected):
+            self.fail(_Failure(expected, found, "is"))
+            return False
+        arguments = self._signatures.arguments(found)
+        if arguments is None:
+            self.fail(_Failure(expected, found, "is"))
+            return False
+        self._set(expected, found)
+        wanted = expected.arguments
+        if not expected.commutative:
+            return self._bind_all(wanted, arguments)
+        turned = (arguments[1], arguments[0], *arguments[2:])
+        first, second = arguments, turned
+        if self._choice >> self._calls & 1:
+            first, second = turned, arguments
+        self._calls += 1
+        mark = len(self.trail)
+        if self._bind_all(wanted, first):
+            self.chose = True
+            return True
+        self.undo(mark)
+        return self._bind_all(wanted, second)
+
+    def _bind_all(self, wanted: Sequence[object], found: Sequence[object]) -> bool:
+        # Aliases of an operator's overloads may end differently; what is missing is a default.
+        for want, have in zip(wanted, found, strict=False):
+            if isinstance(want, PatternNode):
+                if not self.bind(want, have):
+                    return False
+            elif isinstance(want, list):
+                if not isinstance(have, (list, tuple)) or len(have) != len(want):
+                    self.fail(_Failure(want, have, "is"))
+                    return False
+                if not self._bind_all(want, have):
+                    return False
+            elif not literals_equal(want, have):
+                self.fail(_Failure(want, have, "is"))
+                return False
+        return True
+
+    def _bind_element(self, expected: PatternElement, found: object) -> bool:
+        if (
+            not isinstance(found, Node)
+            or found.target is not operator.getitem
+            or found.args[1] != expected.position
+            or expected.source is None
+        ):
+            self.fail(_Failure(expected, found, "is"))
+            return False
+        self._set(expected, found)
+        return self.bind(expected.source, found.args[0])
+
+    def _bind_parameter(self, expected: PatternNode, found: object) -> bool:
+        kind = expected.kind if isinstance(expected, PatternParameter) else "any"
+        if not _is_of_kind(kind, found):
+            self.fail(_Failure(expected, found, "is"))
+            return False
+        self._set(expected, found)
+        return True
+
+
+def _is_of_kind(kind: str, found: object) -> bool:
+    if kind == "any":
+        return True
+    if isinstance(found, Node):
+        value = value_of(found)
+        if kind == "literal":
+            return value is not None and not isinstance(value, (torch.Tensor, tuple, list))
+        return value is None or isinstance(value, torch.Tensor)
+    return kind == "literal" or (kind == "optional_tensor" and found is None)
+
+
+def _is_call_of(node: Node, call: PatternCall) -> bool:
+    return node.target is call.operators[0] or node.target in call.operators
+
+
+def _calls_of(graph: Graph, call: PatternCall) -> list[Node]:
+    found: list[Node] = []
+    for target in call.operators:
+        found += graph.find_nodes(op="call_function", target=target, sort=False)
+    return found
+
+
+def _users_like(source: object, wanted: PatternNode) -> Iterator[Node]:
+    if not isinstance(source, Node):
+        return
+    for user in list(source.users):
+        if isinstance(wanted, PatternElement):
+            if user.target is operator.getitem and user.args[1] == wanted.position:
+                yield user
+        elif isinstance(wanted, PatternCall) and _is_call_of(user, wanted):
+            yield user
+
+
+def _sources(node: PatternNode) -> list[PatternNode]:
+    if isinstance(node, PatternElement):
+        return [] if node.source is None else [node.source]
+    if not isinstance(node, PatternCall):
+        return []
+    found: list[PatternNode] = []
+    pending = list(node.arguments)
+    while pending:
+        argument = pending.pop(0)
+        if isinstance(argument, PatternNode):
+            found.append(argument)
+        elif isinstance(argument, list):
+            pending += argument
+    return found
+
+
+def _ancestors(node: PatternNode) -> set[int]:
+    """Return the numbers of a value and of all values that lead to it."""
+    found: set[int] = set()
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if current.index not in found:
+            found.add(current.index)
+            pending += _sources(current)
+    return found

@@ -1,0 +1,172 @@
+"""The schema of an operator, in the form in which calls are compared and bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch._ops import OpOverload, OpOverloadPacket
+
+from fx_passes.errors import PatternError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from torch.fx import Node
+
+__all__ = [
+    "MISSING",
+    "Missing",
+    "OperatorSignature",
+    "SignatureTable",
+    "find_operator",
+    "overload_names",
+]
+
+
+class Missing:
+    """The type of the mark for an argument that has no default."""
+
+    def __repr__(self) -> str:
+        return "MISSING"
+
+
+MISSING = Missing()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorSignature:
+    """What is needed of an operator's schema to bind a call.
+
+    Attributes:
+        names: Names of all arguments, in the order of the schema.
+        types: Their types as the schema prints them (`Tensor`, `Optional[Tensor]`, `List[int]`).
+        defaults: Their defaults; `MISSING` where the argument must be given.
+        positional: How many of them may be given by position (the first ones).
+        broadcast: Whether a single number may stand for the list (`int[1] dim`).
+    """
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    defaults: tuple[object, ...]
+    positional: int
+    broadcast: tuple[bool, ...]
+
+    @classmethod
+    def of(cls, operator: OpOverload) -> OperatorSignature:
+        """Read the signature of an operator."""
+        arguments = operator._schema.arguments  # noqa: SLF001 - the only road to a schema
+        return cls(
+            names=tuple(argument.name for argument in arguments),
+            types=tuple(str(argument.real_type) for argument in arguments),
+            defaults=tuple(
+                argument.default_value if argument.has_default_value() else MISSING
+                for argument in arguments
+            ),
+            positional=sum(not argument.kwarg_only for argument in arguments),
+            broadcast=tuple(getattr(argument, "N", None) is not None for argument in arguments),
+        )
+
+    def bind(
+        self, args: Sequence[object], kwargs: Mapping[str, object]
+    ) -> tuple[object, ...] | None:
+        """Return all arguments in the order of the schema, defaults filled in.
+
+        Args:
+            args: Arguments given by position.
+            kwargs: Arguments given by name.
+
+        Returns:
+            One value for each of `names`, or None when the call does not fit the schema.
+        """
+        given = len(args)
+        if not kwargs and given == len(self.names):
+            return tuple(args) if given <= self.positional else None
+        if given > self.positional:
+            return None
+        bound = [*args, *self.defaults[given:]]
+        for name, value in kwargs.items():
+            try:
+                position = self.names.index(name)
+            except ValueError:
+                return None
+            if position < given:
+                return None
+            bound[position] = value
+        return None if any(value is MISSING for value in bound) else tuple(bound)
+
+    def minimal(self, bound: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
+        """Return `(args, kwargs)` of a bound call in normal form.
+
+        Arguments that can be given by position are, up to the last that differs from its default;
+        keyword-only arguments are given by name where they differ from theirs.
+        """
+        last = 0
+        for position in range(self.positional):
+            if not self._is_default(position, bound[position]):
+                last = position + 1
+        kwargs = {
+            self.names[position]: bound[position]
+            for position in range(self.positional, len(self.names))
+            if not self._is_default(position, bound[position])
+        }
+        return tuple(bound[:last]), kwargs
+
+    def _is_default(self, position: int, value: object) -> bool:
+        default = self.defaults[position]
+        return type(value) is type(default) and value == default
+
+
+class SignatureTable:
+    """Signatures of operators, read once; owned by one run and thrown away with it."""
+
+    def __init__(self) -> None:
+        self._signatures: dict[OpOverload, OperatorSignature] = {}
+
+    def of(self, operator: OpOverload) -> OperatorSignature:
+        """Return the signature of an operator."""
+        signature = self._signatures.get(operator)
+        if signature is None:
+            signature = self._signatures[operator] = OperatorSignature.of(operator)
+        return signature
+
+    def arguments(self, node: Node) -> tuple[object, ...] | None:
+        """Return the bound arguments of a call of an `OpOverload`, or None if it does not bind."""
+        target = node.target
+        if not isinstance(target, OpOverload):
+            return None
+        return self.of(target).bind(node.args, node.kwargs)
+
+
+def overload_names(packet: OpOverloadPacket) -> list[str]:
+    """Return the names of a packet's overloads that do not write to an `out` argument."""
+    names: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
+    return [name for name in names if "out" not in name]
+
+
+def find_operator(name: str) -> OpOverload | None:
+    """Return the operator with a qualified name, or None when this process has none.
+
+    Args:
+        name: `namespace::operator` for the default overload, or the only one;
+            `namespace::operator.overload` for another.
+
+    Raises:
+        PatternError: The name has no namespace.
+    """
+    namespace, separator, rest = name.partition("::")
+    if not separator:
+        raise PatternError(
+            f"looking up the operator {name!r}: expected `namespace::operator`, as in "
+            "`npu::npu_rms_norm`"
+        )
+    operator, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), operator, None)
+    if not isinstance(packet, OpOverloadPacket):
+        return None
+    overloads = overload_names(packet)
+    if not overload:
+        overload = "default" if "default" in overloads or len(overloads) != 1 else overloads[0]
+    found = getattr(packet, overload, None)
+    return found if isinstance(found, OpOverload) else None

@@ -1,0 +1,232 @@
+"""A pipeline: ordered passes, a bounded fix-point, observers, one report."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from fx_passes.__about__ import __version__
+from fx_passes.errors import (
+    ConditionError,
+    ConvergenceError,
+    FxPassesError,
+    PassError,
+    PipelineError,
+)
+from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.graph_pass import Condition, GraphPass, RulePass
+from fx_passes.report import PassReport, Report
+from fx_passes.snapshot import GraphSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch.fx import GraphModule
+
+__all__ = ["PassObserver", "Pipeline", "PipelineResult"]
+
+
+class PassObserver(Protocol):
+    """Looks on between passes. May raise an `ObserverError`; must not change the graph."""
+
+    def before_pass(self, graph_module: GraphModule, name: str) -> None:
+        """Look at the graph before a pass."""
+
+    def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
+        """Look at the graph after a pass. The module is not recompiled yet."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PipelineResult:
+    """What a run gave.
+
+    Attributes:
+        modified: Whether the graph changed.
+        report: What each pass did.
+    """
+
+    modified: bool
+    report: Report
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """Ordered passes. A value: nothing is registered anywhere, and threads may share one.
+
+    Attributes:
+        passes: The passes in their order; names are unique.
+        observers: Called around every pass; they do not count in the hash. An observer that keeps
+            state serves one run at a time.
+        max_rounds: How often the passes that repeat may run. They run again while one of them
+            changes the graph.
+    """
+
+    passes: tuple[GraphPass, ...]
+    observers: tuple[PassObserver, ...] = field(default=(), compare=False)
+    max_rounds: int = 8
+
+    def __post_init__(self) -> None:
+        if self.max_rounds < 1:
+            raise PipelineError(
+                f"making a pipeline: expected max_rounds of at least 1, found {self.max_rounds}"
+            )
+        names = [each.name for each in self.passes]
+        for position, each in enumerate(self.passes):
+            if each.name in names[:position]:
+                raise PipelineError(f"making a pipeline: two passes are named {each.name!r}")
+            late = [name for name in each.after if name in names[position:]]
+            if late:
+                raise PipelineError(
+                    f"making a pipeline: the pass {each.name!r} must come after {late}; the order "
+                    f"is {names}"
+                )
+
+    def run(self, graph_module: GraphModule) -> PipelineResult:
+        """Run the passes on a module's graph, in place.
+
+        The module is recompiled once, at the end, if anything changed.
+
+        Args:
+            graph_module: The module. Its graph may be of Dynamo's or of ATen's level.
+
+        Returns:
+            Whether the graph changed, and the report.
+
+        Raises:
+            ConditionError: A condition of a pass does not hold.
+            ConvergenceError: The last permitted round still changed the graph.
+            PassError: A pass failed. The message names the pass and those before it.
+            FxPassesError: A rule or an observer failed.
+
+        After any of these the module is as it was (its graph is a new, equal object).
+        """
+        snapshot = GraphSnapshot(graph_module)
+        try:
+            reports = self._run_rounds(graph_module)
+        except BaseException:
+            snapshot.restore()
+            raise
+        modified = any(report.modified for report in reports)
+        if modified:
+            graph_module.recompile()
+        return PipelineResult(modified=modified, report=Report(passes=tuple(reports)))
+
+    def hash(self) -> str:
+        """Return a hash of what the pipeline does, for the key of a compile cache.
+
+        Covers the passes in order, the source of their rules, and the versions of this package and
+        of torch. The same in every process. It does not cover which operators exist: a key should
+        also hold the version of torch_npu and of other libraries that bring operators.
+
+        Raises:
+            FingerprintError: A pass has content that no stable hash can be made of.
+        """
+        parts = tuple(each.fingerprint() for each in self.passes)
+        return fingerprint_of_functions((), __version__, torch.__version__, self.max_rounds, parts)
+
+    def without(self, *names: str) -> Pipeline:
+        """Return the pipeline without the passes or rules of these names.
+
+        Raises:
+            PipelineError: A name is not in the pipeline.
+        """
+        known = self.names()
+        for name in names:
+            if name not in known:
+                near = difflib.get_close_matches(name, known)
+                hint = f"; near: {', '.join(near)}" if near else f"; known: {', '.join(known)}"
+                raise PipelineError(f"leaving {name!r} out of a pipeline: it has none{hint}")
+        kept: list[GraphPass] = []
+        for each in self.passes:
+            if each.name in names:
+                continue
+            if isinstance(each, RulePass):
+                rules = tuple(rule for rule in each.rules if rule.name not in names)
+                kept.append(replace(each, rules=rules))
+            else:
+                kept.append(each)
+        return replace(self, passes=tuple(kept))
+
+    def names(self) -> list[str]:
+        """Return the names of all passes and rules, in order."""
+        found: list[str] = []
+        for each in self.passes:
+            found.append(each.name)
+            if isinstance(each, RulePass):
+                found += [rule.name for rule in each.rules]
+        return found
+
+    def exact(self) -> Pipeline:
+        """Return the pipeline with only those rules whose replacement gives the same bits."""
+        passes = tuple(each.exact() if isinstance(each, RulePass) else each for each in self.passes)
+        return replace(self, passes=passes)
+
+    def observed_by(self, *observers: PassObserver) -> Pipeline:
+        """Return the pipeline with further observers."""
+        return replace(self, observers=(*self.observers, *observers))
+
+    def _run_rounds(self, graph_module: GraphModule) -> list[PassReport]:
+        reports: list[PassReport] = []
+        for number in range(1, self.max_rounds + 1):
+            modified = False
+            for each in self.passes:
+                if number > 1 and not each.repeats:
+                    continue
+                report = replace(self._run_pass(each, graph_module, reports), round=number)
+                reports.append(report)
+                modified = modified or (report.modified and each.repeats)
+            if not modified:
+                return reports
+        changing = sorted(
+            rule.rule
+            for report in reports
+            if report.round == self.max_rounds
+            for rule in report.rules
+            if rule.matches
+        )
+        raise ConvergenceError(
+            f"running a pipeline: after {self.max_rounds} rounds the graph still changes; rules "
+            f"that matched in the last round: {changing or 'none'}. What they build matches again, "
+            "so they would never end"
+        )
+
+    def _run_pass(
+        self, each: GraphPass, graph_module: GraphModule, before: Sequence[PassReport]
+    ) -> PassReport:
+        ran = ", ".join(dict.fromkeys(report.name for report in before)) or "none"
+        self._require(each.preconditions, "precondition", each, graph_module, ran)
+        for observer in self.observers:
+            observer.before_pass(graph_module, each.name)
+        try:
+            report = each.run(graph_module)
+        except FxPassesError as error:
+            message = f"{error} (in the pass {each.name!r}; passes run before it: {ran})"
+            raise type(error)(message) from error
+        except Exception as error:
+            raise PassError(
+                f"running the pass {each.name!r}: {type(error).__name__}: {error}; passes run "
+                f"before it: {ran}"
+            ) from error
+        for observer in self.observers:
+            observer.after_pass(graph_module, report)
+        self._require(each.postconditions, "postcondition", each, graph_module, ran)
+        return report
+
+    @staticmethod
+    def _require(
+        conditions: Sequence[Condition],
+        kind: str,
+        each: GraphPass,
+        graph_module: GraphModule,
+        ran: str,
+    ) -> None:
+        for condition in conditions:
+            problem = condition.problem(graph_module)
+            if problem is not None:
+                raise ConditionError(
+                    f"running the pass {each.name!r}: its {kind} {condition.name!r} does not hold: "
+                    f"{problem}; passes run before it: {ran}"
+                )

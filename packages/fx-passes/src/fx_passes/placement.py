@@ -1,0 +1,159 @@
+"""Where the new nodes of a rewrite may stand, and whether a rewrite is safe at all."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fx_passes.graph_argument import nodes_in
+from fx_passes.match import Match, NoMatch
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+    from fx_passes.aliasing import AliasAnalysis
+
+__all__ = ["Placement", "place"]
+
+# Users of an output that stand before an input is defined are moved down one by one; a distance
+# beyond any fused region means that the graph is not laid out as the rule expects.
+_LONGEST_MOVE = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """A legal place for the new nodes of a match.
+
+    Attributes:
+        before: The node before which they go.
+        moved: Users of the match's outputs that move to directly after them, in order.
+    """
+
+    before: Node
+    moved: tuple[Node, ...] = ()
+
+
+def place(match: Match, aliases: AliasAnalysis) -> Placement | NoMatch:
+    """Return where the nodes that replace a match may go, or why they may not.
+
+    Nothing in the graph is changed. The place is after the definition of everything the pattern's
+    parameters stand for and before the first user of an output. Reasons for none: a value inside
+    the match is used outside, the nodes are on several streams, a value involved is written
+    meanwhile, an input depends on an output.
+    """
+    removed = set(match.nodes)
+    problem = _escaping_value(match, removed) or _stream_difference(match)
+    if problem is not None:
+        return problem
+    inputs = set(nodes_in(list(match.bound.values())))
+    placement = _find_place(match, removed, inputs, aliases)
+    if isinstance(placement, NoMatch):
+        return placement
+    return _written_meanwhile(match, inputs, placement, aliases) or placement
+
+
+def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
+    outputs = set(match.outputs.values())
+    for node in match.nodes:
+        if node in outputs:
+            continue
+        for user in node.users:
+            if user not in removed:
+                return NoMatch(
+                    f"`{node.name}` inside the match is used by `{user.name}`", (node, user)
+                )
+    return None
+
+
+def _stream_of(node: Node) -> object:
+    label = node.meta.get("stream_label")
+    if label is None:
+        custom = node.meta.get("custom")
+        label = custom.get("stream") if isinstance(custom, dict) else None
+    return label
+
+
+def _stream_difference(match: Match) -> NoMatch | None:
+    first = match.nodes[0]
+    stream = _stream_of(first)
+    for node in match.nodes:
+        # A getitem launches nothing, and tracers do not always label it.
+        if node.target is not operator.getitem and _stream_of(node) != stream:
+            return NoMatch(
+                f"`{first.name}` is on stream {stream!r}, `{node.name}` on {_stream_of(node)!r}",
+                (first, node),
+            )
+    return None
+
+
+def _find_place(
+    match: Match, removed: set[Node], inputs: set[Node], aliases: AliasAnalysis
+) -> Placement | NoMatch:
+    last = match.nodes[-1]
+    users = [user for node in match.outputs.values() for user in node.users if user not in removed]
+    if not users:
+        return Placement(before=last)
+    first_user = min(users)
+    if last < first_user:
+        return Placement(before=last)
+    latest_input = max(inputs) if inputs else None
+    if latest_input is None or latest_input < first_user:
+        return Placement(before=first_user)
+    return _move_users(match, removed, first_user, latest_input, aliases)
+
+
+def _move_users(
+    match: Match, removed: set[Node], first_user: Node, latest_input: Node, aliases: AliasAnalysis
+) -> Placement | NoMatch:
+    dependent = set(match.outputs.values())
+    moved: list[Node] = []
+    writer = aliases.any_writer_between(first_user, latest_input)
+    if writer is not None:
+        return NoMatch(
+            f"`{first_user.name}` uses an output before the input `{latest_input.name}` is defined "
+            f"and cannot move past `{writer.name}`, which writes memory",
+            (first_user, latest_input, writer),
+        )
+    node = first_user
+    for _ in range(_LONGEST_MOVE):
+        if node not in removed and any(used in dependent for used in node.all_input_nodes):
+            if node is latest_input or node in match.bound.values():
+                return NoMatch(
+                    f"the input `{node.name}` depends on an output of the match", (node,)
+                )
+            dependent.add(node)
+            moved.append(node)
+        if node is latest_input:
+            return Placement(before=latest_input.next, moved=tuple(moved))
+        node = node.next
+    return NoMatch(
+        f"`{first_user.name}` uses an output too far before the input `{latest_input.name}` is "
+        "defined",
+        (first_user, latest_input),
+    )
+
+
+def _written_meanwhile(
+    match: Match, inputs: set[Node], placement: Placement, aliases: AliasAnalysis
+) -> NoMatch | None:
+    if not aliases.writes_anywhere():
+        return None
+    first, last = match.nodes[0], max(match.nodes[-1], placement.before)
+    writer = aliases.writer_between(first, last, {*inputs, *match.nodes})
+    # New nodes go before placement.before, so what it writes comes too late, unless a removed node
+    # read it even later.
+    late = writer is placement.before and match.nodes[-1] < placement.before
+    if writer is not None and not late:
+        return NoMatch(f"`{writer.name}` writes a value of the match meanwhile", (writer,))
+    groups = {aliases.group(node) for node in inputs}
+    for node in match.outputs.values():
+        if aliases.group(node) in groups:
+            writer = aliases.writer_between(first, None, (node,))
+            if writer is not None:
+                return NoMatch(
+                    f"`{node.name}` shares memory with an input of the match, and "
+                    f"`{writer.name}` writes it later",
+                    (node, writer),
+                )
+    return None

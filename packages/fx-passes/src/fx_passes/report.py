@@ -1,0 +1,144 @@
+"""What a run of a pipeline did and what it nearly did, as data and as text."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["MatchRecord", "NearMiss", "PassReport", "Report", "RuleReport"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchRecord:
+    """A rewrite that was made.
+
+    Attributes:
+        anchor: Name of the node at which the pattern was found.
+        removed: Names of the nodes that are gone.
+        created: Names of the nodes that took their place.
+        literals: Literals of the graph that the pattern's parameters stood for, as text.
+    """
+
+    anchor: str
+    removed: tuple[str, ...]
+    created: tuple[str, ...]
+    literals: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearMiss:
+    """A place that looks like the pattern and was left alone.
+
+    Attributes:
+        anchor: Name of the node at which the search began.
+        reason: What was expected against what was found.
+        nodes: Names of the nodes the reason speaks of.
+    """
+
+    anchor: str
+    reason: str
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RuleReport:
+    """What one rule did in one pass.
+
+    Attributes:
+        rule: Name of the rule.
+        matches: Rewrites made.
+        near_misses: Places left alone.
+        waiting_for: Required operators that the process does not have; the rule was not tried.
+    """
+
+    rule: str
+    matches: tuple[MatchRecord, ...] = ()
+    near_misses: tuple[NearMiss, ...] = ()
+    waiting_for: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassReport:
+    """What one pass did.
+
+    Attributes:
+        name: Name of the pass.
+        modified: Whether it changed the graph.
+        round: Round of the fix-point, from 1.
+        detail: One line on what was done, for passes that are not made of rules.
+        rules: One report for each of its rules.
+    """
+
+    name: str
+    modified: bool
+    round: int = 1
+    detail: str = ""
+    rules: tuple[RuleReport, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What a pipeline did, pass by pass in the order they ran.
+
+    Attributes:
+        passes: One report for each run of a pass.
+    """
+
+    passes: tuple[PassReport, ...]
+
+    def rule_reports(self, rule: str | None = None) -> Iterator[RuleReport]:
+        """Yield the reports of all rules, or of one, in order."""
+        for each in self.passes:
+            for report in each.rules:
+                if rule is None or report.rule == rule:
+                    yield report
+
+    def matches(self, rule: str | None = None) -> tuple[MatchRecord, ...]:
+        """Return all rewrites made, or those of one rule."""
+        return tuple(match for report in self.rule_reports(rule) for match in report.matches)
+
+    def near_misses(self, rule: str | None = None) -> tuple[NearMiss, ...]:
+        """Return all places left alone, or those of one rule; each once, whatever the rounds."""
+        found = {miss: None for report in self.rule_reports(rule) for miss in report.near_misses}
+        return tuple(found)
+
+    def match_counts(self) -> dict[str, int]:
+        """Return how many rewrites each rule made, rules that made none included."""
+        counts: dict[str, int] = {}
+        for report in self.rule_reports():
+            counts[report.rule] = counts.get(report.rule, 0) + len(report.matches)
+        return counts
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as plain data that JSON can hold."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines()) or "no pass ran"
+
+    def _lines(self) -> Iterator[str]:
+        for each in self.passes:
+            changed = "modified" if each.modified else "unchanged"
+            yield f"{each.name} (round {each.round}): {changed}" + (
+                f", {each.detail}" if each.detail else ""
+            )
+            for report in each.rules:
+                yield from _rule_lines(report)
+
+
+def _rule_lines(report: RuleReport) -> Iterator[str]:
+    if report.waiting_for:
+        missing = ", ".join(report.waiting_for)
+        yield f"  {report.rule}: not tried, this process has no operator {missing}"
+        return
+    matches, misses = len(report.matches), len(report.near_misses)
+    yield f"  {report.rule}: {matches} matched, {misses} near misses"
+    for match in report.matches:
+        literals = ", ".join(f"{name}={value}" for name, value in match.literals.items())
+        at = f"    + {match.anchor} -> {', '.join(match.created)}"
+        yield f"{at} [{literals}]" if literals else at
+    for miss in report.near_misses:
+        yield f"    - {miss.anchor}: {miss.reason}"

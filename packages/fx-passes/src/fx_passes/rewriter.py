@@ -1,0 +1,205 @@
+"""Applies rules to a graph in one pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch.fx import Node
+
+from fx_passes.aliasing import AliasAnalysis
+from fx_passes.errors import RuleError
+from fx_passes.graph_argument import nodes_in
+from fx_passes.graph_builder import GraphBuilder
+from fx_passes.match import Match, NoMatch
+from fx_passes.matcher import Matcher
+from fx_passes.operator_signature import SignatureTable
+from fx_passes.placement import place
+from fx_passes.report import MatchRecord, NearMiss, RuleReport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from torch.fx import Graph
+
+    from fx_passes.placement import Placement
+    from fx_passes.rule import Rule
+
+__all__ = ["apply_rules"]
+
+# More than the number of operators of any pattern.
+_WHOLE = 1_000_000
+
+
+def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
+    """Apply rules to a graph in normal form, in place; earlier rules take precedence.
+
+    Each rule is anchored at the operator of its pattern that is rarest in the graph, so the cost is
+    linear in the graph, and next to nothing for a rule whose operators do not occur. The owning
+    module is not recompiled.
+
+    Args:
+        graph: The graph; see `normalize_graph`.
+        rules: The rules.
+
+    Returns:
+        One report for each rule.
+
+    Raises:
+        PatternError: A pattern cannot be traced.
+        RuleError: A check or a rewrite failed or broke its contract. The graph may then hold a part
+            of the rewrites; a pipeline puts it back.
+    """
+    rewriter = _Rewriter(graph)
+    return tuple(rewriter.apply(rule) for rule in rules)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Miss:
+    anchor: Node
+    depth: int
+    nodes: tuple[Node, ...]
+    reason: NoMatch
+
+
+class _Rewriter:
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._signatures = SignatureTable()
+        self._aliases: AliasAnalysis | None = None
+        # FX marks erased nodes only privately.
+        self._removed: set[Node] = set()
+
+    def apply(self, rule: Rule) -> RuleReport:
+        if rule.prepare is not None:
+            rule.prepare()
+        missing = rule.missing_operators()
+        if missing:
+            return RuleReport(rule=rule.name, waiting_for=missing)
+        matches: list[MatchRecord] = []
+        misses: list[_Miss] = []
+        covered: set[Node] = set()
+        for pattern in rule.compiled:
+            matcher = Matcher(pattern, self._graph, self._signatures)
+            for anchor in matcher.candidates():
+                if anchor in self._removed:
+                    continue
+                found = matcher.match(anchor)
+                if found is None:
+                    continue
+                if not isinstance(found, Match):
+                    misses.append(_miss(anchor, found.depth, found.nodes, found.reason))
+                    continue
+                outcome = self._rewrite(rule, found)
+                if isinstance(outcome, NoMatch):
+                    # A whole pattern is nearer than any part of one.
+                    misses.append(_miss(anchor, _WHOLE, found.nodes, outcome))
+                else:
+                    covered.update(found.nodes)
+                    matches.append(outcome)
+        return RuleReport(
+            rule=rule.name, matches=tuple(matches), near_misses=_nearest(misses, covered)
+        )
+
+    def _rewrite(self, rule: Rule, match: Match) -> MatchRecord | NoMatch:
+        try:
+            problem = rule.check(match)
+        except Exception as error:
+            raise RuleError(
+                f"checking the rule {rule.name!r} at `{match.anchor.name}`: the check raised "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        if problem is not None:
+            if not isinstance(problem, NoMatch):
+                raise RuleError(
+                    f"checking the rule {rule.name!r} at `{match.anchor.name}`: expected None or a "
+                    f"NoMatch, found {problem!r}"
+                )
+            return problem
+        if self._aliases is None:
+            self._aliases = AliasAnalysis(self._graph)
+        placement = place(match, self._aliases)
+        if isinstance(placement, NoMatch):
+            return placement
+        return self._build(rule, match, placement, self._aliases)
+
+    def _build(
+        self, rule: Rule, match: Match, placement: Placement, aliases: AliasAnalysis
+    ) -> MatchRecord:
+        builder = GraphBuilder(self._graph, match, self._signatures)
+        record_literals = {
+            name: repr(value)
+            for name, value in match.bound.items()
+            if next(nodes_in(value), None) is None
+        }
+        with self._graph.inserting_before(placement.before):
+            try:
+                replacements = rule.rewrite(match, builder)
+            except Exception as error:
+                raise RuleError(
+                    f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the rewrite "
+                    f"raised {type(error).__name__}: {error}"
+                ) from error
+        _require_all_outputs(rule, match, replacements)
+        aliases.add(builder.created)
+        for node in placement.moved:
+            placement.before.prepend(node)
+        self._replace(rule, match, replacements)
+        return MatchRecord(
+            anchor=match.anchor.name,
+            removed=tuple(node.name for node in match.nodes),
+            created=tuple(node.name for node in builder.created),
+            literals=record_literals,
+        )
+
+    def _replace(self, rule: Rule, match: Match, replacements: Mapping[str, Node]) -> None:
+        removed = set(match.nodes)
+        for name, old in match.outputs.items():
+            new = replacements[name]
+            old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in removed)
+            for key, value in old.meta.items():
+                if key in {"val", "example_value"} or key not in new.meta:
+                    new.meta[key] = value
+        for node in reversed(match.nodes):
+            if node.users:
+                raise RuleError(
+                    f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the new "
+                    f"nodes use `{node.name}`, which the match removes; a rewrite may use what the "
+                    "pattern's parameters stand for, and nothing else"
+                )
+            self._graph.erase_node(node)
+        self._removed |= removed
+
+
+def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None:
+    found = sorted(replacements) if isinstance(replacements, dict) else replacements
+    if (
+        not isinstance(replacements, dict)
+        or set(replacements) != set(match.outputs)
+        or not all(isinstance(node, Node) for node in replacements.values())
+    ):
+        raise RuleError(
+            f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: expected a dict with "
+            f"a node for each of the outputs {sorted(match.outputs)}, found {found}"
+        )
+
+
+def _miss(anchor: Node, depth: int, nodes: Sequence[Node], reason: NoMatch) -> _Miss:
+    return _Miss(anchor=anchor, depth=depth, nodes=tuple(nodes), reason=reason)
+
+
+def _nearest(misses: Iterable[_Miss], covered: set[Node]) -> tuple[NearMiss, ...]:
+    """Keep of the misses that share nodes the one that got furthest, and none inside a match."""
+    kept: list[_Miss] = []
+    for miss in sorted(misses, key=lambda each: -each.depth):
+        if covered.isdisjoint(miss.nodes):
+            covered.update(miss.nodes)
+            kept.append(miss)
+    return tuple(
+        NearMiss(
+            anchor=miss.anchor.name,
+            reason=miss.reason.reason,
+            nodes=tuple(node.name for node in miss.reason.nodes),
+        )
+        for miss in kept
+    )

@@ -1,0 +1,85 @@
+"""A rule: a pattern, a check that says why not, and a rewrite that builds and never traces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from torch.fx import Node
+
+from fx_passes.errors import PipelineError
+from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.graph_builder import GraphBuilder
+from fx_passes.match import Match, NoMatch
+from fx_passes.operator_signature import find_operator
+from fx_passes.pattern import CompiledPattern, compile_pattern
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+__all__ = ["Check", "Pattern", "Rewrite", "Rule", "accept"]
+
+Pattern = Callable[..., Mapping[str, object]]
+Check = Callable[[Match], "NoMatch | None"]
+Rewrite = Callable[[Match, GraphBuilder], Mapping[str, Node]]
+
+
+def accept(match: Match) -> NoMatch | None:
+    """Accept every match; the check of a rule that has no conditions."""
+    del match
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One rewriting rule; a value, free of state but for its traced patterns.
+
+    Attributes:
+        name: Name in reports and errors, unique in a pipeline.
+        patterns: Plain functions on tensors, alternatives of each other, tried in order. They have
+            the same output names. Each is traced once, at the first use of the rule, on no device.
+            See `compile_pattern`.
+        rewrite: Creates the replacement with the builder it is given and returns, for each output
+            that the match has, the node that replaces it.
+        check: Returns None if the rule applies to a match, else the reason why it does not. It sees
+            literals bound to pattern parameters (`match.bound`) and fake values (`match.value`).
+        operators: Qualified names of the operators that must exist in the process, those of the
+            patterns and of the rewrite. Where one is missing the rule is not tried; the report
+            says so.
+        numerics: `exact` if the replacement gives the same bits everywhere; `rounding` if it
+            equals in exact arithmetic but may round elsewhere.
+        prepare: Called before the first use in a run; defines operators of one's own. Must be
+            harmless when repeated.
+    """
+
+    name: str
+    patterns: tuple[Pattern, ...]
+    rewrite: Rewrite
+    check: Check = accept
+    operators: tuple[str, ...] = ()
+    numerics: Literal["exact", "rounding"] = "exact"
+    prepare: Callable[[], None] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.patterns:
+            raise PipelineError(f"making the rule {self.name!r}: it has no pattern")
+
+    @cached_property
+    def compiled(self) -> tuple[CompiledPattern, ...]:
+        """The traced patterns.
+
+        Raises:
+            PatternError: A pattern cannot be traced, or the alternatives differ in their outputs.
+        """
+        return tuple(compile_pattern(pattern) for pattern in self.patterns)
+
+    def missing_operators(self) -> tuple[str, ...]:
+        """Return the required operators that this process does not have."""
+        return tuple(name for name in self.operators if find_operator(name) is None)
+
+    def fingerprint(self) -> str:
+        """Return a hash of what the rule does: its functions' source, its operators, its name."""
+        functions: tuple[Callable[..., object], ...] = (*self.patterns, self.check, self.rewrite)
+        return fingerprint_of_functions(functions, self.name, self.operators, self.numerics)
