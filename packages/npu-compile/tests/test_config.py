@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npu_graph_runtime import AddressCheck
-
 from npu_compile import CompileConfig, CompileMode, ConfigError
+from npu_graph_runtime import AddressCheck
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,7 +16,8 @@ def test_config_defaults_run_eagerly_with_all_fusions() -> None:
     config = CompileConfig()
 
     assert config.mode is CompileMode.EAGER
-    assert config.fusions is None
+    assert config.fuse
+    assert config.disabled_fusions == ()
     assert config.capture_sizes == ()
 
 
@@ -41,9 +41,7 @@ def test_config_from_file_reads_json(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"mode": "full", "capture_sizes": [4]}))
 
-    assert CompileConfig.from_file(path) == CompileConfig(
-        mode=CompileMode.FULL, capture_sizes=(4,)
-    )
+    assert CompileConfig.from_file(path) == CompileConfig(mode=CompileMode.FULL, capture_sizes=(4,))
 
 
 def test_config_unknown_key_names_the_nearest_known_one() -> None:
@@ -64,7 +62,7 @@ def test_config_unknown_mode_names_the_nearest_known_one() -> None:
         ({"capture_sizes": [True]}, "found True"),
         ({"capture_sizes": 4}, "must be a list or tuple, found 4"),
         ({"splitting_ops": "my::attention"}, "must be a list or tuple"),
-        ({"fusions": [""]}, "expected a name"),
+        ({"disabled_fusions": [""]}, "expected a name"),
         ({"warmup_runs": 0}, "warmup_runs must be whole and at least 1"),
     ],
 )

@@ -5,20 +5,22 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from fx_passes import Pipeline, default_npu_pipeline
+from fx_passes import PipelineError, default_npu_pipeline
 from npu_compile.compilation_report import CompilationReport
 from npu_compile.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import GraphedCallable, RunMode
-from piecewise_split import plan_split, split, stitch
+from piecewise_split import plan_split, run_uncompiled, split, stitch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import torch
 
+    from fx_passes import Pipeline
+    from npu_compile.config import CompileConfig
     from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
-    from piecewise_split import Piece
+    from piecewise_split import Piece, SplitPlan
 
 
 class Backend:
@@ -71,51 +73,49 @@ class Backend:
             example_inputs: unused; the graph's metadata has shapes and dtypes.
 
         Raises:
-            SplitError: a splitting op of the configuration occurs nowhere in the graph.
+            SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
         """
         del example_inputs
-        result = self._pipeline.run(graph_module)
-        if self.config.mode is not CompileMode.PIECEWISE:
-            report = CompilationReport(fusions=result.report, plan=None, num_captured_pieces=0)
-            with self._lock:
-                self.reports.append(report)
-            return graph_module.forward
-        plan = plan_split(graph_module, splitting_ops=self.config.splitting_ops)
+        fusions = self._pipeline.run(graph_module).report if self._pipeline else None
+        plan: SplitPlan | None = None
         pieces: list[GraphedCallable] = []
-        stitched = stitch(split(graph_module, plan), lambda piece: self._wrap(piece, pieces))
-        report = CompilationReport(
-            fusions=result.report, plan=plan, num_captured_pieces=len(pieces)
-        )
+        compiled: Callable[..., Any] = graph_module.forward
+        if self.config.mode is CompileMode.PIECEWISE:
+            plan = plan_split(graph_module, splitting_ops=self.config.splitting_ops)
+            compiled = stitch(split(graph_module, plan), lambda piece: self._wrap(piece, pieces))
+        report = CompilationReport(fusions=fusions, plan=plan, num_captured_pieces=len(pieces))
         with self._lock:
             self.reports.append(report)
             self.captured_pieces += pieces
-        return stitched
+        return compiled
 
     def _wrap(self, piece: Piece, wrapped: list[GraphedCallable]) -> Callable[..., Any]:
-        forward = piece.graph_module.forward
-        if piece.is_splitting:
+        forward = run_uncompiled(piece)
+        if piece.is_splitting or self._device is None or self._context is None:
             return forward
-        assert self._device is not None  # checked on construction
-        assert self._context is not None
         graphed = GraphedCallable(
             forward,
             device=self._device,
             context=self._context,
             run_mode=RunMode.PIECEWISE,
             name=piece.name,
+            address_check=self.config.address_check,
+            warmup_runs=self.config.warmup_runs,
             observer=self._observer,
         )
         wrapped.append(graphed)
         return graphed
 
 
-def pipeline_for(config: CompileConfig) -> Pipeline:
-    """Return the default pipeline restricted to the fusions that a configuration names.
+def pipeline_for(config: CompileConfig) -> Pipeline | None:
+    """Return the default pipeline without what a configuration disables; ``None`` without fusions.
 
     Raises:
-        ConfigError: a fusion name that no pass of the default pipeline has.
+        ConfigError: a disabled fusion that the default pipeline does not have.
     """
-    pipeline = default_npu_pipeline()
-    if config.fusions is None:
-        return pipeline
-    raise NotImplementedError
+    if not config.fuse:
+        return None
+    try:
+        return default_npu_pipeline().without(*config.disabled_fusions)
+    except PipelineError as error:
+        raise ConfigError(f"reading the configuration: disabled_fusions: {error}") from error

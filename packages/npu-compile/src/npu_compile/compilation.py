@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npu_graph_runtime import NpuDevice
-
 from npu_compile.compiled_model import CompiledModel
 from npu_compile.config import CompileConfig
+from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

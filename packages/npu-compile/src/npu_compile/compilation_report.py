@@ -6,7 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fx_passes import PipelineReport
+    from fx_passes import Report
     from piecewise_split import SplitPlan
 
 
@@ -15,18 +15,15 @@ class CompilationReport:
     """One graph that the backend compiled.
 
     Attributes:
-        fusions: matches and near misses, with reasons.
+        fusions: matches and near misses, with reasons; ``None`` where no fusion rule ran.
         plan: the split plan, or ``None`` where the graph was not split.
         num_captured_pieces: pieces wrapped for capture.
     """
 
-    fusions: PipelineReport
+    fusions: Report | None
     plan: SplitPlan | None
     num_captured_pieces: int
 
     def __str__(self) -> str:
         """Return the report as text for a person."""
-        parts = [str(self.fusions)]
-        if self.plan is not None:
-            parts.append(str(self.plan))
-        return "\n\n".join(parts)
+        return "\n\n".join(str(part) for part in (self.fusions, self.plan) if part is not None)

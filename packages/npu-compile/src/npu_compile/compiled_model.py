@@ -7,19 +7,18 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
-from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, RunMode
 
 from npu_compile.backend import Backend
 from npu_compile.config import CompileMode
 from npu_compile.errors import ConfigError
+from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, RunMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from npu_graph_runtime import GraphDevice, RuntimeObserver
-
     from npu_compile.compilation_report import CompilationReport
     from npu_compile.config import CompileConfig
+    from npu_graph_runtime import GraphDevice, RuntimeObserver
 
 
 class CompiledModel:
@@ -70,8 +69,12 @@ class CompiledModel:
                     f"compiling {type(model).__name__}: dynamic_arg_dims names {name!r}, the model "
                     f"takes {', '.join(self._signature.parameters)}"
                 )
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            return model(*args, **kwargs)
+
         self._compiled = torch.compile(
-            _with_own_code(lambda *args, **kwargs: model(*args, **kwargs)),
+            _with_own_code(forward),
             backend=self._backend,
             fullgraph=True,
             dynamic=False,

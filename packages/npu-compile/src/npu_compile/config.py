@@ -9,9 +9,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from npu_graph_runtime import AddressCheck
-
 from npu_compile.errors import ConfigError
+from npu_graph_runtime import AddressCheck
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +43,8 @@ class CompileConfig:
             in, mode ``piecewise``.
         capture_sizes: batch sizes (rows of the decode batch) for which graphs are captured; a batch
             is padded to the next one, its bucket. Sorted and unique after construction.
-        fusions: names of the fusion passes to run, in pipeline order; ``None`` runs all of the
-            default pipeline, ``()`` none.
+        fuse: whether the fusion rules run at all.
+        disabled_fusions: names of passes and rules of the default pipeline to leave out.
         address_check: when captured callables compare their inputs with those of the capture; a
             string is accepted. The runners own static buffers, so ``first_replay`` finds every
             mistake that they can make.
@@ -59,19 +58,17 @@ class CompileConfig:
     mode: CompileMode = CompileMode.EAGER
     splitting_ops: tuple[str, ...] = ()
     capture_sizes: tuple[int, ...] = ()
-    fusions: tuple[str, ...] | None = None
+    fuse: bool = True
+    disabled_fusions: tuple[str, ...] = ()
     address_check: AddressCheck = AddressCheck.FIRST_REPLAY
     warmup_runs: int = 1
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "mode", _member(CompileMode, "mode", self.mode))
-        set_field(
-            self, "address_check", _member(AddressCheck, "address_check", self.address_check)
-        )
+        set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
         set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
-        if self.fusions is not None:
-            set_field(self, "fusions", _names("fusions", self.fusions))
+        set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
         sizes = _sequence("capture_sizes", self.capture_sizes)
         for size in sizes:
             _positive("capture_sizes", size)

@@ -8,18 +8,17 @@ import warnings
 from typing import TYPE_CHECKING, Protocol
 
 from attn_update import StepParameters, UpdateLane, UpdatePlan
-from npu_graph_runtime import CaptureSizes, GraphKey, RunMode, largest_first
-
 from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.input_buffers import InputBuffers
+from npu_graph_runtime import CaptureSizes, GraphKey, RunMode, largest_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     import torch
-    from attn_update import Lengths, ParameterGroup, Recorder
     from torch import Tensor
 
+    from attn_update import Lengths, ParameterGroup, Recorder
     from npu_compile.compiled_model import CompiledModel
     from npu_compile.packed_layout import InputSpec
 
@@ -225,7 +224,9 @@ class DecodeRunner:
         assert self._recorder is not None  # noqa: S101
         with self._recorder.recording(key), self._compiled.context.run(self._mode, key):
             self._compiled(**views)
-        layers = next((plan.layer_names for plan in self._plans.values()), None)
+        # All captures run the same model, so each must have recorded the layers of the first.
+        first = next(iter(self._plans.values()), None)
+        layers = [update.layer_name for update in first.updates] if first else None
         self._plans[key] = UpdatePlan.compile(
             self._recorder, key, groups=self._groups, layers=layers
         )
@@ -243,7 +244,8 @@ class DecodeRunner:
         device = self._compiled.device.torch_device
         placed = {name: value.to(device) for name, value in inputs.items()}
         with self._compiled.context.run(RunMode.EAGER):
-            return self._compiled(**placed)
+            output: Tensor = self._compiled(**placed)
+        return output
 
     def _run_padded(self, key: GraphKey, inputs: Mapping[str, Tensor], rows: int) -> Tensor:
         buffers = self._static_buffers()
@@ -251,7 +253,8 @@ class DecodeRunner:
             self._require_captured()
         buffers.load(inputs, rows=rows, size=key.num_tokens)
         with self._compiled.context.run(self._mode, key):
-            return self._compiled(**buffers.views(key.num_tokens))
+            output: Tensor = self._compiled(**buffers.views(key.num_tokens))
+        return output
 
     def _replay(
         self,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npu_graph_runtime import GraphContext, GraphDevice
-
 from npu_compile.backend import Backend
 from npu_compile.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
+from npu_graph_runtime import GraphContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -36,8 +35,8 @@ def npu_compile(
         ConfigError: an unknown or contradictory option.
     """
     values = dict(options or {})
-    device: object = values.pop("device", None)
-    context: object = values.pop("context", None)
+    device = values.pop("device", None)
+    context = values.pop("context", None)
     config = CompileConfig.from_mapping(values)
     if config.mode is CompileMode.FULL:
         raise ConfigError(

@@ -21,9 +21,8 @@ from npu_compile.packed_layout import PackedLayout
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from npu_graph_runtime import Event, GraphDevice
-
     from npu_compile.packed_layout import InputSpec
+    from npu_graph_runtime import Event, GraphDevice
 
 # Engines prepare at most one step while another runs; two more absorb jitter.
 RING_DEPTH = 4

@@ -6,12 +6,12 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-import torch
-
 from npu_compile.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import torch
 
 # The device addresses tensors in blocks of 32 bytes (CANN's data-move granularity); 64 also keeps
 # each input on a host cache line of its own.
