@@ -1,0 +1,67 @@
+"""Which blocks of the paged key/value cache are in use."""
+
+from __future__ import annotations
+
+from qwen3_engine.errors import ConfigError, OutOfBlocksError
+
+# The rows that pad a batch to its bucket write their keys and values somewhere, and the entries of
+# a block table behind a sequence's last block point somewhere: to this block, which nobody owns.
+PADDING_BLOCK = 0
+
+
+class BlockAllocator:
+    """Hands out blocks; the block released last is handed out first.
+
+    Args:
+        num_blocks: blocks of the cache, the reserved one included.
+
+    Raises:
+        ConfigError: fewer than 2 blocks, which leaves none to hand out.
+    """
+
+    def __init__(self, num_blocks: int) -> None:
+        if num_blocks < 2:
+            raise ConfigError(
+                f"making the key/value cache: num_blocks is {num_blocks}, expected at least 2: "
+                "block 0 is reserved for padding"
+            )
+        self.num_blocks = num_blocks
+        self._free = list(range(num_blocks - 1, PADDING_BLOCK, -1))
+
+    @property
+    def num_usable(self) -> int:
+        """Blocks that sequences can have at most."""
+        return self.num_blocks - 1
+
+    @property
+    def num_free(self) -> int:
+        """Blocks that can be allocated now."""
+        return len(self._free)
+
+    def allocate(self, count: int) -> list[int]:
+        """Take blocks, all or none.
+
+        Raises:
+            OutOfBlocksError: fewer than ``count`` are free.
+        """
+        if count > len(self._free):
+            raise OutOfBlocksError(
+                f"allocating {count} blocks of the key/value cache: {len(self._free)} of "
+                f"{self.num_usable} are free; release a sequence or enlarge num_blocks"
+            )
+        return [self._free.pop() for _ in range(count)]
+
+    def release(self, blocks: list[int]) -> None:
+        """Give blocks back.
+
+        Raises:
+            ValueError: a block is not handed out, or is given back twice.
+        """
+        free = set(self._free)
+        for block in blocks:
+            if block in free or not PADDING_BLOCK < block < self.num_blocks:
+                raise ValueError(
+                    f"releasing block {block} of the key/value cache: it is not handed out"
+                )
+            free.add(block)
+        self._free.extend(reversed(blocks))

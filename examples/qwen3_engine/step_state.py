@@ -1,0 +1,31 @@
+"""The host lengths of the step that is running."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class StepState:
+    """What attention needs of a step beyond tensors: lengths, as integers of the host.
+
+    One object belongs to one model. Whoever runs the model loads the lengths before each forward
+    pass; the attention of all layers reads them.
+
+    Attributes:
+        cumulative_query_lengths: running sums of the tokens of each sequence in this step.
+        kv_lengths: tokens of each sequence in the cache, those of this step included; 0 for a row
+            of padding.
+    """
+
+    def __init__(self) -> None:
+        self.cumulative_query_lengths: list[int] = []
+        self.kv_lengths: list[int] = []
+
+    def load(self, query_lengths: Sequence[int], kv_lengths: Sequence[int]) -> None:
+        """Set the lengths of the next forward pass; one entry for each sequence."""
+        self.cumulative_query_lengths = list(accumulate(query_lengths))
+        self.kv_lengths = list(kv_lengths)
