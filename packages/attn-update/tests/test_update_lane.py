@@ -64,7 +64,8 @@ def test_run_with_any_schedule_gives_every_step_its_own_lengths(
         lane.run(model.plans[key], model.parameters(key, lengths), replay)
         queued[index].append((key, lengths))
         while sum(len(s) - sum(map(bool, v)) for s, v in zip(queued, seen, strict=True)) > 4:
-            device.advance(random, random.randint(1, 20))
+            if not device.advance(random, random.randint(1, 20)):
+                break
         device.advance(random, random.randint(0, 30))
     device.drain(random=random)
 
@@ -156,6 +157,24 @@ def test_run_with_a_failing_update_names_it_and_the_next_steps_are_right(
     device.drain(random=random)
     assert_steps(model, steps, list(seen))
     assert device.num_synchronisations == 0
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+def test_run_after_a_failed_step_skips_nothing(
+    model: Model, device: ScheduledDevice, order: UpdateOrder
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device, order=order)
+    lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+    device.failing = {1: RuntimeError("injected")}
+    with pytest.raises(UpdateError):
+        lane.run(plan, model.parameters(2, [4, 5]), model.graphs[2].replay)
+    seen: list[list[torch.Tensor]] = []
+
+    # The same as before the failure, when layer 0 had already been given other lengths.
+    lane.run(plan, model.parameters(2, [2, 3]), model.observed_replay(2, seen))
+    device.drain()
+
+    assert_steps(model, [(2, [2, 3])], list(seen))
 
 
 @pytest.mark.parametrize("order", UpdateOrder)

@@ -299,13 +299,18 @@ class ScheduledDevice:
         if stream.group is not None:
             stream.group.append(item)
 
-    def advance(self, random: Random, num_items: int) -> None:
-        """Run up to `num_items` items, each from a stream drawn from those that can run."""
-        for _ in range(num_items):
+    def advance(self, random: Random, num_items: int) -> int:
+        """Run up to `num_items` items, each from a stream drawn from those that can run.
+
+        Returns:
+            How many ran: fewer than asked when nothing more could, for now or for ever.
+        """
+        for count in range(num_items):
             ready = [s for s in self._streams if s.items and s.items[0].ready()]
             if not ready:
-                return
+                return count
             random.choice(ready).items.popleft().run()
+        return num_items
 
     def drain(
         self,
