@@ -14,11 +14,15 @@ from fx_passes.errors import (
 )
 from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
+from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.graph_pass import Condition, FunctionPass, GraphPass, NormalizePass, RulePass
 from fx_passes.match import Match, NoMatch
 from fx_passes.normalize import normalize_graph
 from fx_passes.observers import DiffObserver, DumpObserver, TimingObserver, VerifyObserver
+from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
 from fx_passes.pattern import label
 from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
 from fx_passes.report import MatchRecord, NearMiss, PassReport, Report, RuleReport
@@ -26,6 +30,7 @@ from fx_passes.rewriter import apply_rules
 from fx_passes.rule import Rule
 
 __all__ = [
+    "KNOWN_KERNELS",
     "Condition",
     "ConditionError",
     "ConvergenceError",
@@ -49,17 +54,22 @@ __all__ = [
     "Pipeline",
     "PipelineError",
     "PipelineResult",
+    "QkvCall",
     "Report",
     "Rule",
     "RuleError",
     "RulePass",
     "RuleReport",
     "TimingObserver",
+    "VendorKernel",
     "VerifyObserver",
     "__version__",
     "apply_rules",
     "default_npu_pipeline",
+    "define_operators",
     "fuse_add_rms_norm",
+    "fuse_split_qkv_rms_norm_rope",
+    "fuse_swiglu",
     "label",
     "normalize_graph",
 ]

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import marshal
 import textwrap
+from dataclasses import fields, is_dataclass
 from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING
@@ -53,6 +54,9 @@ def _content(item: object) -> str:
         text = f"{_content(item.__func__)} of {_content(item.__self__)}"
     elif isinstance(item, FunctionType):
         text = _function(item)
+    elif is_dataclass(item) and not isinstance(item, type):
+        values = {each.name: getattr(item, each.name) for each in fields(item)}
+        text = f"{type(item).__qualname__}{_content(values)}"
     elif isinstance(item, (type, ModuleType)):
         text = item.__name__
     else:

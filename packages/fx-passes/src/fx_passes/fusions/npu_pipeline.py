@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
+from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
 
@@ -15,5 +17,6 @@ def default_npu_pipeline() -> Pipeline:
     Rules whose operators the process does not have are not tried, and the report says so. Use
     `.exact()` for bitwise equal rules only and `.without(name)` to leave a rule out.
     """
-    fusions = RulePass(name="npu_fusions", rules=(fuse_add_rms_norm(),), after=("normalize",))
+    rules = (fuse_split_qkv_rms_norm_rope(), fuse_add_rms_norm(), fuse_swiglu())
+    fusions = RulePass(name="npu_fusions", rules=rules, after=("normalize",))
     return Pipeline(passes=(NormalizePass(), fusions))
