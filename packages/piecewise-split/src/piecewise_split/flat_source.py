@@ -81,7 +81,7 @@ class FlatSource:
         for planned in pieces:
             last_use.update(dict.fromkeys((*planned.inputs, *planned.outputs), planned.index))
         kept = {value.name for value in self._split.scope.used_by(self._split.output)}
-        kept.update(self._split.constants)
+        kept.update(self._split.constants, self._split.plan.parameters)
         for piece_name, planned in zip(self.piece_names, pieces, strict=True):
             yield self._call(piece_name, planned)
             dead = [

@@ -11,7 +11,7 @@ from piecewise_split.errors import PlanMismatchError
 from piecewise_split.size_reads import SizeTable, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,11 +22,13 @@ class PieceFlow:
         nodes: Nodes of the whole graph that the piece runs, in the order they run.
         inputs: Values from outside: first those that its nodes use, in order of first use, then
             the declared side inputs. Constants of the graph count as values from outside.
+        side_inputs: Those of ``inputs`` that no node of the piece uses.
         outputs: Values that later pieces or the graph's output use, in order of definition.
     """
 
     nodes: tuple[torch.fx.Node, ...]
     inputs: tuple[Value, ...]
+    side_inputs: tuple[Value, ...]
     outputs: tuple[Value, ...]
 
 
@@ -45,6 +47,7 @@ class GraphScope:
             reads the same attribute).
         attachments: ``get_attr`` nodes that are copied into the pieces that use them.
         sizes: Stand-ins for the nodes that read whole sizes.
+        is_plain: Whether every node stands for itself.
     """
 
     def __init__(self, graph_module: torch.fx.GraphModule) -> None:
@@ -67,19 +70,17 @@ class GraphScope:
             elif node.op != "output" and not self.sizes.is_dissolved(node):
                 self.body.append(node)
         self.output: torch.fx.Node = graph.output_node()
+        self.is_plain = not (self.constants or self.attachments or self.sizes.replaced)
 
-    def used_by(self, node: torch.fx.Node) -> Iterator[Value]:
-        """Yield the values a node uses: sizes apart, constants once, no attachments."""
-        constants, attachments = self.constants, self.attachments
-        if not (constants or attachments or self.sizes.replaced):
-            yield from node.all_input_nodes
-            return
-        for value in self.sizes.used_by(node):
-            if isinstance(value, torch.fx.Node):
-                if value not in attachments:
-                    yield constants.get(value, value)
-            else:
-                yield value
+    def used_by(self, node: torch.fx.Node) -> Sequence[Value]:
+        """Return the values a node uses: sizes apart, constants once, no attachments."""
+        if self.is_plain:
+            return node.all_input_nodes
+        return [
+            self.constants.get(value, value) if isinstance(value, torch.fx.Node) else value
+            for value in self.sizes.used_by(node)
+            if value not in self.attachments
+        ]
 
     def defined_by(self, node: torch.fx.Node) -> Sequence[Value]:
         """Return the values that a body node defines: itself, or the size reads in its place."""
@@ -117,13 +118,15 @@ def trace_flow(
     }
     exported = set(scope.used_by(scope.output))
     inputs: list[tuple[Value, ...]] = []
+    sides: list[tuple[Value, ...]] = []
     for index, nodes in enumerate(pieces):
         taken: dict[Value, None] = {}
         for node in nodes:
             for value in scope.used_by(node):
-                if owner.get(value, -1) != index:
+                if owner.get(value) != index:
                     taken[value] = None
-        taken.update(dict.fromkeys(side_inputs.get(index, ())))
+        sides.append(tuple(v for v in side_inputs.get(index, ()) if v not in taken))
+        taken.update(dict.fromkeys(sides[-1]))
         for value in taken:
             if owner.get(value, -1) >= index:
                 msg = (
@@ -138,6 +141,7 @@ def trace_flow(
         PieceFlow(
             nodes=tuple(nodes),
             inputs=inputs[index],
+            side_inputs=sides[index],
             outputs=tuple(
                 value for node in nodes for value in scope.defined_by(node) if value in exported
             ),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
 
 import torch
+from torch.fx.node import map_arg
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch.fx.node import Argument
 
     from piecewise_split.piece_flow import GraphScope, PieceFlow
@@ -34,6 +36,10 @@ class _PieceBuilder:
         self._graph = torch.fx.Graph()
         self._copies: dict[Value, torch.fx.Node] = {}
         self._targets: dict[str, None] = {}
+        # The look-up alone where every node stands for itself: it runs for every argument.
+        self._replace: Callable[[torch.fx.Node], Argument] = (
+            self._copies.__getitem__ if scope.is_plain else self._stand_in
+        )
 
     def build(self, flow: PieceFlow) -> tuple[torch.fx.Graph, list[str]]:
         for value in flow.inputs:
@@ -41,7 +47,7 @@ class _PieceBuilder:
             copied = self._graph.create_node(
                 "placeholder", value.name, (), {}, value.name, annotation
             )
-            copied.meta = copy.copy(value.meta)
+            copied.meta.update(value.meta)
             self._copies[value] = copied
         reads = self._scope.sizes.reads
         for node in flow.nodes:
@@ -56,7 +62,16 @@ class _PieceBuilder:
     def _copy(self, node: torch.fx.Node) -> None:
         if node.op == "call_module":
             self._targets[str(node.target)] = None
-        copied = self._graph.node_copy(node, self._stand_in)
+        # Not Graph.node_copy: it assigns `meta`, for which torch reindexes the node each time.
+        copied = self._graph.create_node(
+            node.op,
+            node.target,
+            map_arg(node.args, self._replace),
+            map_arg(node.kwargs, self._replace),
+            node.name,
+            node.type,
+        )
+        copied.meta.update(node.meta)
         if node in self._scope.sizes.size_objects:
             self._give_size_object(copied)
         self._copies[node] = copied
@@ -89,5 +104,5 @@ class _PieceBuilder:
         copied = self._graph.create_node(
             "call_function", torch.ops.aten.sym_size.int, (tensor, read.dim), {}, read.name
         )
-        copied.meta = copy.copy(read.meta)
+        copied.meta.update(read.meta)
         self._copies[read] = copied

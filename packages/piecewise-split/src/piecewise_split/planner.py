@@ -78,10 +78,10 @@ def plan_split(
     check_sizes(scope, flows)
     check_regions([flow.nodes for flow in flows])
     reader = StructureReader(scope)
-    leaders, digests = number_classes([reader.structure(flow) for flow in flows])
+    leaders, keys = number_classes([reader.structure(flow) for flow in flows])
     return SplitPlan(
         pieces=tuple(
-            _planned(index, drafts[index], flow, scope, leaders[index], digests[index])
+            _planned(index, drafts[index], flow, leaders[index], keys[index])
             for index, flow in enumerate(flows)
         ),
         splitting_ops=points.requested,
@@ -207,9 +207,8 @@ def check_sizes(scope: GraphScope, flows: Sequence[PieceFlow]) -> None:
 
 
 def _planned(
-    index: int, draft: _Draft, flow: PieceFlow, scope: GraphScope, leader: int, digest: str
+    index: int, draft: _Draft, flow: PieceFlow, leader: int, structural_key: str
 ) -> PlannedPiece:
-    used = {value for node in flow.nodes for value in scope.used_by(node)}
     return PlannedPiece(
         index=index,
         name=f"piece_{index}",
@@ -217,9 +216,9 @@ def _planned(
         nodes=tuple(node.name for node in flow.nodes),
         merged=tuple(node.name for node in draft.merged),
         inputs=tuple(value.name for value in flow.inputs),
-        side_inputs=tuple(value.name for value in flow.inputs if value not in used),
+        side_inputs=tuple(value.name for value in flow.side_inputs),
         outputs=tuple(value.name for value in flow.outputs),
         cut_reason=draft.reason,
-        structural_key=digest,
+        structural_key=structural_key,
         isomorphic_to=leader,
     )

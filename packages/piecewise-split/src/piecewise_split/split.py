@@ -142,11 +142,11 @@ def split(graph_module: torch.fx.GraphModule, plan: SplitPlan) -> SplitGraph:
     check_sizes(scope, flows)
     check_regions([flow.nodes for flow in flows])
     reader = StructureReader(scope)
-    leaders, digests = number_classes([reader.structure(flow) for flow in flows])
+    leaders, keys = number_classes([reader.structure(flow) for flow in flows])
     codes: dict[int, PieceCode] = {}
     pieces: list[Piece] = []
-    for planned, flow, leader, digest in zip(plan.pieces, flows, leaders, digests, strict=True):
-        _check_piece(planned, flow, leader, digest)
+    for planned, flow, leader, key in zip(plan.pieces, flows, leaders, keys, strict=True):
+        _check_piece(planned, flow, leader, key)
         if leader == planned.index:
             codes[leader] = _code(graph_module, scope, flow, planned)
         pieces.append(Piece(planned=planned, code=codes[leader]))
@@ -196,13 +196,13 @@ def _flows(scope: GraphScope, plan: SplitPlan) -> list[PieceFlow]:
     )
 
 
-def _check_piece(planned: PlannedPiece, flow: PieceFlow, leader: int, digest: str) -> None:
+def _check_piece(planned: PlannedPiece, flow: PieceFlow, leader: int, key: str) -> None:
     inputs = tuple(value.name for value in flow.inputs)
     outputs = tuple(value.name for value in flow.outputs)
     pairs = (
         ("inputs", planned.inputs, inputs),
         ("outputs", planned.outputs, outputs),
-        ("structural key", planned.structural_key, digest),
+        ("structural key", planned.structural_key, key),
         ("isomorphic_to", planned.isomorphic_to, leader),
     )
     for what, expected, found in pairs:

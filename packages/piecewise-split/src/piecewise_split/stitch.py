@@ -23,7 +23,7 @@ class StitchedFunction(Protocol):
 
     It owns what ``compile_piece`` returned and the graph's constants, and neither the graph nor
     the pieces. Values that pieces hand on are released as soon as no later piece needs them;
-    arguments too, as far as the caller does not hold them.
+    arguments stay the caller's for the whole call.
 
     Attributes:
         source: The Python source, which tracebacks show as well.

@@ -1,9 +1,9 @@
 """When two pieces are the same computation.
 
-The structure of a piece is a nested tuple: the signature of every input (kind, dtype, shape with
-its symbols, stride, device, whether it requires a gradient), then every node as operation, target
-and arguments, where a value is written as its position and a literal as its type and value, then
-the positions of the outputs. Names do not enter, nor do the values of tensors: constants are
+The structure of a piece is a text: the signature of every input (kind, dtype, shape with its
+symbols, stride, device, whether it requires a gradient), then a line for every node with its
+operation, target and arguments, where a value is written as its position and a literal as it is,
+then the positions of the outputs. Names do not enter, nor do the values of tensors: constants are
 inputs. Two pieces with equal structures run the same code on corresponding inputs.
 
 Modules and other non-tensor attributes enter by their name in the graph, so pieces that call
@@ -13,8 +13,7 @@ different modules are different.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 from torch.fx.node import _get_qualified_name
@@ -22,11 +21,25 @@ from torch.fx.node import _get_qualified_name
 from piecewise_split.size_reads import SizeRead, Value, node_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from piecewise_split.piece_flow import GraphScope, PieceFlow
 
-Structure: TypeAlias = tuple[Hashable, ...]
+_REPR_IS_EXACT = frozenset(
+    {
+        int,
+        bool,
+        float,
+        complex,
+        str,
+        type(None),
+        type(...),
+        torch.dtype,
+        torch.device,
+        torch.layout,
+        torch.memory_format,
+    }
+)
 
 
 class StructureReader:
@@ -38,85 +51,104 @@ class StructureReader:
 
     def __init__(self, scope: GraphScope) -> None:
         self._scope = scope
-        self._signatures: dict[Value, Hashable] = {}
+        self._values: dict[Value, str] = {}
+        self._signatures = _Texts(str)
+        self._targets = _Texts(_target_text)
+        self._objects = _Texts(lambda literal: f"object of {type(literal).__qualname__}")
 
-    def structure(self, flow: PieceFlow) -> Structure:
+    def structure(self, flow: PieceFlow) -> str:
         """Return the structure of a piece; equal structures mean equal computations."""
-        positions: dict[Value, int] = {value: at for at, value in enumerate(flow.inputs)}
-        reads = self._scope.sizes.reads
-        steps: list[Hashable] = []
+        places: dict[Value, str] = {value: f"%{at}" for at, value in enumerate(flow.inputs)}
+        sizes, targets = self._scope.sizes, self._targets
+        lines = [self._signature(value) for value in flow.inputs]
         for node in flow.nodes:
-            if node in reads:
-                for read in reads[node]:
-                    steps.append(("sym_size", self._place(read.tensor, positions), read.dim))
-                    positions[read] = len(positions)
+            if node in sizes.reads:
+                for read in sizes.reads[node]:
+                    lines.append(f"sym_size {self._place(read.tensor, places)} {read.dim}")
+                    places[read] = f"%{len(places)}"
                 continue
-            real_size = node in self._scope.sizes.size_objects
-            steps.append(
-                (
-                    node.op,
-                    node.target,
-                    real_size,
-                    self._encode(node.args, positions),
-                    self._encode(node.kwargs, positions) if node.kwargs else None,
-                )
-            )
-            positions[node] = len(positions)
-        return (
-            tuple(self._signature(value) for value in flow.inputs),
-            tuple(steps),
-            tuple(positions[value] for value in flow.outputs),
-        )
+            operation = f"{node.op} on size" if node in sizes.size_objects else node.op
+            line = [operation, targets[node.target]]
+            line += [self._encode(argument, places) for argument in node.args]
+            if node.kwargs:
+                line += [f"{key}={self._encode(it, places)}" for key, it in node.kwargs.items()]
+            lines.append(" ".join(line))
+            places[node] = f"%{len(places)}"
+        lines.append(" ".join(["return", *[places[value] for value in flow.outputs]]))
+        return "\n".join(lines)
 
-    def _place(self, value: Value, positions: Mapping[Value, int]) -> Hashable:
+    def _place(self, value: Value, places: Mapping[Value, str]) -> str:
+        place = places.get(value)
+        if place is not None:
+            return place
+        assert isinstance(value, torch.fx.Node)  # noqa: S101  reads always have a place
         scope = self._scope
-        if isinstance(value, torch.fx.Node):
-            if value in scope.attachments:
-                return ("attribute", value.target)
-            stand_in = scope.sizes.replaced.get(value)
-            if stand_in is not None:
-                return self._encode(stand_in, positions)
-            value = scope.constants.get(value, value)
-        return ("value", positions[value])
+        if value in scope.attachments:
+            return f"attribute {value.target}"
+        stand_in = scope.sizes.replaced.get(value)
+        if stand_in is not None:
+            return self._encode(stand_in, places)
+        return places[scope.constants[value]]
 
-    def _encode(self, argument: object, positions: Mapping[Value, int]) -> Hashable:
+    def _encode(self, argument: object, places: Mapping[Value, str]) -> str:
+        kind = type(argument)
         if isinstance(argument, (torch.fx.Node, SizeRead)):
-            return self._place(argument, positions)
-        items = _items(argument)
-        if items is None:
-            return _encode_literal(argument)
-        return (type(argument), *[self._encode(item, positions) for item in items])
+            return self._place(argument, places)
+        if kind in _REPR_IS_EXACT:
+            return repr(argument)
+        if isinstance(argument, (tuple, list)):
+            items = ", ".join([self._encode(item, places) for item in argument])
+            return f"{kind.__name__}({items})"
+        if isinstance(argument, dict):
+            items = ", ".join(
+                [f"{key!r}: {self._encode(item, places)}" for key, item in argument.items()]
+            )
+            return f"{{{items}}}"
+        if isinstance(argument, slice):
+            bounds = (argument.start, argument.stop, argument.step)
+            return f"slice({', '.join([self._encode(bound, places) for bound in bounds])})"
+        return self._objects[argument]
 
-    def _signature(self, value: Value) -> Hashable:
-        signature = self._signatures.get(value)
-        if signature is None:
+    def _signature(self, value: Value) -> str:
+        text = self._values.get(value)
+        if text is None:
             described = (
                 next(iter(value.meta.values()))
                 if isinstance(value, SizeRead)
                 else node_value(value)
             )
-            signature = self._signatures[value] = value_signature(described)
-        return signature
+            text = self._values[value] = self._signatures[value_signature(described)]
+        return text
 
 
-def _items(argument: object) -> Iterable[object] | None:
-    if isinstance(argument, (tuple, list)):
-        return argument
-    if isinstance(argument, dict):
-        return argument.items()
-    if isinstance(argument, slice):
-        return (argument.start, argument.stop, argument.step)
-    return None
+class _Texts:
+    """Text for each of several objects: equal objects the same, different ones different."""
+
+    def __init__(self, describe: Callable[[object], str]) -> None:
+        self._describe = describe
+        self._by_object: dict[tuple[type, object], str] = {}
+        self._taken: set[str] = set()
+
+    def __getitem__(self, item: object) -> str:
+        key = (type(item), item)
+        try:
+            text = self._by_object.get(key)
+        except TypeError:
+            key = (type(item), id(item))
+            text = self._by_object.get(key)
+        if text is None:
+            text = stem = self._describe(item)
+            number = 1
+            while text in self._taken:
+                number += 1
+                text = f"{stem} #{number}"
+            self._taken.add(text)
+            self._by_object[key] = text
+        return text
 
 
-def _encode_literal(literal: object) -> Hashable:
-    if isinstance(literal, (float, complex)):
-        return (type(literal), repr(literal))
-    try:
-        hash(literal)
-    except TypeError:
-        return ("object", id(literal))
-    return (type(literal), literal)
+def _target_text(target: object) -> str:
+    return _get_qualified_name(target) if callable(target) else str(target)
 
 
 def value_signature(value: object) -> Hashable:
@@ -147,49 +179,18 @@ def _dimension(dim: int | torch.SymInt) -> Hashable:
     return dim if isinstance(dim, int) else dim.node.expr
 
 
-def structure_digest(structure: Structure) -> str:
-    """Write a structure as a hexadecimal digest that another process computes alike.
-
-    Functions enter by their qualified name, so the digest is as stable as the names in it.
-    """
-    return hashlib.sha256(_text(structure).encode()).hexdigest()[:16]
-
-
-def _text(part: object) -> str:
-    if isinstance(part, tuple):
-        return "(" + " ".join(map(_text, part)) + ")"
-    if isinstance(part, type):
-        return part.__qualname__
-    if isinstance(part, str):
-        return repr(part)
-    if callable(part) and not isinstance(part, torch.fx.Node):
-        return _get_qualified_name(part)
-    return str(part)
-
-
-def number_classes(structures: Sequence[Structure]) -> tuple[list[int], list[str]]:
+def number_classes(structures: Sequence[str]) -> tuple[list[int], list[str]]:
     """Group pieces by structure.
 
     Args:
         structures: One for each piece.
 
     Returns:
-        For each piece the index of the first piece that equals it, and the digest of its
-        structure. Different structures never share a digest within one call.
+        For each piece the index of the first piece that equals it, and the structural key: a
+        digest that another process computes alike for an equal piece, as far as the texts of the
+        objects in it are the same there.
     """
-    first: dict[Structure, int] = {}
-    digests: dict[int, str] = {}
-    taken: set[str] = set()
-    leaders: list[int] = []
-    for index, structure in enumerate(structures):
-        leader = first.setdefault(structure, index)
-        leaders.append(leader)
-        if leader == index:
-            digest = stem = structure_digest(structure)
-            number = 1
-            while digest in taken:
-                number += 1
-                digest = f"{stem}-{number}"
-            taken.add(digest)
-            digests[index] = digest
-    return leaders, [digests[leader] for leader in leaders]
+    first: dict[str, int] = {}
+    leaders = [first.setdefault(structure, index) for index, structure in enumerate(structures)]
+    keys = {index: hashlib.sha256(text.encode()).hexdigest()[:16] for text, index in first.items()}
+    return leaders, [keys[leader] for leader in leaders]
