@@ -7,6 +7,7 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._dynamo.exc import BackendCompilerFailed
 
 from npu_compile.backend import Backend
 from npu_compile.config import CompileMode
@@ -102,6 +103,7 @@ class CompiledModel:
         Raises:
             GraphNotCapturedError: the context names a graph key that was never captured.
             InputAddressError: an input lies elsewhere than at capture; nothing was launched.
+        SplittingOpAbsentError: a splitting op of the configuration is not in the model.
         """
         return self._call(*args, **kwargs)
 
@@ -146,7 +148,11 @@ class CompiledModel:
         if self._dynamic_dims:
             self._mark_dynamic(self._signature.bind(*args, **kwargs).arguments)
         with torch.no_grad():
-            return self._compiled(*args, **kwargs)
+            try:
+                return self._compiled(*args, **kwargs)
+            except BackendCompilerFailed as error:
+                # Dynamo wraps what the backend raises; the caller wants the error that says why.
+                raise error.inner_exception from error
 
     def _mark_dynamic(self, arguments: Mapping[str, Any]) -> None:
         for name, dims in self._dynamic_dims.items():

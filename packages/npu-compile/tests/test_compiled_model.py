@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import npu_compile
+from npu_compile import CompileConfig, CompileMode, ConfigError
+from npu_graph_runtime import GraphKey, GraphNotCapturedError, RunMode
+
+if TYPE_CHECKING:
+    from conftest import AttentionOperator, Decoder
+
+    from npu_graph_runtime import FakeDevice
+
+DYNAMIC = {"input_ids": (0,), "table": (0,)}
+
+
+def _inputs(rows: int) -> dict[str, torch.Tensor]:
+    return {"input_ids": torch.arange(rows) % 16, "table": torch.ones(rows, 2)}
+
+
+def test_compiled_model_runs_many_sizes_on_one_graph(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    compiled = npu_compile.compile(decoder, device=device, dynamic_arg_dims=DYNAMIC)
+
+    for rows in (4, 2, 3, 9):
+        attention.lengths = list(range(rows))
+        output = compiled(**_inputs(rows))
+        torch.testing.assert_close(output, decoder(**_inputs(rows)), rtol=0, atol=0)
+
+    assert len(compiled.reports) == 1
+
+
+def test_compiled_model_runs_one_row_on_a_graph_of_its_own(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    compiled = npu_compile.compile(decoder, device=device, dynamic_arg_dims=DYNAMIC)
+
+    for rows in (4, 1, 3, 1):
+        attention.lengths = list(range(rows))
+        output = compiled(*_inputs(rows).values())
+        torch.testing.assert_close(output, decoder(**_inputs(rows)), rtol=0, atol=0)
+
+    assert len(compiled.reports) == 2
+
+
+def test_compiled_models_of_one_class_do_not_share_compilations(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    attention.lengths = [1, 2]
+    models = [
+        npu_compile.compile(decoder, device=device, dynamic_arg_dims=DYNAMIC) for _ in range(12)
+    ]
+
+    for compiled in models:
+        compiled(**_inputs(2))
+
+    assert [len(compiled.reports) for compiled in models] == [1] * 12
+
+
+def test_compiled_model_full_captures_and_replays_the_whole(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    config = CompileConfig(mode=CompileMode.FULL, capture_sizes=(2,))
+    compiled = npu_compile.compile(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
+    inputs = _inputs(2)
+    key = GraphKey(num_tokens=2)
+    attention.lengths = [4, 5]
+    with compiled.capture_session(), compiled.context.run(RunMode.FULL, key):
+        compiled(**inputs)
+    calls = attention.num_calls
+    inputs["input_ids"] += 3
+
+    with compiled.context.run(RunMode.FULL, key):
+        output = compiled(**inputs)
+    device.synchronize()
+
+    assert compiled.num_captured_graphs == 1
+    assert attention.num_calls == calls
+    torch.testing.assert_close(output, decoder(**inputs), rtol=0, atol=0)
+
+
+def test_compiled_model_full_without_capture_is_an_error(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    compiled = npu_compile.compile(decoder, {"mode": "full"}, device=device)
+
+    with (
+        compiled.context.run(RunMode.FULL, GraphKey(num_tokens=2)),
+        pytest.raises(GraphNotCapturedError),
+    ):
+        compiled(**_inputs(2))
+
+
+def test_compile_with_an_unknown_dynamic_argument_is_refused(
+    decoder: Decoder, device: FakeDevice
+) -> None:
+    with pytest.raises(ConfigError, match=r"'ids', the model takes input_ids, table"):
+        npu_compile.compile(decoder, device=device, dynamic_arg_dims={"ids": (0,)})

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import npu_compile
+from attn_update import Recorder, UpdateLane
+from npu_compile import (
+    CompileConfig,
+    ConfigError,
+    DecodeRunner,
+    DecodeStep,
+    InputError,
+    InputSpec,
+    RunnerStateError,
+)
+from npu_graph_runtime import RunMode
+from piecewise_split import SplittingOpAbsentError
+
+if TYPE_CHECKING:
+    from conftest import AttentionOperator, Decoder
+
+    from npu_graph_runtime import FakeDevice
+
+SPECS = {
+    "input_ids": InputSpec(dtype=torch.int64),
+    "table": InputSpec(dtype=torch.float32, trailing_shape=(2,)),
+}
+DYNAMIC = {"input_ids": (0,), "table": (0,)}
+
+
+class _Steps:
+    def __init__(self) -> None:
+        self.seen: list[DecodeStep] = []
+
+    def observe_decode(self, step: DecodeStep, /) -> None:
+        self.seen.append(step)
+
+
+def _inputs(rows: int, seed: int) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {
+        "input_ids": torch.randint(0, 16, (rows,), generator=generator),
+        "table": torch.randn(rows, 2, generator=generator),
+    }
+
+
+def _runner(
+    decoder: Decoder,
+    attention: AttentionOperator,
+    device: FakeDevice,
+    *,
+    mode: str,
+    sizes: tuple[int, ...] = (1, 2, 4),
+    steps: _Steps | None = None,
+) -> DecodeRunner:
+    config = CompileConfig.from_mapping(
+        {"mode": mode, "capture_sizes": sizes, "splitting_ops": [attention.name]}
+    )
+    compiled = npu_compile.compile(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
+    return DecodeRunner(
+        compiled,
+        inputs=SPECS,
+        recorder=Recorder(device) if mode == "full" else None,
+        lane=UpdateLane(device) if mode == "full" else None,
+        observer=steps,
+    )
+
+
+def _capture(runner: DecodeRunner, attention: AttentionOperator) -> None:
+    def prepare(size: int) -> None:
+        attention.lengths = [0] * size
+
+    runner.capture(prepare)
+
+
+@pytest.mark.parametrize("mode", ["eager", "piecewise"])
+def test_runner_with_changing_batches_gives_the_padded_model_bitwise(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode=mode)
+    _capture(runner, attention)
+
+    for turn, rows in enumerate((4, 1, 3, 2, 4, 3)):
+        size = runner.padded_size(rows)
+        attention.lengths = [turn + row for row in range(rows)] + [0] * (size - rows)
+        inputs = _inputs(rows, turn)
+        output = runner.run(inputs, {}).clone()
+        device.synchronize()
+        padded = {
+            name: torch.cat([value, value.new_zeros(size - rows, *value.shape[1:])])
+            for name, value in inputs.items()
+        }
+        torch.testing.assert_close(output, decoder(**padded)[:rows], rtol=0, atol=0)
+
+
+def test_runner_full_replays_one_graph_a_size(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    steps = _Steps()
+    runner = _runner(decoder, attention, device, mode="full", steps=steps)
+    _capture(runner, attention)
+    calls = attention.num_calls
+
+    for turn, rows in enumerate((3, 1, 4)):
+        inputs = _inputs(rows, turn)
+        output = runner.run(inputs, {}).clone()
+        device.synchronize()
+        attention.lengths = [0] * rows
+        torch.testing.assert_close(output, decoder(**inputs))
+        calls += 2
+
+    assert attention.num_calls == calls
+    assert [(step.num_rows, step.padded_size) for step in steps.seen] == [(3, 4), (1, 1), (4, 4)]
+    assert {step.run_mode for step in steps.seen} == {RunMode.FULL}
+    assert all(0 < step.update_seconds < step.seconds for step in steps.seen)
+
+
+def test_runner_reports_progress_largest_first(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="piecewise")
+    seen: list[tuple[int, int, int]] = []
+
+    def prepare(size: int) -> None:
+        attention.lengths = [0] * size
+
+    runner.capture(prepare, on_captured=lambda *values: seen.append(values))
+
+    assert seen == [(4, 1, 3), (2, 2, 3), (1, 3, 3)]
+
+
+@pytest.mark.parametrize("mode", ["eager", "piecewise", "full"])
+def test_runner_batch_larger_than_every_size_runs_eagerly_with_one_warning(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode=mode)
+    _capture(runner, attention)
+    attention.lengths = [2] * 6
+    inputs = _inputs(6, 0)
+
+    with pytest.warns(RuntimeWarning, match=r"6 rows.*larger than every capture size.*4"):
+        first = runner.run(inputs, {}).clone()
+    second = runner.run(inputs, {}).clone()
+    device.synchronize()
+
+    assert runner.padded_size(6) == 6
+    torch.testing.assert_close(first, decoder(**inputs), rtol=0, atol=0)
+    torch.testing.assert_close(second, first, rtol=0, atol=0)
+
+
+def test_runner_bad_input_is_refused_and_the_next_step_works(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="piecewise")
+    _capture(runner, attention)
+    attention.lengths = [1, 1]
+    good = _inputs(2, 1)
+
+    with pytest.raises(InputError, match="`table` has dtype"):
+        runner.run({**good, "table": good["table"].double()}, {})
+    output = runner.run(good, {}).clone()
+    device.synchronize()
+
+    torch.testing.assert_close(output, decoder(**good), rtol=0, atol=0)
+
+
+def test_runner_step_before_capture_is_an_error(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="piecewise")
+
+    with pytest.raises(RunnerStateError, match="call capture"):
+        runner.run(_inputs(2, 0), {})
+
+
+def test_runner_second_capture_needs_a_release(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="full")
+    _capture(runner, attention)
+
+    with pytest.raises(RunnerStateError, match="release them first"):
+        _capture(runner, attention)
+    runner.release()
+    _capture(runner, attention)
+    output = runner.run(_inputs(2, 3), {}).clone()
+    device.synchronize()
+
+    attention.lengths = [0, 0]
+    torch.testing.assert_close(output, decoder(**_inputs(2, 3)))
+
+
+def test_runner_failed_capture_releases_what_was_captured(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="full")
+
+    def prepare(size: int) -> None:
+        if size == 1:
+            raise OSError("the engine failed")
+        attention.lengths = [0] * size
+
+    with pytest.raises(OSError, match="the engine failed"):
+        runner.capture(prepare)
+    _capture(runner, attention)
+
+    assert runner.run(_inputs(1, 0), {}).shape == (1, 8)
+
+
+def test_runner_splitting_op_that_occurs_nowhere_is_an_error_with_near_names(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    wrong = attention.name.replace("attention", "atention")
+    config = CompileConfig.from_mapping(
+        {"mode": "piecewise", "capture_sizes": [2], "splitting_ops": [wrong]}
+    )
+    compiled = npu_compile.compile(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
+    runner = DecodeRunner(compiled, inputs=SPECS)
+
+    with pytest.raises(SplittingOpAbsentError, match=attention.name):
+        _capture(runner, attention)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sizes", "message"),
+    [("piecewise", (), "capture_sizes is empty"), ("full", (2,), "a recorder and an update lane")],
+)
+def test_runner_configuration_that_cannot_work_is_refused(
+    mode: str,
+    sizes: tuple[int, ...],
+    message: str,
+    decoder: Decoder,
+    attention: AttentionOperator,
+    device: FakeDevice,
+) -> None:
+    config = CompileConfig.from_mapping(
+        {"mode": mode, "capture_sizes": sizes, "splitting_ops": [attention.name]}
+    )
+    compiled = npu_compile.compile(decoder, config, device=device)
+
+    with pytest.raises(ConfigError, match=message):
+        DecodeRunner(compiled, inputs=SPECS)

@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from npu_compile import Backend, CompileConfig, CompileMode, ConfigError
+from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext, GraphKey, RunMode
+
+if TYPE_CHECKING:
+    from conftest import AttentionOperator, Decoder
+
+
+def _inputs(rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.arange(rows) % 16, torch.ones(rows, 2)
+
+
+def test_backend_found_by_name_runs_a_model(decoder: Decoder, attention: AttentionOperator) -> None:
+    attention.lengths = [3, 4]
+    ids, table = _inputs(2)
+    expected = decoder(ids, table)
+
+    compiled = torch.compile(decoder, backend="npu_compile", fullgraph=True)
+
+    torch.testing.assert_close(compiled(ids, table), expected, rtol=0, atol=0)
+
+
+def test_backend_found_by_name_splits_and_captures(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    context = GraphContext()
+    options: dict[str, Any] = {
+        "mode": "piecewise",
+        "splitting_ops": [attention.name],
+        "device": device,
+        "context": context,
+    }
+    compiled = torch.compile(decoder, backend="npu_compile", fullgraph=True, options=options)
+    ids, table = _inputs(3)
+    attention.lengths = [1, 1, 1]
+    key = GraphKey(num_tokens=3)
+    with CaptureSession(device, context), context.run(RunMode.PIECEWISE, key), torch.no_grad():
+        compiled(ids, table)
+
+    attention.lengths = [5, 6, 7]
+    ids += 1
+    expected = decoder(ids, table)
+    with context.run(RunMode.PIECEWISE, key), torch.no_grad():
+        output = compiled(ids, table)
+    device.synchronize()
+
+    torch.testing.assert_close(output, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "full"}, "use npu_compile.compile"),
+        ({"mode": "piecewise", "splitting_ops": ["a::b"]}, "a device and a context are needed"),
+        ({"device": 3}, "`device` is 3"),
+        ({"context": "x"}, "`context` is 'x'"),
+        ({"modus": "eager"}, "did you mean 'mode'"),
+    ],
+)
+def test_backend_bad_options_are_refused(
+    decoder: Decoder, options: dict[str, Any], message: str
+) -> None:
+    compiled = torch.compile(decoder, backend="npu_compile", fullgraph=True, options=options)
+
+    with pytest.raises(Exception, match=message):
+        compiled(*_inputs(2))
+
+
+def test_backend_without_fusions_reports_none(
+    decoder: Decoder, attention: AttentionOperator
+) -> None:
+    backend = Backend(CompileConfig(fuse=False))
+    attention.lengths = [1, 1]
+
+    torch.compile(decoder, backend=backend, fullgraph=True)(*_inputs(2))
+
+    assert backend.reports[0].fusions is None
+    assert backend.reports[0].plan is None
+
+
+def test_backend_with_an_unknown_disabled_fusion_names_near_ones() -> None:
+    with pytest.raises(ConfigError, match=r"disabled_fusions: .*add_rms_nrm.*near.*add_rms_norm"):
+        Backend(CompileConfig(disabled_fusions=("fuse_add_rms_nrm",)))
+
+
+def test_backend_for_piecewise_mode_needs_a_device() -> None:
+    config = CompileConfig(mode=CompileMode.PIECEWISE, splitting_ops=("a::b",))
+
+    with pytest.raises(ConfigError, match="a device and a context are needed"):
+        Backend(config)
