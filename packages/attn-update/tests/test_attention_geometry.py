@@ -74,6 +74,20 @@ def test_read_geometry_with_a_count_that_is_not_the_batch_is_refused() -> None:
         read("BSH", (3, 1, 8), query_lengths=[1, 1])
 
 
+def test_read_geometry_ragged_with_unequal_counts_is_refused() -> None:
+    table = torch.zeros(4, 7, dtype=torch.int32)
+
+    with pytest.raises(StepParameterError, match="found 1 and 2"):
+        read(
+            "TND",
+            (4, 2, 4),
+            block_table=table,
+            block_size=16,
+            query_lengths=[1, 4],
+            key_lengths=[3],
+        )
+
+
 def test_read_geometry_with_an_unknown_layout_is_refused() -> None:
     with pytest.raises(ArgumentError, match="found 'XYZ'"):
         read("XYZ", (3, 1, 8))

@@ -163,6 +163,11 @@ def read_geometry(
     if key_lengths is not None:
         _check_count("key", len(key_lengths), query, query_layout)
         key_rule = _key_rule(arguments, query_layout, len(key_lengths))
+    if query_rule and key_rule and query_layout in _RAGGED and query_rule.count != key_rule.count:
+        raise StepParameterError(
+            f"reading the captured lengths: layout {layout} takes as many key lengths as query "
+            f"lengths, found {key_rule.count} and {query_rule.count}",
+        )
     table = arguments.get("block_table")
     form = None
     if isinstance(table, torch.Tensor):
@@ -211,7 +216,7 @@ def _key_rule(arguments: Mapping[str, object], layout: str, count: int) -> Lengt
 
 def _check_count(name: str, count: int, query: torch.Tensor, layout: str) -> None:
     dim = _BATCH_DIM.get(layout)
-    if dim is not None and count not in {1, query.shape[dim]}:
+    if dim is not None and count != 1 and count < query.shape[dim]:
         raise StepParameterError(
             f"reading the captured {name} lengths: layout {layout} takes one length for each of "
             f"{query.shape[dim]} sequences or one for all, found {count}",

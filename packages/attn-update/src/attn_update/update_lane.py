@@ -244,8 +244,8 @@ class UpdateLane:
                             continue
                         begin(stream, update.handle)
                         update.call(**launch)
-                        end(stream)
                         open_update = False
+                        end(stream)
                     update.event.record(stream)
             except BaseException as error:
                 self._fail(step.plan.records)

@@ -1,0 +1,334 @@
+"""Host cost of rewriting attention arguments in a captured graph: attn_update against its peers.
+
+Run by `nox -s bench -- attn-update`. Options (as `--name=value`): `--layers=64`,
+`--sequences=16,256`, `--task-queues=0,1`, `--steps=30`. Each task queue setting is a process of its
+own, under `cann-sim run` with kernels that do nothing, so that only the host is measured. Prints a
+table and writes rows `{case, layers, sequences, task_queue, subject, microseconds_per_step_median,
+ratio_to_floor}` to build/bench/attn-update.json.
+
+A step is the replay and the update of all layers with lengths that changed. The floor is the bare
+operator call of every layer, without begin, end, record and replay.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import torch
+
+HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
+FLOOR = "floor: bare operator calls"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement."""
+
+    case: str
+    layers: int
+    sequences: int
+    task_queue: int
+    subject: str
+    microseconds_per_step_median: float
+    ratio_to_floor: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What all subjects capture: equal layers over one paged cache."""
+
+    layers: int
+    sequences: int
+    arguments: dict[str, Any]
+    stream: Any
+
+    def lengths(self, step: int) -> dict[str, list[int]]:
+        """Return the lengths of a step; no two in a row are equal."""
+        ends = list(range(1, self.sequences + 1))
+        return {
+            "actual_seq_lengths": ends,
+            "actual_seq_lengths_kv": [1 + (step + row) % 500 for row in range(self.sequences)],
+        }
+
+
+def make_workload(layers: int, sequences: int) -> Workload:
+    """Allocate the tensors of a workload; their values do not matter."""
+    import torch
+
+    def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+        return torch.zeros(shape, dtype=dtype, device="npu")
+
+    cache = empty(sequences * BLOCKS_PER_SEQUENCE, BLOCK_SIZE, KV_HEADS * HEAD_DIM)
+    arguments = {
+        "query": empty(sequences, HEADS, HEAD_DIM),
+        "key": cache,
+        "value": cache,
+        "atten_mask": empty(2048, 2048, dtype=torch.int8),
+        "block_table": empty(sequences, BLOCKS_PER_SEQUENCE, dtype=torch.int32),
+        "input_layout": "TND",
+        "block_size": BLOCK_SIZE,
+        "num_heads": HEADS,
+        "num_key_value_heads": KV_HEADS,
+        "scale": HEAD_DIM**-0.5,
+        "sparse_mode": 3,
+    }
+    stream = torch.npu.Stream()
+    return Workload(layers=layers, sequences=sequences, arguments=arguments, stream=stream)
+
+
+def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
+    """Capture by torch_npu's calls alone and return the step of the engines' Python loop."""
+    import torch
+    import torch_npu
+
+    operator = torch_npu.npu_fused_infer_attention_score.out
+    one_call = torch_npu._C._npu_fused_infer_attention_score_out_graph
+    first = {**workload.arguments, **workload.lengths(0)}
+    workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(**first)
+    graph = torch.npu.NPUGraph()
+    tasks = []
+    with torch.npu.graph(graph):
+        stream = torch.npu.current_stream()
+        for _ in range(workload.layers):
+            event = torch.npu.ExternalEvent()
+            out = [torch.empty_like(workload.arguments["query"]), torch.empty(1, device="npu")]
+            event.wait(stream)
+            event.reset(stream)
+            torch.npu.graph_task_group_begin(stream)
+            operator(**first, workspace=workspace, out=out)
+            tasks.append((torch.npu.graph_task_group_end(stream), event, out))
+    update_stream = torch.npu.Stream()
+
+    def loop(step: int) -> None:
+        graph.replay()
+        lengths = workload.lengths(step)
+        with torch.npu.stream(update_stream):
+            for handle, event, out in tasks:
+                torch.npu.graph_task_update_begin(update_stream, handle)
+                operator(**workload.arguments, **lengths, workspace=workspace, out=out)
+                torch.npu.graph_task_update_end(update_stream)
+                event.record(update_stream)
+
+    def loop_of_one_call(step: int) -> None:
+        graph.replay()
+        lengths = workload.lengths(step)
+        with torch.npu.stream(update_stream):
+            for handle, event, out in tasks:
+                arguments = {**workload.arguments, **lengths, "workspace": workspace, "out": out}
+                one_call(update_stream, handle, event, **arguments)
+
+    return loop_of_one_call if fused else loop
+
+
+def make_npu_graph_update(workload: Workload) -> Callable[[int], None]:
+    """Capture with torch_npu's own recording and return a step of `NPUGraph.update`."""
+    import torch
+    import torch_npu
+
+    graph = torch.npu.NPUGraph()
+    first = {**workload.arguments, **workload.lengths(0)}
+    with torch.npu.graph(graph, auto_dispatch_capture=True):
+        kept = [torch_npu.npu_fused_infer_attention_score(**first) for _ in range(workload.layers)]
+
+    def step(number: int, _: object = kept) -> None:
+        graph.replay()
+        graph.update(cpu_update_input=[workload.lengths(number)])
+
+    return step
+
+
+def make_ours(
+    workload: Workload, *, fused: bool, keys: int = 1, changing: bool = True
+) -> Callable[[int], None]:
+    """Capture with attn_update, under several keys, and return the step of the first key."""
+    from npu_graph_runtime import NpuDevice
+
+    from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
+
+    class FusedNpuDevice(NpuDevice):
+        """Names torch_npu's one call for FIA v1."""
+
+        def fused_update(self, operator: str) -> Callable[..., object] | None:
+            """Return the call."""
+            import torch_npu
+
+            name = "_npu_fused_infer_attention_score_out_graph"
+            call: Callable[..., object] = getattr(torch_npu._C, name)
+            return call if operator == "npu::npu_fused_infer_attention_score.out" else None
+
+    device = FusedNpuDevice(0)
+    recorder, lane = Recorder(device), UpdateLane(device)
+    pool = device.create_memory_pool()
+    graphs = []
+    for key in range(keys):
+        graphs.append(device.create_graph())
+        with recorder.recording(key), device.capture(graphs[-1], pool=pool):
+            for layer in range(workload.layers):
+                arguments = {**workload.arguments, **workload.lengths(0)}
+                recorder.attention(f"layers.{layer}", "fused_infer_attention_v1", arguments)
+    plan = UpdatePlan.compile(recorder, 0, fused=fused)
+
+    def step(number: int) -> None:
+        lengths = workload.lengths(number if changing else 0)
+        parameters = StepParameters(key=0, groups={"default": lengths})
+        lane.run(plan, parameters, graphs[0].replay)
+
+    return step
+
+
+def make_floor(workload: Workload) -> Callable[[int], None]:
+    """Return the operator calls alone, with all that can be bound ahead bound."""
+    import torch
+    import torch_npu
+
+    operator = torch.ops.npu.npu_fused_infer_attention_score.out
+    workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
+        **workload.arguments, **workload.lengths(0)
+    )
+    out = [torch.empty_like(workload.arguments["query"]), torch.empty(1, device="npu")]
+    bound = {**workload.arguments, "workspace": workspace, "out": out}
+
+    def step(number: int) -> None:
+        bound.update(workload.lengths(number))
+        for _ in range(workload.layers):
+            operator(**bound)
+
+    return step
+
+
+SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
+    ("update", FLOOR): make_floor,
+    ("update", "Python loop (as vLLM-Ascend)"): functools.partial(make_protocol, fused=False),
+    ("update", "NPUGraph.update"): make_npu_graph_update,
+    ("update", "fused C call in a Python loop"): functools.partial(make_protocol, fused=True),
+    ("update", "attn_update, operator calls"): functools.partial(make_ours, fused=False),
+    ("update", "attn_update, fused C call"): functools.partial(make_ours, fused=True),
+    ("update, 8 keys captured", "attn_update, fused C call"): functools.partial(
+        make_ours, fused=True, keys=8
+    ),
+    ("lengths unchanged", "attn_update, fused C call"): functools.partial(
+        make_ours, fused=True, changing=False
+    ),
+}
+
+
+def measure(steps: list[Callable[[int], None]], rounds: int) -> list[float]:
+    """Return the median microseconds of each step, the steps taking turns in every round."""
+    import torch
+
+    seconds: list[list[float]] = [[] for _ in steps]
+    for number in range(rounds + 3):
+        for step, times in zip(steps, seconds, strict=True):
+            begin = time.perf_counter()
+            step(number)
+            times.append(time.perf_counter() - begin)
+            torch.npu.synchronize()
+    return [statistics.median(times[3:]) * 1e6 for times in seconds]
+
+
+def measure_process(layers: int, sequences: list[int], rounds: int) -> None:
+    """Measure all subjects in this process and print the rows as JSON."""
+    import torch
+
+    torch.npu.config.allow_internal_format = False
+    torch.npu.set_compile_mode(jit_compile=False)
+    task_queue = int(os.environ["TASK_QUEUE_ENABLE"])
+    rows = []
+    for count in sequences:
+        workload = make_workload(layers, count)
+        with torch.npu.stream(workload.stream):
+            steps = [make(workload) for make in SUBJECTS.values()]
+            medians = measure(steps, rounds)
+        floor = medians[list(SUBJECTS).index(("update", FLOOR))]
+        rows += [
+            Row(
+                case=case,
+                layers=layers,
+                sequences=count,
+                task_queue=task_queue,
+                subject=subject,
+                microseconds_per_step_median=round(median, 1),
+                ratio_to_floor=round(median / floor, 3),
+            )
+            for (case, subject), median in zip(SUBJECTS, medians, strict=True)
+        ]
+    print("ROWS", json.dumps([asdict(row) for row in rows]), flush=True)
+
+
+def run_processes(options: argparse.Namespace) -> list[Row]:
+    """Run one process for each task queue setting and return all rows."""
+    rows = []
+    for task_queue in options.task_queues.split(","):
+        environment = {
+            **os.environ,
+            "CANN_SIM_KERNELS": "null",
+            "TASK_QUEUE_ENABLE": task_queue,
+        }
+        script = [sys.executable, __file__, "--in-this-process"]
+        script += [f"--layers={options.layers}", f"--sequences={options.sequences}"]
+        script += [f"--steps={options.steps}"]
+        launcher = str(Path(sys.executable).with_name("cann-sim"))
+        result = subprocess.run(
+            [launcher, "run", "--", *script],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+            timeout=1500,
+        )
+        line = next(line for line in result.stdout.splitlines() if line.startswith("ROWS "))
+        rows += [Row(**row) for row in json.loads(line.removeprefix("ROWS "))]
+    return rows
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print the rows, one table for each setting."""
+    for setting in dict.fromkeys((row.layers, row.sequences, row.task_queue) for row in rows):
+        layers, sequences, task_queue = setting
+        title = f"{layers} layers, {sequences} sequences, TASK_QUEUE_ENABLE={task_queue}"
+        table = Table("case", "subject", "us a step", "of floor", title=title)
+        for row in rows:
+            if (row.layers, row.sequences, row.task_queue) == setting:
+                microseconds = f"{row.microseconds_per_step_median:,.0f}"
+                table.add_row(row.case, row.subject, microseconds, f"{row.ratio_to_floor:.2f}")
+        Console(width=100).print(table)
+
+
+def main() -> None:
+    """Run the benchmark, or one process of it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=64)
+    parser.add_argument("--sequences", default="16,256")
+    parser.add_argument("--task-queues", default="0,1")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--in-this-process", action="store_true")
+    options = parser.parse_args()
+    if options.in_this_process:
+        counts = [int(count) for count in options.sequences.split(",")]
+        measure_process(options.layers, counts, options.steps)
+        return
+    rows = run_processes(options)
+    print_table(rows)
+    path = Path(__file__).parent.parent / "build" / "bench" / "attn-update.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
