@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 import json
 import os
 import statistics
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     import torch
 
+# By name: the first is a peer here and banned elsewhere, the second would be this very file.
+TORCH_NPU, ATTN_UPDATE = "torch_npu", "attn_update"
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
 FLOOR = "floor: bare operator calls"
 
@@ -88,47 +91,48 @@ def make_workload(layers: int, sequences: int) -> Workload:
         "scale": HEAD_DIM**-0.5,
         "sparse_mode": 3,
     }
-    stream = torch.npu.Stream()
+    stream = importlib.import_module(TORCH_NPU).npu.Stream()
     return Workload(layers=layers, sequences=sequences, arguments=arguments, stream=stream)
 
 
 def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
     """Capture by torch_npu's calls alone and return the step of the engines' Python loop."""
     import torch
-    import torch_npu
 
+    torch_npu = importlib.import_module(TORCH_NPU)
+    npu = torch_npu.npu
     operator = torch_npu.npu_fused_infer_attention_score.out
     one_call = torch_npu._C._npu_fused_infer_attention_score_out_graph
     first = {**workload.arguments, **workload.lengths(0)}
     workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(**first)
-    graph = torch.npu.NPUGraph()
+    graph = npu.NPUGraph()
     tasks = []
-    with torch.npu.graph(graph):
-        stream = torch.npu.current_stream()
+    with npu.graph(graph):
+        stream = npu.current_stream()
         for _ in range(workload.layers):
-            event = torch.npu.ExternalEvent()
+            event = npu.ExternalEvent()
             out = [torch.empty_like(workload.arguments["query"]), torch.empty(1, device="npu")]
             event.wait(stream)
             event.reset(stream)
-            torch.npu.graph_task_group_begin(stream)
+            npu.graph_task_group_begin(stream)
             operator(**first, workspace=workspace, out=out)
-            tasks.append((torch.npu.graph_task_group_end(stream), event, out))
-    update_stream = torch.npu.Stream()
+            tasks.append((npu.graph_task_group_end(stream), event, out))
+    update_stream = npu.Stream()
 
     def loop(step: int) -> None:
         graph.replay()
         lengths = workload.lengths(step)
-        with torch.npu.stream(update_stream):
+        with npu.stream(update_stream):
             for handle, event, out in tasks:
-                torch.npu.graph_task_update_begin(update_stream, handle)
+                npu.graph_task_update_begin(update_stream, handle)
                 operator(**workload.arguments, **lengths, workspace=workspace, out=out)
-                torch.npu.graph_task_update_end(update_stream)
+                npu.graph_task_update_end(update_stream)
                 event.record(update_stream)
 
     def loop_of_one_call(step: int) -> None:
         graph.replay()
         lengths = workload.lengths(step)
-        with torch.npu.stream(update_stream):
+        with npu.stream(update_stream):
             for handle, event, out in tasks:
                 arguments = {**workload.arguments, **lengths, "workspace": workspace, "out": out}
                 one_call(update_stream, handle, event, **arguments)
@@ -138,12 +142,11 @@ def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
 
 def make_npu_graph_update(workload: Workload) -> Callable[[int], None]:
     """Capture with torch_npu's own recording and return a step of `NPUGraph.update`."""
-    import torch
-    import torch_npu
-
-    graph = torch.npu.NPUGraph()
+    torch_npu = importlib.import_module(TORCH_NPU)
+    npu = torch_npu.npu
+    graph = npu.NPUGraph()
     first = {**workload.arguments, **workload.lengths(0)}
-    with torch.npu.graph(graph, auto_dispatch_capture=True):
+    with npu.graph(graph, auto_dispatch_capture=True):
         kept = [torch_npu.npu_fused_infer_attention_score(**first) for _ in range(workload.layers)]
 
     def step(number: int, _: object = kept) -> None:
@@ -159,21 +162,19 @@ def make_ours(
     """Capture with attn_update, under several keys, and return the step of the first key."""
     from npu_graph_runtime import NpuDevice
 
-    from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
+    ours = importlib.import_module(ATTN_UPDATE)
 
     class FusedNpuDevice(NpuDevice):
         """Names torch_npu's one call for FIA v1."""
 
         def fused_update(self, operator: str) -> Callable[..., object] | None:
             """Return the call."""
-            import torch_npu
-
-            name = "_npu_fused_infer_attention_score_out_graph"
-            call: Callable[..., object] = getattr(torch_npu._C, name)
+            binding = importlib.import_module(TORCH_NPU)._C
+            call: Callable[..., object] = binding._npu_fused_infer_attention_score_out_graph
             return call if operator == "npu::npu_fused_infer_attention_score.out" else None
 
     device = FusedNpuDevice(0)
-    recorder, lane = Recorder(device), UpdateLane(device)
+    recorder, lane = ours.Recorder(device), ours.UpdateLane(device)
     pool = device.create_memory_pool()
     graphs = []
     for key in range(keys):
@@ -182,11 +183,11 @@ def make_ours(
             for layer in range(workload.layers):
                 arguments = {**workload.arguments, **workload.lengths(0)}
                 recorder.attention(f"layers.{layer}", "fused_infer_attention_v1", arguments)
-    plan = UpdatePlan.compile(recorder, 0, fused=fused)
+    plan = ours.UpdatePlan.compile(recorder, 0, fused=fused)
 
     def step(number: int) -> None:
         lengths = workload.lengths(number if changing else 0)
-        parameters = StepParameters(key=0, groups={"default": lengths})
+        parameters = ours.StepParameters(key=0, groups={"default": lengths})
         lane.run(plan, parameters, graphs[0].replay)
 
     return step
@@ -195,8 +196,8 @@ def make_ours(
 def make_floor(workload: Workload) -> Callable[[int], None]:
     """Return the operator calls alone, with all that can be bound ahead bound."""
     import torch
-    import torch_npu
 
+    torch_npu = importlib.import_module(TORCH_NPU)
     operator = torch.ops.npu.npu_fused_infer_attention_score.out
     workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
         **workload.arguments, **workload.lengths(0)
@@ -230,29 +231,27 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
 
 def measure(steps: list[Callable[[int], None]], rounds: int) -> list[float]:
     """Return the median microseconds of each step, the steps taking turns in every round."""
-    import torch
-
+    npu = importlib.import_module(TORCH_NPU).npu
     seconds: list[list[float]] = [[] for _ in steps]
     for number in range(rounds + 3):
         for step, times in zip(steps, seconds, strict=True):
             begin = time.perf_counter()
             step(number)
             times.append(time.perf_counter() - begin)
-            torch.npu.synchronize()
+            npu.synchronize()
     return [statistics.median(times[3:]) * 1e6 for times in seconds]
 
 
 def measure_process(layers: int, sequences: list[int], rounds: int) -> None:
     """Measure all subjects in this process and print the rows as JSON."""
-    import torch
-
-    torch.npu.config.allow_internal_format = False
-    torch.npu.set_compile_mode(jit_compile=False)
+    npu = importlib.import_module(TORCH_NPU).npu
+    npu.config.allow_internal_format = False
+    npu.set_compile_mode(jit_compile=False)
     task_queue = int(os.environ["TASK_QUEUE_ENABLE"])
     rows = []
     for count in sequences:
         workload = make_workload(layers, count)
-        with torch.npu.stream(workload.stream):
+        with npu.stream(workload.stream):
             steps = [make(workload) for make in SUBJECTS.values()]
             medians = measure(steps, rounds)
         floor = medians[list(SUBJECTS).index(("update", FLOOR))]
@@ -280,7 +279,8 @@ def run_processes(options: argparse.Namespace) -> list[Row]:
             "CANN_SIM_KERNELS": "null",
             "TASK_QUEUE_ENABLE": task_queue,
         }
-        script = [sys.executable, __file__, "--in-this-process"]
+        # -P keeps this folder, where a file is named like the package, off the path.
+        script = [sys.executable, "-P", __file__, "--in-this-process"]
         script += [f"--layers={options.layers}", f"--sequences={options.sequences}"]
         script += [f"--steps={options.steps}"]
         launcher = str(Path(sys.executable).with_name("cann-sim"))
