@@ -46,6 +46,44 @@ def test_from_mapping_transformers_4_keys_reads_the_same(config_values: dict[str
     assert Qwen3Config.from_mapping(older) == Qwen3Config.from_mapping(config_values)
 
 
+def test_from_mapping_published_config_is_read() -> None:
+    """The config.json of Qwen3-0.6B as published, written by transformers 4.51."""
+    published = {
+        "architectures": ["Qwen3ForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": 151643,
+        "eos_token_id": 151645,
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": 1024,
+        "initializer_range": 0.02,
+        "intermediate_size": 3072,
+        "max_position_embeddings": 40960,
+        "max_window_layers": 28,
+        "model_type": "qwen3",
+        "num_attention_heads": 16,
+        "num_hidden_layers": 28,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-06,
+        "rope_scaling": None,
+        "rope_theta": 1000000,
+        "sliding_window": None,
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+        "transformers_version": "4.51.0",
+        "use_cache": True,
+        "use_sliding_window": False,
+        "vocab_size": 151936,
+    }
+
+    config = Qwen3Config.from_mapping(published)
+
+    assert (config.q_size, config.kv_size, config.rope_theta) == (2048, 1024, 1e6)
+    assert config.tie_word_embeddings
+    assert config.eos_token_ids == (151645,)
+
+
 def test_from_mapping_unknown_key_names_the_nearest(config_values: dict[str, object]) -> None:
     config_values["num_hiden_layers"] = 2
 
