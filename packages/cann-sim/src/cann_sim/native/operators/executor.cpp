@@ -1,6 +1,7 @@
 // Executors of the two-phase interface.
 
 #include <c10/core/InferenceMode.h>
+#include <c10/util/Exception.h>
 
 #include <exception>
 #include <memory>
@@ -22,6 +23,12 @@ namespace cann_sim::operators {
 
 namespace {
 
+// The text of an error without the stack trace that torch adds.
+std::string MessageOf(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
+}
+
 // What the stream runs: the operator's kernel on plain CPU tensors, outside autograd.
 struct Kernel {
   const char* operator_name;
@@ -32,7 +39,7 @@ struct Kernel {
     try {
       run();
     } catch (const std::exception& error) {
-      throw std::runtime_error(std::string(operator_name) + ": the kernel failed: " + error.what());
+      throw std::runtime_error(std::string(operator_name) + ": the kernel failed: " + MessageOf(error));
     }
   }
 };
@@ -53,22 +60,28 @@ int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor**
             const std::function<Plan()>& validate) {
   try {
     Plan plan = validate();
-    *workspace_size = 0;
+    *workspace_size = plan.workspace_size;
     *executor = new aclOpExecutor{operator_name, std::move(plan)};
     return kStatusOk;
   } catch (const Refusal& refusal) {
     return RefuseCall(operator_name, refusal.what(), refusal.status());
   } catch (const std::exception& error) {
-    return RefuseCall(operator_name, error.what(), kStatusInvalidArgument);
+    return RefuseCall(operator_name, MessageOf(error), kStatusInvalidArgument);
   }
 }
 
-int Launch(aclOpExecutor* executor, aclrtStream stream) {
+int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream) {
   if (executor == nullptr) {
     SetErrorMessage("launch of an aclnn operator: expected an executor from its GetWorkspaceSize, found a null pointer");
     return kStatusNullArgument;
   }
   std::unique_ptr<aclOpExecutor> owned(executor->repeatable ? nullptr : executor);
+  if (workspace_size < executor->plan.workspace_size) {
+    return RefuseCall(executor->operator_name,
+                      "expected a workspace of at least " + std::to_string(executor->plan.workspace_size) +
+                          " bytes, found " + std::to_string(workspace_size),
+                      kStatusInvalidArgument);
+  }
   ::cann_sim::Kernel kernel{executor->operator_name, [] {}};
   if (!KernelsAreNull()) {
     kernel.run = Kernel{executor->operator_name,

@@ -32,6 +32,8 @@ struct Plan {
   Plan(Kernel kernel, Finish finish) : kernel(std::move(kernel)), finish(std::move(finish)) {}
 
   std::function<void()> kernel;
+  // Bytes of device memory the launch must be given.
+  uint64_t workspace_size = 0;
   // Runs in the launching thread after the stream has been synchronised; for results whose shape depends on data.
   std::function<void()> finish;
 };
@@ -40,8 +42,9 @@ struct Plan {
 int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor** executor,
             const std::function<Plan()>& validate);
 
-// Launches a prepared call on `stream` and frees the executor unless it is repeatable.
-int Launch(aclOpExecutor* executor, aclrtStream stream);
+// Launches a prepared call on `stream` and frees the executor unless it is repeatable. Refuses a workspace that is smaller
+// than the workspace phase asked for.
+int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream);
 
 }  // namespace cann_sim::operators
 
@@ -70,7 +73,18 @@ int Launch(aclOpExecutor* executor, aclrtStream stream);
       return NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_ARGUMENT, __VA_ARGS__));                                    \
     });                                                                                                        \
   }                                                                                                            \
-  CANN_SIM_ENTRY int NAME(void*, uint64_t, aclOpExecutor* executor, aclrtStream stream) {                      \
-    return ::cann_sim::operators::Launch(executor, stream);                                                    \
+  CANN_SIM_ENTRY int NAME(void*, uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream) {       \
+    return ::cann_sim::operators::Launch(workspace_size, executor, stream);                                    \
   }                                                                                                            \
   static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__))
+
+// As CANN_SIM_OPERATOR, for an operator that can also be asked for a workspace that serves every later call.
+#define CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(NAME, ...)                                                        \
+  static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__));           \
+  CANN_SIM_ENTRY int NAME##GetMaxWorkspaceSize(CANN_SIM_FOR_EACH(CANN_SIM_ABI_PARAMETER, __VA_ARGS__),         \
+                                               uint64_t* workspace_size, aclOpExecutor** executor) {           \
+    return ::cann_sim::operators::Prepare(#NAME, workspace_size, executor, [&] {                               \
+      return NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_ARGUMENT, __VA_ARGS__));                                    \
+    });                                                                                                        \
+  }                                                                                                            \
+  CANN_SIM_OPERATOR(NAME, __VA_ARGS__)
