@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -146,6 +147,18 @@ def test_generate_stop_token_ends_the_text_with_it(config: Qwen3Config) -> None:
     (output,) = engine.generate([request])
 
     assert output.tokens == expected[:4]
+    assert output.finish_reason is FinishReason.STOP
+
+
+def test_generate_end_token_of_the_model_ends_the_text(config: Qwen3Config) -> None:
+    _, runner = _engine(config)
+    request = _request(5, 10)
+    expected = runner.expected_tokens(request.prompt, 10)
+    engine, _ = _engine(dataclasses.replace(config, eos_token_ids=(expected[2],)))
+
+    (output,) = engine.generate([request])
+
+    assert output.tokens == expected[:3]
     assert output.finish_reason is FinishReason.STOP
 
 
