@@ -147,7 +147,7 @@ def demo(session: nox.Session) -> None:
     """Decode a Qwen3 checkpoint in every mode on simulated CANN and compare with transformers."""
     python = _everything(session)
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
-    session.run(python, "-m", "qwen3_engine.demo", *session.posargs, env=environment, external=True)
+    session.run(python, "examples/qwen3_demo.py", *session.posargs, env=environment, external=True)
 
 
 @nox.session(venv_backend="none", default=False)
