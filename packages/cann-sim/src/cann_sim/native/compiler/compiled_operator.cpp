@@ -1,0 +1,41 @@
+// The older road to operators, which compiles them when they are called. torch_npu takes it, without a word, where an
+// aclnn function is missing, so it fails with the operator's name.
+
+#include <acl/acl_op_compiler.h>
+
+#include <string>
+
+#include "../runtime/error_message.h"
+
+namespace {
+
+aclError Refuse(const char* operator_type) {
+  return cann_sim::Fail(ACL_ERROR_OP_NOT_FOUND,
+                        std::string("operator ") + (operator_type == nullptr ? "?" : operator_type) +
+                            " is not simulated (torch_npu asked the operator compiler for it, because it has no aclnn "
+                            "operator for the call or because that one is not simulated)");
+}
+
+}  // namespace
+
+extern "C" {
+
+aclError aclopCompileAndExecute(const char* operator_type, int, const aclTensorDesc* const[],
+                                const aclDataBuffer* const[], int, const aclTensorDesc* const[], aclDataBuffer* const[],
+                                const aclopAttr*, aclopEngineType, aclopCompileType, const char*, aclrtStream) {
+  return Refuse(operator_type);
+}
+
+aclError aclopCompileAndExecuteV2(const char* operator_type, int, aclTensorDesc*[], aclDataBuffer*[], int,
+                                  aclTensorDesc*[], aclDataBuffer*[], aclopAttr*, aclopEngineType, aclopCompileType,
+                                  const char*, aclrtStream) {
+  return Refuse(operator_type);
+}
+
+aclError aclGenGraphAndDumpForOp(const char* operator_type, int, const aclTensorDesc* const[],
+                                 const aclDataBuffer* const[], int, const aclTensorDesc* const[], aclDataBuffer* const[],
+                                 const aclopAttr*, aclopEngineType, const char*, const aclGraphDumpOption*) {
+  return Refuse(operator_type);
+}
+
+}  // extern "C"

@@ -1,0 +1,61 @@
+#include "branch_workers.h"
+
+#include <deque>
+
+#include "monitor.h"
+#include "stream.h"
+
+namespace {
+
+// Guarded by the monitor, which also wakes the idle threads when the process ends.
+struct BranchWorkers {
+  std::deque<std::function<void()>> work;
+  size_t idle = 0;
+};
+
+BranchWorkers& TheBranchWorkers() {
+  static auto* workers = new BranchWorkers;
+  return *workers;
+}
+
+void Serve() {
+  BranchWorkers& workers = TheBranchWorkers();
+  try {
+    for (;;) {
+      std::function<void()> work;
+      cann_sim::TheMonitor().Wait([&] {
+        if (workers.work.empty()) {
+          return false;
+        }
+        work = std::move(workers.work.front());
+        workers.work.pop_front();
+        --workers.idle;
+        return true;
+      });
+      work();
+      work = nullptr;
+      cann_sim::TheMonitor().Look([&] { return ++workers.idle; });
+    }
+  } catch (const cann_sim::Stopped&) {
+    return;
+  }
+}
+
+}  // namespace
+
+namespace cann_sim {
+
+void RunBesides(std::function<void()> work) {
+  BranchWorkers& workers = TheBranchWorkers();
+  bool start = false;
+  TheMonitor().Update([&] {
+    workers.work.push_back(std::move(work));
+    start = workers.idle < workers.work.size();
+    workers.idle += start ? 1 : 0;
+  });
+  if (start) {
+    StartWorker(Serve);
+  }
+}
+
+}  // namespace cann_sim

@@ -1,0 +1,11 @@
+// Threads that run the side branches of replays. A branch may wait for another one, so each gets a thread of its own.
+#pragma once
+
+#include <functional>
+
+namespace cann_sim {
+
+// Runs `work` on a thread that is free, or on a new one where all are busy. Threads are kept for later replays.
+void RunBesides(std::function<void()> work);
+
+}  // namespace cann_sim

@@ -1,0 +1,256 @@
+#include "capture.h"
+
+#include <algorithm>
+#include <map>
+
+#include "counters.h"
+#include "device.h"
+#include "error_message.h"
+#include "submission.h"
+#include "task_group.h"
+
+namespace {
+
+using cann_sim::Capture;
+using cann_sim::Fail;
+using cann_sim::Stream;
+using cann_sim::StreamState;
+
+// Captures under way by mode, over all threads and by thread. Guarded by CaptureMutex().
+struct CaptureModes {
+  int all[3] = {};
+  std::map<std::thread::id, int[3]> by_thread;
+};
+
+CaptureModes& TheCaptureModes() {
+  static auto* modes = new CaptureModes;
+  return *modes;
+}
+
+thread_local aclmdlRICaptureMode exchanged_mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
+
+void CountMode(const Capture& capture, int change) {
+  CaptureModes& modes = TheCaptureModes();
+  modes.all[capture.mode] += change;
+  modes.by_thread[capture.thread][capture.mode] += change;
+}
+
+// The streams run tasks again, whatever became of the capture.
+void Leave(Capture& capture) {
+  for (Stream* stream : capture.streams) {
+    stream->capture.reset();
+    stream->state.store(StreamState::kRunning);
+  }
+  CountMode(capture, -1);
+}
+
+std::string NameOf(const Capture& capture, size_t branch) {
+  return "stream " + std::to_string(capture.graph->branches[branch].stream_id);
+}
+
+// Every side stream must end in an event record that another captured stream waits for, and one must lead back to the
+// stream that the capture began on.
+aclError CheckJoined(const Capture& capture) {
+  bool origin_waits = false;
+  for (size_t branch = 1; branch < capture.graph->branches.size(); ++branch) {
+    const auto& point = capture.graph->branches[branch].last_point;
+    if (point == nullptr) {
+      return Fail(ACL_ERROR_RT_STREAM_UNJOINED, "end of capture: the last task of " + NameOf(capture, branch) +
+                                                    " is not an event record, so it is not joined to the capture's " +
+                                                    NameOf(capture, 0));
+    }
+    if (!point->waited) {
+      return Fail(ACL_ERROR_RT_STREAM_UNJOINED, "end of capture: no captured stream waits for the last event record of " +
+                                                    NameOf(capture, branch));
+    }
+    origin_waits = origin_waits || point->waited_by_origin;
+  }
+  if (capture.graph->branches.size() > 1 && !origin_waits) {
+    return Fail(ACL_ERROR_RT_STREAM_UNJOINED,
+                "end of capture: " + NameOf(capture, 0) + ", on which the capture began, waits for no side stream");
+  }
+  return ACL_SUCCESS;
+}
+
+aclError CheckComplete(const Capture& capture) {
+  if (!capture.invalid.empty()) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "end of capture: the capture became invalid: " + capture.invalid);
+  }
+  for (size_t branch = 0; branch < capture.open_groups.size(); ++branch) {
+    if (capture.open_groups[branch] != nullptr) {
+      return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                  "end of capture: a task group is still open on " + NameOf(capture, branch));
+    }
+  }
+  return CheckJoined(capture);
+}
+
+}  // namespace
+
+namespace cann_sim {
+
+std::mutex& CaptureMutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+aclError RecordTask(const char* function, Stream& stream, Task task, std::shared_ptr<GraphPoint> point) {
+  Capture& capture = *stream.capture;
+  if (!capture.invalid.empty()) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED,
+                std::string(function) + ": the capture became invalid: " + capture.invalid);
+  }
+  const auto& group = capture.open_groups[stream.branch];
+  if (group == nullptr && std::any_of(capture.open_groups.begin(), capture.open_groups.end(),
+                                      [](const auto& other) { return other != nullptr; })) {
+    capture.task_group_error = ACL_ERROR_STREAM_TASK_GROUP_INTR;
+    Invalidate(capture, "a task on stream " + std::to_string(stream.id) + " interrupted the task group of another stream");
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_INTR, std::string(function) + ": " + capture.invalid);
+  }
+  if (group != nullptr && task.kind != TaskKind::kKernel) {
+    return Fail(ACL_ERROR_RT_TASK_TYPE_NOT_SUPPORT,
+                std::string(function) + ": only kernels may be part of a task group, found " + task.name +
+                    " on stream " + std::to_string(stream.id));
+  }
+  Branch& branch = capture.graph->branches[stream.branch];
+  branch.tasks.push_back(std::move(task));
+  branch.last_point = std::move(point);
+  return ACL_SUCCESS;
+}
+
+aclError Join(const char* function, const std::shared_ptr<Capture>& capture, Stream& stream) {
+  Graph& graph = *capture->graph;
+  if (!graph.device.HoldGraphStream()) {
+    return Fail(ACL_ERROR_RT_NO_STREAM_RESOURCE,
+                std::string(function) + ": no stream is left for the captured graph; destroy graphs or streams "
+                                        "(CANN_SIM_STREAMS sets the limit)");
+  }
+  graph.branches.push_back({stream.id, {}, nullptr});
+  capture->streams.push_back(&stream);
+  capture->open_groups.push_back(nullptr);
+  stream.capture = capture;
+  stream.branch = graph.branches.size() - 1;
+  stream.state.store(StreamState::kCapturing);
+  return ACL_SUCCESS;
+}
+
+void Invalidate(Capture& capture, const std::string& reason) {
+  if (capture.invalid.empty()) {
+    capture.invalid = reason;
+  }
+}
+
+aclError RefuseBlockingCall(const char* function) {
+  if (exchanged_mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+    return ACL_SUCCESS;
+  }
+  const std::lock_guard<std::mutex> lock(CaptureMutex());
+  const CaptureModes& modes = TheCaptureModes();
+  const auto own = modes.by_thread.find(std::this_thread::get_id());
+  const auto has = [&](aclmdlRICaptureMode mode) { return own != modes.by_thread.end() && own->second[mode] > 0; };
+  const bool refused =
+      exchanged_mode == ACL_MODEL_RI_CAPTURE_MODE_GLOBAL
+          ? modes.all[ACL_MODEL_RI_CAPTURE_MODE_GLOBAL] > 0 || has(ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL)
+          : has(ACL_MODEL_RI_CAPTURE_MODE_GLOBAL) || has(ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL);
+  if (!refused) {
+    return ACL_SUCCESS;
+  }
+  return Fail(ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT,
+              std::string(function) + ": a blocking call is not allowed while a stream is being captured and the capture "
+                                      "mode of the thread is not relaxed");
+}
+
+}  // namespace cann_sim
+
+extern "C" {
+
+aclError aclmdlRICaptureBegin(aclrtStream handle, aclmdlRICaptureMode mode) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureBegin", handle);
+  if (handle == nullptr || stream == &stream->device.DefaultStream()) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclmdlRICaptureBegin: the default stream cannot be captured");
+  }
+  if (mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID,
+                "aclmdlRICaptureBegin: expected a mode of 0, 1 or 2, found " + std::to_string(mode));
+  }
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (stream->state.load() == StreamState::kCapturing) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURED,
+                "aclmdlRICaptureBegin: stream " + std::to_string(stream->id) + " is already being captured");
+  }
+  if (stream->state.load() == StreamState::kUpdating) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "aclmdlRICaptureBegin: stream " + std::to_string(stream->id) + " is in a task update");
+  }
+  auto capture = std::make_shared<Capture>();
+  capture->graph = cann_sim::CreateGraph(stream->device);
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  const aclError error = cann_sim::Join("aclmdlRICaptureBegin", capture, *stream);
+  if (error != ACL_SUCCESS) {
+    cann_sim::ForgetGraph(capture->graph.get());
+    return error;
+  }
+  CountMode(*capture, 1);
+  return ACL_SUCCESS;
+}
+
+aclError aclmdlRICaptureGetInfo(aclrtStream handle, aclmdlRICaptureStatus* status, aclmdlRI* graph) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureGetInfo", handle);
+  if (status == nullptr && graph == nullptr) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclmdlRICaptureGetInfo: status and modelRI are both null pointers");
+  }
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  const Capture* capture = stream->capture.get();
+  if (status != nullptr) {
+    *status = capture == nullptr           ? ACL_MODEL_RI_CAPTURE_STATUS_NONE
+              : capture->invalid.empty() ? ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE
+                                           : ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED;
+  }
+  if (graph != nullptr) {
+    *graph = capture == nullptr ? nullptr : capture->graph.get();
+  }
+  return ACL_SUCCESS;
+}
+
+// The capture is over when this returns, also where it returns an error, unless the stream is not the one it began on.
+aclError aclmdlRICaptureEnd(aclrtStream handle, aclmdlRI* graph) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureEnd", handle);
+  CANN_SIM_REQUIRE_POINTER("aclmdlRICaptureEnd", graph);
+  *graph = nullptr;
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture == nullptr) {
+    return Fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED,
+                "aclmdlRICaptureEnd: stream " + std::to_string(stream->id) + " is not being captured");
+  }
+  if (stream->branch != 0) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, "aclmdlRICaptureEnd: the capture began on stream " +
+                                                           std::to_string(capture->streams[0]->id) + ", not on stream " +
+                                                           std::to_string(stream->id));
+  }
+  aclError error = ACL_SUCCESS;
+  if (capture->mode != ACL_MODEL_RI_CAPTURE_MODE_RELAXED && capture->thread != std::this_thread::get_id()) {
+    error = Fail(ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD,
+                 "aclmdlRICaptureEnd: the capture of stream " + std::to_string(stream->id) + " began on another thread");
+  } else {
+    error = CheckComplete(*capture);
+  }
+  Leave(*capture);
+  if (error != ACL_SUCCESS) {
+    cann_sim::ForgetGraph(capture->graph.get());
+    return error;
+  }
+  capture->graph->ready.store(true);
+  ++cann_sim::TheCounters().captures;
+  *graph = capture->graph.get();
+  return ACL_SUCCESS;
+}
+
+aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode* mode) {
+  CANN_SIM_REQUIRE_POINTER("aclmdlRICaptureThreadExchangeMode", mode);
+  std::swap(exchanged_mode, *mode);
+  return ACL_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,83 @@
+#include "configuration.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+// A wrong value ends the process: it is set by the user before the program runs, and going on with another is worse.
+[[noreturn]] void Refuse(const char* name, const char* value, const char* expected) {
+  std::fprintf(stderr, "cann-sim: environment variable %s: expected %s, found '%s'\n", name, expected, value);
+  std::exit(2);
+}
+
+double PositiveNumber(const char* name, double fallback) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') {
+    return fallback;
+  }
+  char* end = nullptr;
+  const double number = std::strtod(value, &end);
+  if (end == value || *end != '\0' || !(number > 0)) {
+    Refuse(name, value, "a number above 0");
+  }
+  return number;
+}
+
+bool OneOf(const char* name, const char* chosen, const char* other, const char* expected) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0' || std::strcmp(value, other) == 0) {
+    return false;
+  }
+  if (std::strcmp(value, chosen) != 0) {
+    Refuse(name, value, expected);
+  }
+  return true;
+}
+
+std::string Log() {
+  const char* value = std::getenv("CANN_SIM_LOG");
+  const std::string log = value == nullptr ? "" : value;
+  if (!log.empty() && log != "missing" && log != "all") {
+    Refuse("CANN_SIM_LOG", value, "'missing' or 'all'");
+  }
+  return log;
+}
+
+}  // namespace
+
+namespace cann_sim::configuration {
+
+uint32_t DeviceCount() {
+  static const auto count = static_cast<uint32_t>(PositiveNumber("CANN_SIM_DEVICES", 1));
+  return count;
+}
+
+size_t DeviceMemoryBytes() {
+  static const auto bytes = static_cast<size_t>(PositiveNumber("CANN_SIM_MEMORY_GB", 8) * (1ULL << 30));
+  return bytes;
+}
+
+size_t StreamLimit() {
+  static const auto limit = static_cast<size_t>(PositiveNumber("CANN_SIM_STREAMS", 2048));
+  return limit;
+}
+
+bool KernelsAreNull() {
+  static const bool null = OneOf("CANN_SIM_KERNELS", "null", "real", "'real' or 'null'");
+  return null;
+}
+
+bool LogsMissingFunctions() {
+  static const bool logs = !Log().empty();
+  return logs;
+}
+
+bool LogsEverything() {
+  static const bool logs = Log() == "all";
+  return logs;
+}
+
+}  // namespace cann_sim::configuration

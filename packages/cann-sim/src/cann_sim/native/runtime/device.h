@@ -1,0 +1,46 @@
+// Devices of the process and the one that is current on each thread.
+#pragma once
+
+#include <acl/acl_rt.h>
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "stream.h"
+
+namespace cann_sim {
+
+struct Device {
+  explicit Device(int32_t id) : id(id) {}
+
+  const int32_t id;
+
+  Stream& DefaultStream();
+  // Null where the stream limit is reached.
+  Stream* CreateStream(uint32_t priority);
+  // The worker of the stream ends; the object stays, so that later use of the handle is refused and not undefined.
+  void DestroyStream(Stream& stream);
+  std::vector<Stream*> Streams();
+
+  // Streams that captured graphs hold, which count towards the limit. False where the limit is reached.
+  bool HoldGraphStream();
+  void ReleaseGraphStream();
+
+ private:
+  std::mutex mutex_;
+  Stream* default_stream_ = nullptr;
+  std::vector<Stream*> streams_;
+  size_t graph_streams_ = 0;
+  int32_t next_stream_id_ = 0;
+};
+
+// The device of the thread, or null before aclrtSetDevice.
+Device* CurrentDevice();
+// The device with this number, or null where there is none.
+Device* FindDevice(int32_t id);
+// Lets the workers of all streams of all devices end.
+void StopStreams();
+
+}  // namespace cann_sim

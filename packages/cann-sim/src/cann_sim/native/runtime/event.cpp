@@ -1,0 +1,296 @@
+#include "event.h"
+
+#include <acl/acl_rt.h>
+
+#include "counters.h"
+#include "device.h"
+#include "error_message.h"
+#include "monitor.h"
+#include "submission.h"
+
+namespace {
+
+using cann_sim::Capture;
+using cann_sim::Event;
+using cann_sim::EventPoint;
+using cann_sim::Fail;
+using cann_sim::GraphPoint;
+using cann_sim::MakeTask;
+using cann_sim::Stream;
+using cann_sim::StreamState;
+using cann_sim::TaskKind;
+using cann_sim::TheMonitor;
+
+std::shared_ptr<EventPoint> Latest(Event& event) {
+  const std::lock_guard<std::mutex> lock(event.mutex);
+  return event.latest;
+}
+
+bool IsDone(const std::shared_ptr<EventPoint>& point) {
+  return point == nullptr || TheMonitor().Look([&] { return point->done; });
+}
+
+// The point of an external event stays the same: its flag.
+std::shared_ptr<EventPoint> Flag(Event& event) {
+  const std::lock_guard<std::mutex> lock(event.mutex);
+  if (event.latest == nullptr) {
+    event.latest = std::make_shared<EventPoint>();
+  }
+  return event.latest;
+}
+
+cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
+  return MakeTask(TaskKind::kEventRecord, [point = std::move(point)] {
+    TheMonitor().Update([&] {
+      point->time = std::chrono::steady_clock::now();
+      point->done = true;
+    });
+  });
+}
+
+cann_sim::Task WaitTaskOf(std::shared_ptr<EventPoint> point) {
+  return MakeTask(TaskKind::kEventWait,
+                  [point = std::move(point)] { TheMonitor().Wait([&] { return point->done; }); });
+}
+
+aclError RefuseWhileCaptured(const char* function, Event& event) {
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (event.capture.lock() == nullptr) {
+    return ACL_SUCCESS;
+  }
+  return Fail(ACL_ERROR_RT_EVENT_CAPTURED,
+              std::string(function) + ": the event is part of a capture that has not ended");
+}
+
+aclError RefuseUnsupportedInCapture(const char* function) {
+  return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+              std::string(function) + ": in a capture only events of aclrtCreateEventExWithFlag and external events work");
+}
+
+// With CaptureMutex() held.
+aclError RecordInCapture(Stream& stream, Event& event) {
+  const std::shared_ptr<Capture> capture = stream.capture;
+  auto point = std::make_shared<GraphPoint>();
+  point->branch = stream.branch;
+  const aclError error = cann_sim::RecordTask("aclrtRecordEvent", stream, MakeTask(TaskKind::kEventRecord, [point] {
+                                                TheMonitor().Update([&] { point->done = true; });
+                                              }),
+                                              point);
+  if (error == ACL_SUCCESS) {
+    capture->graph->points.push_back(point);
+    event.capture = capture;
+    event.point = point;
+  }
+  return error;
+}
+
+// With CaptureMutex() held.
+aclError WaitInCapture(const std::shared_ptr<Capture>& capture, Stream& stream, Event& event) {
+  if (stream.capture == nullptr) {
+    if (&stream == &stream.device.DefaultStream()) {
+      const std::string reason = "aclrtStreamWaitEvent: the default stream cannot join a capture";
+      cann_sim::Invalidate(*capture, reason);
+      return Fail(ACL_ERROR_RT_STREAM_CAPTURE_IMPLICIT, reason);
+    }
+    const aclError error = cann_sim::Join("aclrtStreamWaitEvent", capture, stream);
+    if (error != ACL_SUCCESS) {
+      return error;
+    }
+  } else if (stream.capture != capture) {
+    const std::string reason = "aclrtStreamWaitEvent: the event was recorded in another capture than the one of stream " +
+                               std::to_string(stream.id);
+    cann_sim::Invalidate(*capture, reason);
+    cann_sim::Invalidate(*stream.capture, reason);
+    return Fail(ACL_ERROR_STREAM_CAPTURE_CONFLICT, reason);
+  }
+  const std::shared_ptr<GraphPoint> point = event.point;
+  const aclError error = cann_sim::RecordTask("aclrtStreamWaitEvent", stream, MakeTask(TaskKind::kEventWait, [point] {
+                                                TheMonitor().Wait([&] { return point->done; });
+                                              }));
+  if (error == ACL_SUCCESS) {
+    point->waited = true;
+    point->waited_by_origin = point->waited_by_origin || stream.branch == 0;
+  }
+  return error;
+}
+
+aclError Create(const char* function, aclrtEvent* event, uint32_t flags, bool renewable) {
+  CANN_SIM_REQUIRE_USABLE(function);
+  CANN_SIM_REQUIRE_POINTER(function, event);
+  if (cann_sim::CurrentDevice() == nullptr) {
+    return Fail(ACL_ERROR_RT_CONTEXT_NULL, std::string(function) + ": no device is set on this thread");
+  }
+  *event = new Event(flags, renewable);
+  return ACL_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+aclError aclrtCreateEvent(aclrtEvent* event) { return Create("aclrtCreateEvent", event, ACL_EVENT_TIME_LINE, false); }
+
+aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flags) {
+  return Create("aclrtCreateEventWithFlag", event, flags, false);
+}
+
+aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flags) {
+  if ((flags & ACL_EVENT_IPC) != 0) {
+    return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                "aclrtCreateEventExWithFlag: events between processes are not simulated");
+  }
+  return Create("aclrtCreateEventExWithFlag", event, flags, true);
+}
+
+// Safe while tasks refer to the event: they own what they need of it.
+aclError aclrtDestroyEvent(aclrtEvent handle) {
+  CANN_SIM_REQUIRE_POINTER("aclrtDestroyEvent", handle);
+  delete static_cast<Event*>(handle);
+  return ACL_SUCCESS;
+}
+
+aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtRecordEvent", stream_handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtRecordEvent", handle);
+  Event& event = *static_cast<Event*>(handle);
+  if (event.is_external()) {
+    return cann_sim::Submit("aclrtRecordEvent", *stream, RecordTaskOf(Flag(event)));
+  }
+  {
+    const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+    if (stream->state.load() == StreamState::kCapturing) {
+      return event.renewable ? RecordInCapture(*stream, event) : RefuseUnsupportedInCapture("aclrtRecordEvent");
+    }
+    event.capture.reset();
+    event.point.reset();
+  }
+  auto point = std::make_shared<EventPoint>();
+  {
+    const std::lock_guard<std::mutex> lock(event.mutex);
+    event.latest = point;
+  }
+  return cann_sim::Submit("aclrtRecordEvent", *stream, RecordTaskOf(std::move(point)));
+}
+
+aclError aclrtStreamWaitEvent(aclrtStream stream_handle, aclrtEvent handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtStreamWaitEvent", stream_handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtStreamWaitEvent", handle);
+  Event& event = *static_cast<Event*>(handle);
+  if (event.is_external()) {
+    return cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(Flag(event)));
+  }
+  const std::shared_ptr<EventPoint> point = Latest(event);
+  {
+    const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+    if (const std::shared_ptr<Capture> capture = event.capture.lock(); capture != nullptr) {
+      return WaitInCapture(capture, *stream, event);
+    }
+    if (stream->state.load() == StreamState::kCapturing) {
+      if (!event.renewable) {
+        return RefuseUnsupportedInCapture("aclrtStreamWaitEvent");
+      }
+      if (point != nullptr) {
+        return Fail(ACL_ERROR_RT_CAPTURE_DEPENDENCY, "aclrtStreamWaitEvent: captured stream " +
+                                                         std::to_string(stream->id) +
+                                                         " may not wait for an event recorded outside the capture");
+      }
+    }
+  }
+  // Nothing to wait for before the first record.
+  return point == nullptr ? ACL_SUCCESS : cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(point));
+}
+
+aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream_handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtResetEvent", stream_handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtResetEvent", handle);
+  Event& event = *static_cast<Event*>(handle);
+  if (event.renewable) {
+    return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                "aclrtResetEvent: an event of aclrtCreateEventExWithFlag is recorded again without a reset");
+  }
+  const std::shared_ptr<EventPoint> point = Flag(event);
+  return cann_sim::Submit("aclrtResetEvent", *stream, MakeTask(TaskKind::kEventReset, [point] {
+                            TheMonitor().Update([&] { point->done = false; });
+                          }));
+}
+
+aclError aclrtSynchronizeEvent(aclrtEvent handle) {
+  CANN_SIM_REQUIRE_USABLE("aclrtSynchronizeEvent");
+  CANN_SIM_REQUIRE_POINTER("aclrtSynchronizeEvent", handle);
+  Event& event = *static_cast<Event*>(handle);
+  if (const aclError error = RefuseWhileCaptured("aclrtSynchronizeEvent", event); error != ACL_SUCCESS) {
+    return error;
+  }
+  ++cann_sim::TheCounters().synchronisations;
+  if (const std::shared_ptr<EventPoint> point = Latest(event); point != nullptr) {
+    TheMonitor().WaitFor(-1, [&] { return point->done; });
+  }
+  return ACL_SUCCESS;
+}
+
+aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecordedStatus* status) {
+  CANN_SIM_REQUIRE_USABLE("aclrtQueryEventStatus");
+  CANN_SIM_REQUIRE_POINTER("aclrtQueryEventStatus", handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtQueryEventStatus", status);
+  Event& event = *static_cast<Event*>(handle);
+  if (const aclError error = RefuseWhileCaptured("aclrtQueryEventStatus", event); error != ACL_SUCCESS) {
+    return error;
+  }
+  *status = IsDone(Latest(event)) ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+  return ACL_SUCCESS;
+}
+
+aclError aclrtQueryEvent(aclrtEvent handle, aclrtEventStatus* status) {
+  CANN_SIM_REQUIRE_POINTER("aclrtQueryEvent", status);
+  aclrtEventRecordedStatus recorded = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+  const aclError error = aclrtQueryEventStatus(handle, &recorded);
+  *status = recorded == ACL_EVENT_RECORDED_STATUS_COMPLETE ? ACL_EVENT_STATUS_COMPLETE : ACL_EVENT_STATUS_NOT_READY;
+  return error;
+}
+
+aclError aclrtQueryEventWaitStatus(aclrtEvent handle, aclrtEventWaitStatus* status) {
+  CANN_SIM_REQUIRE_POINTER("aclrtQueryEventWaitStatus", status);
+  aclrtEventRecordedStatus recorded = ACL_EVENT_RECORDED_STATUS_NOT_READY;
+  const aclError error = aclrtQueryEventStatus(handle, &recorded);
+  *status =
+      recorded == ACL_EVENT_RECORDED_STATUS_COMPLETE ? ACL_EVENT_WAIT_STATUS_COMPLETE : ACL_EVENT_WAIT_STATUS_NOT_READY;
+  return error;
+}
+
+aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start_handle, aclrtEvent end_handle) {
+  CANN_SIM_REQUIRE_POINTER("aclrtEventElapsedTime", milliseconds);
+  CANN_SIM_REQUIRE_POINTER("aclrtEventElapsedTime", start_handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtEventElapsedTime", end_handle);
+  for (aclrtEvent handle : {start_handle, end_handle}) {
+    if (const aclError error = RefuseWhileCaptured("aclrtEventElapsedTime", *static_cast<Event*>(handle));
+        error != ACL_SUCCESS) {
+      return error;
+    }
+  }
+  const std::shared_ptr<EventPoint> start = Latest(*static_cast<Event*>(start_handle));
+  const std::shared_ptr<EventPoint> end = Latest(*static_cast<Event*>(end_handle));
+  if (start == nullptr || end == nullptr || !IsDone(start) || !IsDone(end)) {
+    return Fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+                "aclrtEventElapsedTime: both events must have been recorded and have happened");
+  }
+  const auto elapsed = TheMonitor().Look([&] { return end->time - start->time; });
+  if (elapsed.count() < 0) {
+    return Fail(ACL_ERROR_RT_EVENT_TIMESTAMP_REVERSAL, "aclrtEventElapsedTime: the end event happened before the start");
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(elapsed).count();
+  return ACL_SUCCESS;
+}
+
+aclError aclrtEventGetTimestamp(aclrtEvent handle, uint64_t* microseconds) {
+  CANN_SIM_REQUIRE_POINTER("aclrtEventGetTimestamp", handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtEventGetTimestamp", microseconds);
+  const std::shared_ptr<EventPoint> point = Latest(*static_cast<Event*>(handle));
+  if (point == nullptr || !IsDone(point)) {
+    return Fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventGetTimestamp: the event has not happened");
+  }
+  const auto time = TheMonitor().Look([&] { return point->time.time_since_epoch(); });
+  *microseconds = static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count());
+  return ACL_SUCCESS;
+}
+
+}  // extern "C"

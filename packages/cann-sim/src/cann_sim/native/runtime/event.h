@@ -1,0 +1,37 @@
+// Events. One made by aclrtCreateEventExWithFlag can be recorded again and again: a wait refers to the record before it.
+// One made by the older functions with ACL_EVENT_EXTERNAL is a flag: a record sets it, a reset clears it, a wait waits
+// until it is set.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+
+#include "capture.h"
+
+namespace cann_sim {
+
+// One record of an event.
+struct EventPoint {
+  bool done = false;  // guarded by the monitor, as is the time
+  std::chrono::steady_clock::time_point time;
+};
+
+struct Event {
+  Event(uint32_t flags, bool renewable) : flags(flags), renewable(renewable) {}
+
+  const uint32_t flags;
+  const bool renewable;  // made by aclrtCreateEventExWithFlag
+
+  bool is_external() const { return !renewable && (flags & ACL_EVENT_EXTERNAL) != 0; }
+
+  std::mutex mutex;
+  std::shared_ptr<EventPoint> latest;  // null before the first record
+
+  // Where the latest record was captured. Guarded by CaptureMutex().
+  std::weak_ptr<Capture> capture;
+  std::shared_ptr<GraphPoint> point;
+};
+
+}  // namespace cann_sim

@@ -1,0 +1,164 @@
+#include "graph.h"
+
+#include <acl/acl_rt.h>
+
+#include <exception>
+#include <map>
+
+#include "branch_workers.h"
+#include "counters.h"
+#include "device.h"
+#include "error_message.h"
+#include "monitor.h"
+#include "submission.h"
+#include "task_group.h"
+
+namespace {
+
+using cann_sim::Graph;
+
+struct GraphHandles {
+  std::mutex mutex;
+  std::map<void*, std::shared_ptr<Graph>> graphs;
+  uint32_t next_id = 1;
+};
+
+GraphHandles& TheGraphHandles() {
+  static auto* handles = new GraphHandles;
+  return *handles;
+}
+
+// Runs the tasks in order; after a failure only those that others wait for. Returns the first failure.
+std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
+  std::exception_ptr failure;
+  uint64_t kernels = 0;
+  for (cann_sim::Task& task : tasks) {
+    if (failure != nullptr && !cann_sim::Signals(task.kind)) {
+      continue;
+    }
+    try {
+      task.run();
+      kernels += task.kind == cann_sim::TaskKind::kKernel;
+    } catch (const cann_sim::Stopped&) {
+      return std::current_exception();
+    } catch (const std::exception&) {
+      failure = std::current_exception();
+    }
+    cann_sim::TheMonitor().MemoryChanged();
+  }
+  cann_sim::TheCounters().replayed_kernels += kernels;
+  return failure;
+}
+
+aclError UnknownGraph(const char* function) {
+  return cann_sim::Fail(ACL_ERROR_RT_PARAM_INVALID,
+                        std::string(function) + ": the graph handle is unknown; was the graph destroyed?");
+}
+
+}  // namespace
+
+namespace cann_sim {
+
+Graph::~Graph() {
+  for (size_t branch = 0; branch < branches.size(); ++branch) {
+    device.ReleaseGraphStream();
+  }
+}
+
+void Graph::Replay() {
+  const std::lock_guard<std::mutex> lock(replaying_);
+  TheMonitor().Update([this] {
+    for (const auto& point : points) {
+      point->done = false;
+    }
+  });
+  size_t running = branches.size() - 1;
+  std::vector<std::exception_ptr> failures(branches.size());
+  for (size_t branch = 1; branch < branches.size(); ++branch) {
+    RunBesides([this, branch, &failures, &running] {
+      failures[branch] = RunBranch(branches[branch].tasks);
+      TheMonitor().Update([&running] { --running; });
+    });
+  }
+  failures[0] = RunBranch(branches[0].tasks);
+  TheMonitor().WaitForAll(running);
+  for (const std::exception_ptr& failure : failures) {
+    if (failure != nullptr) {
+      std::rethrow_exception(failure);
+    }
+  }
+}
+
+std::shared_ptr<Graph> CreateGraph(Device& device) {
+  GraphHandles& handles = TheGraphHandles();
+  const std::lock_guard<std::mutex> lock(handles.mutex);
+  auto graph = std::make_shared<Graph>(device, handles.next_id++);
+  handles.graphs[graph.get()] = graph;
+  return graph;
+}
+
+std::shared_ptr<Graph> FindGraph(void* handle) {
+  GraphHandles& handles = TheGraphHandles();
+  const std::lock_guard<std::mutex> lock(handles.mutex);
+  const auto found = handles.graphs.find(handle);
+  return found == handles.graphs.end() ? nullptr : found->second;
+}
+
+bool ForgetGraph(void* handle) {
+  std::shared_ptr<Graph> graph;  // destroyed after the lock is released
+  GraphHandles& handles = TheGraphHandles();
+  const std::lock_guard<std::mutex> lock(handles.mutex);
+  const auto found = handles.graphs.find(handle);
+  if (found == handles.graphs.end()) {
+    return false;
+  }
+  graph = std::move(found->second);
+  handles.graphs.erase(found);
+  ForgetTaskGroups(graph->task_groups);
+  return true;
+}
+
+}  // namespace cann_sim
+
+extern "C" {
+
+aclError aclmdlRIExecuteAsync(aclmdlRI handle, aclrtStream stream_handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRIExecuteAsync", stream_handle);
+  const std::shared_ptr<Graph> graph = cann_sim::FindGraph(handle);
+  if (graph == nullptr) {
+    return UnknownGraph("aclmdlRIExecuteAsync");
+  }
+  if (!graph->ready) {
+    return cann_sim::Fail(ACL_ERROR_RT_MODEL_CAPTURED, "aclmdlRIExecuteAsync: graph " + std::to_string(graph->id) +
+                                                           " is still being captured");
+  }
+  if (stream->state.load() != cann_sim::StreamState::kRunning) {
+    return cann_sim::Fail(ACL_ERROR_RT_STREAM_CAPTURED, "aclmdlRIExecuteAsync: stream " + std::to_string(stream->id) +
+                                                            " is capturing or in a task update");
+  }
+  ++cann_sim::TheCounters().replays;
+  stream->Enqueue(cann_sim::MakeTask(cann_sim::TaskKind::kReplay, [graph] { graph->Replay(); }));
+  return ACL_SUCCESS;
+}
+
+aclError aclmdlRIExecute(aclmdlRI handle, int32_t timeout) {
+  const aclError launched = aclmdlRIExecuteAsync(handle, nullptr);
+  return launched != ACL_SUCCESS ? launched : aclrtSynchronizeStreamWithTimeout(nullptr, timeout);
+}
+
+// Safe while a replay runs: the graph lives until the replay has ended.
+aclError aclmdlRIDestroy(aclmdlRI handle) {
+  return cann_sim::ForgetGraph(handle) ? ACL_SUCCESS : UnknownGraph("aclmdlRIDestroy");
+}
+
+aclError aclmdlRIGetId(aclmdlRI handle, uint32_t* id) {
+  CANN_SIM_REQUIRE_POINTER("aclmdlRIGetId", id);
+  const std::shared_ptr<Graph> graph = cann_sim::FindGraph(handle);
+  if (graph == nullptr) {
+    return UnknownGraph("aclmdlRIGetId");
+  }
+  *id = graph->id;
+  return ACL_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,65 @@
+// A captured graph: the tasks of each captured stream in order, and the events between them.
+#pragma once
+
+#include <acl/acl_base_rt.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "task.h"
+
+namespace cann_sim {
+
+struct Device;
+class Stream;
+struct TaskGroup;
+
+// An event record inside a graph. Every replay begins with all of them undone.
+struct GraphPoint {
+  bool done = false;  // guarded by the monitor
+  bool waited = false;
+  bool waited_by_origin = false;
+  size_t branch = 0;
+};
+
+struct Branch {
+  int32_t stream_id;
+  std::vector<Task> tasks;
+  // The point that the last task records, or null where the last task is something else.
+  std::shared_ptr<GraphPoint> last_point;
+};
+
+class Graph {
+ public:
+  Graph(Device& device, uint32_t id) : device(device), id(id) {}
+  ~Graph();
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  Device& device;
+  const uint32_t id;
+
+  // Branch 0 is the stream that the capture began on. Complete once `ready`.
+  std::vector<Branch> branches;
+  std::vector<std::shared_ptr<GraphPoint>> points;
+  std::vector<std::shared_ptr<TaskGroup>> task_groups;
+  std::atomic<bool> ready{false};
+
+  // Runs the graph to its end: branch 0 on the calling thread, the others beside it. Two replays of one graph run one
+  // after the other. Throws what the first task that failed threw.
+  void Replay();
+
+ private:
+  std::mutex replaying_;
+};
+
+// Handles of graphs, so that a destroyed one is refused and a running one lives until its replay ends.
+std::shared_ptr<Graph> FindGraph(void* handle);
+std::shared_ptr<Graph> CreateGraph(Device& device);
+// False where the handle is unknown.
+bool ForgetGraph(void* handle);
+
+}  // namespace cann_sim

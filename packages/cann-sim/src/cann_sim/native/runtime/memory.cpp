@@ -1,0 +1,227 @@
+#include "memory.h"
+
+#include <acl/acl_rt.h>
+
+#include <cstdlib>
+#include <map>
+#include <shared_mutex>
+
+#include "configuration.h"
+#include "device.h"
+#include "error_message.h"
+
+namespace {
+
+using cann_sim::Device;
+using cann_sim::Fail;
+using cann_sim::kMemoryAlignment;
+using cann_sim::MemoryPlace;
+
+struct Range {
+  size_t bytes;
+  MemoryPlace place;
+  Device* device;
+};
+
+struct Memory {
+  std::shared_mutex mutex;
+  std::map<uintptr_t, Range> ranges;  // by first address
+  std::map<const Device*, size_t> used;
+};
+
+Memory& TheMemory() {
+  static auto* memory = new Memory;
+  return *memory;
+}
+
+// The range that holds the address, or end. With the lock held.
+std::map<uintptr_t, Range>::iterator Find(Memory& memory, const void* address) {
+  auto after = memory.ranges.upper_bound(reinterpret_cast<uintptr_t>(address));
+  if (after == memory.ranges.begin()) {
+    return memory.ranges.end();
+  }
+  --after;
+  const bool inside = reinterpret_cast<uintptr_t>(address) - after->first < after->second.bytes;
+  return inside ? after : memory.ranges.end();
+}
+
+size_t RoundUp(size_t bytes) { return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
+
+aclError Allocate(const char* function, void** address, size_t bytes) {
+  CANN_SIM_REQUIRE_USABLE(function);
+  CANN_SIM_REQUIRE_POINTER(function, address);
+  Device* device = cann_sim::CurrentDevice();
+  if (device == nullptr) {
+    return Fail(ACL_ERROR_RT_CONTEXT_NULL, std::string(function) + ": no device is set on this thread");
+  }
+  if (bytes == 0) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": expected a size above 0");
+  }
+  const size_t rounded = RoundUp(bytes);
+  if (!cann_sim::TakeMemory(*device, rounded)) {
+    return cann_sim::OutOfMemory(function, *device, bytes);
+  }
+  *address = std::aligned_alloc(kMemoryAlignment, rounded);
+  if (*address == nullptr) {
+    cann_sim::GiveMemoryBack(*device, rounded);
+    return cann_sim::OutOfMemory(function, *device, bytes);
+  }
+  cann_sim::NoteMemory(*address, rounded, MemoryPlace::kDevice, device);
+  return ACL_SUCCESS;
+}
+
+aclError Free(const char* function, void* address, MemoryPlace place) {
+  CANN_SIM_REQUIRE_POINTER(function, address);
+  Memory& memory = TheMemory();
+  Range range{};
+  {
+    const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+    const auto found = memory.ranges.find(reinterpret_cast<uintptr_t>(address));
+    if (found == memory.ranges.end() || found->second.place != place) {
+      return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": the address was not allocated by the runtime");
+    }
+    range = found->second;
+    memory.ranges.erase(found);
+  }
+  if (range.device != nullptr) {
+    cann_sim::GiveMemoryBack(*range.device, range.bytes);
+  }
+  std::free(address);
+  return ACL_SUCCESS;
+}
+
+}  // namespace
+
+namespace cann_sim {
+
+MemoryPlace PlaceOf(const void* address) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto found = Find(memory, address);
+  return found == memory.ranges.end() ? MemoryPlace::kUnknown : found->second.place;
+}
+
+Device* OwnerOf(const void* address) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto found = Find(memory, address);
+  return found == memory.ranges.end() ? nullptr : found->second.device;
+}
+
+bool TakeMemory(Device& device, size_t bytes) {
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  size_t& used = memory.used[&device];
+  if (bytes > configuration::DeviceMemoryBytes() - used) {
+    return false;
+  }
+  used += bytes;
+  return true;
+}
+
+void GiveMemoryBack(Device& device, size_t bytes) {
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  memory.used[&device] -= bytes;
+}
+
+void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device) {
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  memory.ranges[reinterpret_cast<uintptr_t>(address)] = {bytes, place, device};
+}
+
+void ForgetMemory(void* address) {
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  memory.ranges.erase(reinterpret_cast<uintptr_t>(address));
+}
+
+aclError OutOfMemory(const char* function, const Device& device, size_t bytes) {
+  return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+              std::string(function) + ": device " + std::to_string(device.id) + " has no " + std::to_string(bytes) +
+                  " bytes left of its " + std::to_string(configuration::DeviceMemoryBytes()) +
+                  " (CANN_SIM_MEMORY_GB sets the size)");
+}
+
+}  // namespace cann_sim
+
+extern "C" {
+
+aclError aclrtMalloc(void** address, size_t bytes, aclrtMemMallocPolicy /*policy*/) {
+  return Allocate("aclrtMalloc", address, bytes);
+}
+
+aclError aclrtMallocAlign32(void** address, size_t bytes, aclrtMemMallocPolicy /*policy*/) {
+  return Allocate("aclrtMallocAlign32", address, bytes);
+}
+
+aclError aclrtFree(void* address) { return Free("aclrtFree", address, MemoryPlace::kDevice); }
+
+aclError aclrtMallocHost(void** address, size_t bytes) {
+  CANN_SIM_REQUIRE_USABLE("aclrtMallocHost");
+  CANN_SIM_REQUIRE_POINTER("aclrtMallocHost", address);
+  const size_t rounded = RoundUp(bytes == 0 ? 1 : bytes);
+  *address = std::aligned_alloc(kMemoryAlignment, rounded);
+  if (*address == nullptr) {
+    return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocHost: the host has no " + std::to_string(bytes) + " bytes left");
+  }
+  cann_sim::NoteMemory(*address, rounded, MemoryPlace::kPinnedHost, nullptr);
+  return ACL_SUCCESS;
+}
+
+aclError aclrtFreeHost(void* address) { return Free("aclrtFreeHost", address, MemoryPlace::kPinnedHost); }
+
+aclError aclrtHostRegister(void* address, uint64_t bytes, aclrtHostRegisterType /*type*/, void** device_address) {
+  CANN_SIM_REQUIRE_POINTER("aclrtHostRegister", address);
+  CANN_SIM_REQUIRE_POINTER("aclrtHostRegister", device_address);
+  if (cann_sim::PlaceOf(address) != MemoryPlace::kUnknown) {
+    return Fail(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "aclrtHostRegister: the memory is already registered");
+  }
+  cann_sim::NoteMemory(address, bytes, MemoryPlace::kPinnedHost, nullptr);
+  *device_address = address;
+  return ACL_SUCCESS;
+}
+
+aclError aclrtHostRegisterV2(void* address, uint64_t bytes, uint32_t /*flag*/) {
+  void* device_address = nullptr;
+  return aclrtHostRegister(address, bytes, ACL_HOST_REGISTER_MAPPED, &device_address);
+}
+
+aclError aclrtHostUnregister(void* address) {
+  if (cann_sim::PlaceOf(address) != MemoryPlace::kPinnedHost) {
+    return Fail(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "aclrtHostUnregister: the memory is not registered");
+  }
+  cann_sim::ForgetMemory(address);
+  return ACL_SUCCESS;
+}
+
+aclError aclrtGetMemInfo(aclrtMemAttr /*attribute*/, size_t* free_bytes, size_t* total_bytes) {
+  CANN_SIM_REQUIRE_POINTER("aclrtGetMemInfo", free_bytes);
+  CANN_SIM_REQUIRE_POINTER("aclrtGetMemInfo", total_bytes);
+  const Device* device = cann_sim::CurrentDevice();
+  if (device == nullptr) {
+    return Fail(ACL_ERROR_RT_CONTEXT_NULL, "aclrtGetMemInfo: no device is set on this thread");
+  }
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto used = memory.used.find(device);
+  *total_bytes = cann_sim::configuration::DeviceMemoryBytes();
+  *free_bytes = *total_bytes - (used == memory.used.end() ? 0 : used->second);
+  return ACL_SUCCESS;
+}
+
+aclError aclrtPointerGetAttributes(const void* address, aclrtPtrAttributes* attributes) {
+  CANN_SIM_REQUIRE_POINTER("aclrtPointerGetAttributes", attributes);
+  *attributes = {};
+  switch (cann_sim::PlaceOf(address)) {
+    case MemoryPlace::kDevice:
+      attributes->location = {static_cast<uint32_t>(cann_sim::OwnerOf(address)->id), ACL_MEM_LOCATION_TYPE_DEVICE};
+      break;
+    case MemoryPlace::kPinnedHost: attributes->location = {0, ACL_MEM_LOCATION_TYPE_HOST}; break;
+    case MemoryPlace::kUnknown: attributes->location = {0, ACL_MEM_LOCATION_TYPE_UNREGISTERED}; break;
+  }
+  return ACL_SUCCESS;
+}
+
+}  // extern "C"

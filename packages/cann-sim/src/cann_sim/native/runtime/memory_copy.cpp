@@ -1,0 +1,154 @@
+// Copying and setting memory, at once or in the order of a stream.
+
+#include <acl/acl_rt.h>
+
+#include <cstring>
+
+#include "capture.h"
+#include "counters.h"
+#include "device.h"
+#include "error_message.h"
+#include "memory.h"
+#include "monitor.h"
+#include "submission.h"
+
+namespace {
+
+using cann_sim::Fail;
+using cann_sim::MakeTask;
+using cann_sim::MemoryPlace;
+using cann_sim::PlaceOf;
+using cann_sim::Stream;
+using cann_sim::StreamState;
+using cann_sim::TaskKind;
+
+aclError CheckSize(const char* function, size_t room, size_t bytes) {
+  if (bytes <= room) {
+    return ACL_SUCCESS;
+  }
+  return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": " + std::to_string(bytes) +
+                                              " bytes do not fit into a destination of " + std::to_string(room));
+}
+
+aclError CheckPlace(const char* function, const char* what, const void* address, bool on_device) {
+  if ((PlaceOf(address) == MemoryPlace::kDevice) == on_device) {
+    return ACL_SUCCESS;
+  }
+  return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": the kind of copy says that the " + what + " is " +
+                                              (on_device ? "device" : "host") + " memory, which it is not");
+}
+
+aclError CheckPlaces(const char* function, const void* destination, const void* source, aclrtMemcpyKind kind) {
+  if (kind == ACL_MEMCPY_DEFAULT || kind == ACL_MEMCPY_HOST_TO_BUF_TO_DEVICE) {
+    return ACL_SUCCESS;
+  }
+  const bool to_device = kind != ACL_MEMCPY_HOST_TO_HOST && kind != ACL_MEMCPY_DEVICE_TO_HOST;
+  const bool from_device = kind != ACL_MEMCPY_HOST_TO_HOST && kind != ACL_MEMCPY_HOST_TO_DEVICE;
+  const aclError error = CheckPlace(function, "destination", destination, to_device);
+  return error != ACL_SUCCESS ? error : CheckPlace(function, "source", source, from_device);
+}
+
+void Count(size_t bytes, bool blocking) {
+  cann_sim::Counters& counters = cann_sim::TheCounters();
+  ++counters.copies;
+  counters.blocking_copies += blocking ? 1 : 0;
+  counters.copied_bytes += bytes;
+}
+
+aclError CopyNow(const char* function, void* destination, size_t room, const void* source, size_t bytes,
+                 aclrtMemcpyKind kind) {
+  CANN_SIM_REQUIRE_USABLE(function);
+  CANN_SIM_REQUIRE_POINTER(function, destination);
+  CANN_SIM_REQUIRE_POINTER(function, source);
+  aclError error = cann_sim::RefuseBlockingCall(function);
+  error = error != ACL_SUCCESS ? error : CheckSize(function, room, bytes);
+  error = error != ACL_SUCCESS ? error : CheckPlaces(function, destination, source, kind);
+  if (error != ACL_SUCCESS) {
+    return error;
+  }
+  Count(bytes, true);
+  std::memmove(destination, source, bytes);
+  cann_sim::TheMonitor().MemoryChanged();
+  return ACL_SUCCESS;
+}
+
+// A copy from or to pageable memory cannot run behind the host's back: the stream is drained and the copy done at once.
+aclError CopyPageable(const char* function, Stream& stream, void* destination, size_t room, const void* source,
+                      size_t bytes, aclrtMemcpyKind kind) {
+  if (stream.state.load() == StreamState::kCapturing) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": a copy of pageable host memory cannot be captured on stream " +
+                                                std::to_string(stream.id) + "; use pinned memory");
+  }
+  aclError error = stream.Synchronize(-1);
+  error = error != ACL_SUCCESS ? error : CopyNow(function, destination, room, source, bytes, kind);
+  return error == ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT ? ACL_ERROR_RT_CAPTURE_MODE_BLOCK_ASYNC : error;
+}
+
+aclError CopyInStream(const char* function, void* destination, size_t room, const void* source, size_t bytes,
+                      aclrtMemcpyKind kind, aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, function, handle);
+  CANN_SIM_REQUIRE_POINTER(function, destination);
+  CANN_SIM_REQUIRE_POINTER(function, source);
+  aclError error = CheckSize(function, room, bytes);
+  error = error != ACL_SUCCESS ? error : CheckPlaces(function, destination, source, kind);
+  if (error != ACL_SUCCESS) {
+    return error;
+  }
+  if (PlaceOf(destination) == MemoryPlace::kUnknown || PlaceOf(source) == MemoryPlace::kUnknown) {
+    return CopyPageable(function, *stream, destination, room, source, bytes, kind);
+  }
+  error = cann_sim::Submit(function, *stream,
+                           MakeTask(TaskKind::kMemoryCopy, [=] { std::memmove(destination, source, bytes); }));
+  if (error == ACL_SUCCESS) {
+    Count(bytes, false);
+  }
+  return error;
+}
+
+}  // namespace
+
+extern "C" {
+
+aclError aclrtMemcpy(void* destination, size_t room, const void* source, size_t bytes, aclrtMemcpyKind kind) {
+  return CopyNow("aclrtMemcpy", destination, room, source, bytes, kind);
+}
+
+aclError aclrtMemcpyAsync(void* destination, size_t room, const void* source, size_t bytes, aclrtMemcpyKind kind,
+                          aclrtStream stream) {
+  return CopyInStream("aclrtMemcpyAsync", destination, room, source, bytes, kind, stream);
+}
+
+aclError aclrtMemcpyAsyncWithCondition(void* destination, size_t room, const void* source, size_t bytes,
+                                       aclrtMemcpyKind kind, aclrtStream stream) {
+  return CopyInStream("aclrtMemcpyAsyncWithCondition", destination, room, source, bytes, kind, stream);
+}
+
+aclError aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
+  CANN_SIM_REQUIRE_USABLE("aclrtMemset");
+  CANN_SIM_REQUIRE_POINTER("aclrtMemset", address);
+  aclError error = cann_sim::RefuseBlockingCall("aclrtMemset");
+  error = error != ACL_SUCCESS ? error : CheckSize("aclrtMemset", room, bytes);
+  if (error == ACL_SUCCESS) {
+    std::memset(address, value, bytes);
+    cann_sim::TheMonitor().MemoryChanged();
+  }
+  return error;
+}
+
+aclError aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t bytes, aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtMemsetAsync", handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtMemsetAsync", address);
+  if (const aclError error = CheckSize("aclrtMemsetAsync", room, bytes); error != ACL_SUCCESS) {
+    return error;
+  }
+  return cann_sim::Submit("aclrtMemsetAsync", *stream,
+                          MakeTask(TaskKind::kMemorySet, [=] { std::memset(address, value, bytes); }));
+}
+
+// A hint for the cache: nothing that a simulated device could do.
+aclError aclrtCmoAsync(void* /*source*/, size_t /*bytes*/, aclrtCmoType /*type*/, aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtCmoAsync", handle);
+  return ACL_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,96 @@
+// The one place where work of the device waits for other work of the device: events, values in memory, replays, callbacks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <stdexcept>
+
+namespace cann_sim {
+
+// Thrown out of a wait when the process ends. A worker that catches it stops.
+struct Stopped : std::exception {};
+
+class Monitor {
+ public:
+  // Changes state that a wait may look at, and wakes the waits.
+  template <class Change>
+  void Update(const Change& change) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      change();
+    }
+    changed_.notify_all();
+  }
+
+  // Reads state that Update changes.
+  template <class Read>
+  auto Look(const Read& read) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return read();
+  }
+
+  // Waits until the condition holds. Throws Stopped when the process ends first.
+  template <class Condition>
+  void Wait(const Condition& condition) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    ++waits_;
+    changed_.wait(lock, [&] { return stopped_ || condition(); });
+    --waits_;
+    if (stopped_) {
+      throw Stopped();
+    }
+  }
+
+  // The same with a limit in milliseconds, where below 0 is no limit; false when it was reached.
+  template <class Condition>
+  bool WaitFor(int32_t milliseconds, const Condition& condition) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto ready = [&] { return stopped_ || condition(); };
+    if (milliseconds < 0) {
+      changed_.wait(lock, ready);
+      return true;
+    }
+    return changed_.wait_for(lock, std::chrono::milliseconds(milliseconds), ready);
+  }
+
+  // Wakes the waits where memory may have changed: a value wait may look at any address.
+  void MemoryChanged() {
+    bool wake = false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      wake = waits_ > 0;
+    }
+    if (wake) {
+      changed_.notify_all();
+    }
+  }
+
+  // Waits until the count is 0, also while the process ends: the count lives on the stack of the caller.
+  void WaitForAll(const size_t& count) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&count] { return count == 0; });
+  }
+
+  // Ends every wait, now and later.
+  void Stop() {
+    Update([this] { stopped_ = true; });
+  }
+  bool stopped() {
+    return Look([this] { return stopped_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int waits_ = 0;
+  bool stopped_ = false;
+};
+
+// Never destroyed: worker threads may still wait while the process exits.
+Monitor& TheMonitor();
+
+}  // namespace cann_sim

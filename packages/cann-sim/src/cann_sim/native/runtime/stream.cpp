@@ -1,0 +1,120 @@
+#include "stream.h"
+
+#include <exception>
+
+#include "device.h"
+#include "error_message.h"
+#include "monitor.h"
+
+namespace cann_sim {
+
+void Stream::Enqueue(Task task) {
+  bool wake = false;
+  bool start = false;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    queue_.push_back(std::move(task));
+    wake = sleeping_;
+    sleeping_ = false;
+    start = !started_;
+    started_ = true;
+  }
+  if (start) {
+    StartWorker([this] { Work(); });
+  } else if (wake) {
+    not_empty_.notify_one();
+  }
+}
+
+bool Stream::Idle() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return queue_.empty() && !busy_;
+}
+
+aclError Stream::Synchronize(int32_t milliseconds) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const auto done = [this] { return stopping_ || (queue_.empty() && !busy_); };
+  if (milliseconds < 0) {
+    idle_.wait(lock, done);
+  } else if (!idle_.wait_for(lock, std::chrono::milliseconds(milliseconds), done)) {
+    return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+                "synchronise stream " + std::to_string(id) + ": not done within " + std::to_string(milliseconds) + " ms");
+  }
+  if (error_ == ACL_SUCCESS) {
+    return ACL_SUCCESS;
+  }
+  const aclError error = error_;
+  error_ = ACL_SUCCESS;
+  return Fail(error, "stream " + std::to_string(id) + ": " + std::move(error_message_));
+}
+
+void Stream::Stop() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  }
+  not_empty_.notify_all();
+  idle_.notify_all();
+}
+
+void Stream::Work() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (;;) {
+    sleeping_ = queue_.empty();
+    not_empty_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    sleeping_ = false;
+    if (stopping_) {
+      return;
+    }
+    Task task = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    const bool failed = error_ != ACL_SUCCESS;
+    lock.unlock();
+    if (!failed || Signals(task.kind)) {
+      Run(task);
+    }
+    task = {};  // frees what the task owned before anybody is told that it is done
+    lock.lock();
+    busy_ = false;
+    if (queue_.empty()) {
+      idle_.notify_all();
+    }
+  }
+}
+
+void Stream::Run(Task& task) {
+  try {
+    task.run();
+  } catch (const Stopped&) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stopping_ = true;
+  } catch (const std::exception& failure) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    error_ = task.kind == TaskKind::kReplay ? ACL_ERROR_RT_MODEL_EXECUTE : ACL_ERROR_RT_AICORE_EXCEPTION;
+    error_message_ = task.name + " failed on the device: " + failure.what();
+  }
+  if (task.kind == TaskKind::kKernel || task.kind == TaskKind::kMemoryCopy || task.kind == TaskKind::kMemorySet) {
+    TheMonitor().MemoryChanged();
+  }
+}
+
+Stream* FindStream(const char* function, aclrtStream handle, aclError& error) {
+  if (handle == nullptr) {
+    Device* device = CurrentDevice();
+    if (device == nullptr) {
+      error = Fail(ACL_ERROR_RT_CONTEXT_NULL, std::string(function) + ": no device is set on this thread");
+      return nullptr;
+    }
+    return &device->DefaultStream();
+  }
+  auto* stream = static_cast<Stream*>(handle);
+  if (stream->state.load(std::memory_order_relaxed) == StreamState::kDestroyed) {
+    error = Fail(ACL_ERROR_RT_STREAM_CONTEXT,
+                 std::string(function) + ": stream " + std::to_string(stream->id) + " was destroyed");
+    return nullptr;
+  }
+  return stream;
+}
+
+}  // namespace cann_sim

@@ -1,0 +1,99 @@
+// A stream: one queue of tasks and one worker thread that runs them in order.
+#pragma once
+
+#include <acl/acl_base_rt.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "task.h"
+
+namespace cann_sim {
+
+class Capture;
+struct Device;
+struct TaskGroup;
+
+// What becomes of a task given to a stream.
+enum class StreamState : uint8_t { kRunning, kCapturing, kUpdating, kDestroyed };
+
+class Stream {
+ public:
+  Stream(Device& device, int32_t id, uint32_t priority) : device(device), id(id), priority(priority) {}
+
+  Device& device;
+  const int32_t id;
+  const uint32_t priority;
+
+  // Adds a task that the worker runs. The worker starts with the first task.
+  void Enqueue(Task task);
+  bool Idle();
+  // Waits until all tasks given so far have run; milliseconds below 0 is no limit. Returns what a failed task left
+  // behind (and forgets it), or 507046 when the limit was reached.
+  aclError Synchronize(int32_t milliseconds);
+  // Lets the worker end after the task that it is running.
+  void Stop();
+
+  std::atomic<StreamState> state{StreamState::kRunning};
+
+  // Guarded by CaptureMutex().
+  std::shared_ptr<Capture> capture;
+  size_t branch = 0;  // index in the captured graph
+  std::shared_ptr<TaskGroup> updating;
+  size_t updated_tasks = 0;
+
+  // Set by aclrtSubscribeReport; 0 where no thread is subscribed.
+  std::atomic<uint64_t> report_thread{0};
+
+ private:
+  void Work();
+  void Run(Task& task);
+
+  std::mutex mutex_;
+  std::condition_variable not_empty_;
+  std::condition_variable idle_;
+  std::deque<Task> queue_;
+  bool started_ = false;
+  bool sleeping_ = false;
+  bool busy_ = false;
+  bool stopping_ = false;
+  aclError error_ = ACL_SUCCESS;
+  std::string error_message_;
+};
+
+// The stream behind a handle, the default stream of the current device where it is null; null (with an error set)
+// where there is no current device or the stream was destroyed.
+Stream* FindStream(const char* function, aclrtStream handle, aclError& error);
+
+// Workers that are alive, so that the end of the process can wait for them.
+class WorkerCount {
+ public:
+  void Add();
+  void Remove();
+  // Waits until none is alive, at most `milliseconds`.
+  void WaitForNone(int32_t milliseconds);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int count_ = 0;
+};
+
+WorkerCount& TheWorkerCount();
+// Starts a thread that counts as a worker. `work` must end when the monitor stops.
+void StartWorker(std::function<void()> work);
+
+}  // namespace cann_sim
+
+#define CANN_SIM_FIND_STREAM(variable, function, handle)                                    \
+  CANN_SIM_REQUIRE_USABLE(function);                                                        \
+  aclError variable##_error = ACL_SUCCESS;                                                  \
+  ::cann_sim::Stream* const variable = ::cann_sim::FindStream(function, handle, variable##_error); \
+  if (variable == nullptr) {                                                                \
+    return variable##_error;                                                                \
+  }

@@ -1,0 +1,22 @@
+#include "task.h"
+
+namespace cann_sim {
+
+const char* NameOf(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::kKernel: return "KERNEL";
+    case TaskKind::kMemoryCopy: return "MEMCPY_ASYNC";
+    case TaskKind::kMemorySet: return "MEMSET_ASYNC";
+    case TaskKind::kEventRecord: return "EVENT_RECORD";
+    case TaskKind::kEventWait: return "EVENT_WAIT";
+    case TaskKind::kEventReset: return "EVENT_RESET";
+    case TaskKind::kValueWrite: return "VALUE_WRITE";
+    case TaskKind::kValueWait: return "VALUE_WAIT";
+    case TaskKind::kHostFunction: return "HOST_FUNC";
+    case TaskKind::kReplay: return "MODEL_EXECUTE";
+    case TaskKind::kTaskUpdate: return "TASK_UPDATE";
+  }
+  return "UNKNOWN";
+}
+
+}  // namespace cann_sim

@@ -1,0 +1,38 @@
+// A unit of work of a stream or of a captured graph.
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace cann_sim {
+
+enum class TaskKind {
+  kKernel,
+  kMemoryCopy,
+  kMemorySet,
+  kEventRecord,
+  kEventWait,
+  kEventReset,
+  kValueWrite,
+  kValueWait,
+  kHostFunction,
+  kReplay,
+  kTaskUpdate,
+};
+
+const char* NameOf(TaskKind kind);
+
+struct Task {
+  TaskKind kind;
+  std::string name;           // of a kernel its aclnn name, else what NameOf says
+  std::function<void()> run;  // throws to report a failure
+};
+
+inline Task MakeTask(TaskKind kind, std::function<void()> run) { return {kind, NameOf(kind), std::move(run)}; }
+
+// Whether other streams may wait for this task, so that a stream that failed must still run it.
+inline bool Signals(TaskKind kind) {
+  return kind == TaskKind::kEventRecord || kind == TaskKind::kValueWrite || kind == TaskKind::kEventReset;
+}
+
+}  // namespace cann_sim

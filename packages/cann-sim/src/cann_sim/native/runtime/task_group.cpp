@@ -1,0 +1,193 @@
+#include "task_group.h"
+
+#include <acl/acl_rt.h>
+
+#include <map>
+
+#include "capture.h"
+#include "counters.h"
+#include "error_message.h"
+
+namespace {
+
+using cann_sim::Fail;
+using cann_sim::Stream;
+using cann_sim::StreamState;
+using cann_sim::TaskGroup;
+
+struct TaskGroupHandles {
+  std::mutex mutex;
+  std::map<void*, std::shared_ptr<TaskGroup>> groups;
+};
+
+TaskGroupHandles& TheTaskGroupHandles() {
+  static auto* handles = new TaskGroupHandles;
+  return *handles;
+}
+
+std::shared_ptr<TaskGroup> FindTaskGroup(void* handle) {
+  TaskGroupHandles& handles = TheTaskGroupHandles();
+  const std::lock_guard<std::mutex> lock(handles.mutex);
+  const auto found = handles.groups.find(handle);
+  return found == handles.groups.end() ? nullptr : found->second;
+}
+
+std::string OnStream(const Stream& stream) { return " on stream " + std::to_string(stream.id); }
+
+void EndUpdate(Stream& stream) {
+  stream.updating->updating = false;
+  stream.updating.reset();
+  stream.updated_tasks = 0;
+  stream.state.store(StreamState::kRunning);
+}
+
+}  // namespace
+
+namespace cann_sim {
+
+GroupTask::GroupTask(Kernel kernel)
+    : name(std::move(kernel.name)), run_(std::make_shared<const std::function<void()>>(std::move(kernel.run))) {}
+
+void GroupTask::Run() {
+  std::shared_ptr<const std::function<void()>> run;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    run = run_;
+  }
+  (*run)();
+}
+
+void GroupTask::Replace(std::function<void()> run) {
+  auto replacement = std::make_shared<const std::function<void()>>(std::move(run));
+  const std::lock_guard<std::mutex> lock(mutex_);
+  run_.swap(replacement);
+}
+
+std::shared_ptr<TaskGroup> OpenTaskGroup(const Stream& stream) { return stream.capture->open_groups[stream.branch]; }
+
+aclError UpdateTask(Stream& stream, Kernel kernel) {
+  const TaskGroup& group = *stream.updating;
+  if (stream.updated_tasks >= group.tasks.size()) {
+    return Fail(ACL_ERROR_RT_INTERNAL_ERROR, "task update" + OnStream(stream) + ": the task group has " +
+                                                 std::to_string(group.tasks.size()) + " kernels, " + kernel.name +
+                                                 " is one more");
+  }
+  const std::shared_ptr<GroupTask>& task = group.tasks[stream.updated_tasks];
+  if (task->name != kernel.name) {
+    return Fail(ACL_ERROR_RT_INTERNAL_ERROR, "task update" + OnStream(stream) + ": expected the kernel " + task->name +
+                                                 ", which was captured, found " + kernel.name);
+  }
+  ++stream.updated_tasks;
+  ++TheCounters().updated_launches;
+  stream.Enqueue(MakeTask(TaskKind::kTaskUpdate,
+                          [task, run = std::move(kernel.run)]() mutable { task->Replace(std::move(run)); }));
+  return ACL_SUCCESS;
+}
+
+void ForgetTaskGroups(const std::vector<std::shared_ptr<TaskGroup>>& groups) {
+  TaskGroupHandles& handles = TheTaskGroupHandles();
+  const std::lock_guard<std::mutex> lock(handles.mutex);
+  for (const auto& group : groups) {
+    handles.groups.erase(group.get());
+  }
+}
+
+}  // namespace cann_sim
+
+extern "C" {
+
+aclError aclmdlRICaptureTaskGrpBegin(aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureTaskGrpBegin", handle);
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (stream->state.load() == StreamState::kUpdating || (stream->capture && cann_sim::OpenTaskGroup(*stream))) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "aclmdlRICaptureTaskGrpBegin: a task group or a task update is already open" + OnStream(*stream));
+  }
+  if (stream->capture == nullptr) {
+    return Fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED,
+                "aclmdlRICaptureTaskGrpBegin: expected a stream that is being captured; nothing is captured" +
+                    OnStream(*stream));
+  }
+  stream->capture->open_groups[stream->branch] = std::make_shared<TaskGroup>();
+  return ACL_SUCCESS;
+}
+
+// The handle is valid until the graph is destroyed.
+aclError aclmdlRICaptureTaskGrpEnd(aclrtStream handle, aclrtTaskGrp* group_handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureTaskGrpEnd", handle);
+  CANN_SIM_REQUIRE_POINTER("aclmdlRICaptureTaskGrpEnd", group_handle);
+  *group_handle = nullptr;
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (stream->capture == nullptr || cann_sim::OpenTaskGroup(*stream) == nullptr) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "aclmdlRICaptureTaskGrpEnd: no task group was begun" + OnStream(*stream));
+  }
+  cann_sim::Capture& capture = *stream->capture;
+  std::shared_ptr<TaskGroup> group;
+  group.swap(capture.open_groups[stream->branch]);
+  if (!capture.invalid.empty()) {
+    return Fail(capture.task_group_error != ACL_SUCCESS ? capture.task_group_error : ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED,
+                "aclmdlRICaptureTaskGrpEnd: the capture became invalid: " + capture.invalid);
+  }
+  group->closed = true;
+  capture.graph->task_groups.push_back(group);
+  *group_handle = group.get();
+  TaskGroupHandles& handles = TheTaskGroupHandles();
+  const std::lock_guard<std::mutex> handles_lock(handles.mutex);
+  handles.groups[group.get()] = group;
+  return ACL_SUCCESS;
+}
+
+aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream handle, aclrtTaskGrp group_handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureTaskUpdateBegin", handle);
+  CANN_SIM_REQUIRE_POINTER("aclmdlRICaptureTaskUpdateBegin", group_handle);
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (stream->state.load() == StreamState::kCapturing) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURED,
+                "aclmdlRICaptureTaskUpdateBegin: a capture is under way" + OnStream(*stream) +
+                    "; a task update needs a stream that is not captured");
+  }
+  if (stream->state.load() == StreamState::kUpdating) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "aclmdlRICaptureTaskUpdateBegin: a task update is already open" + OnStream(*stream));
+  }
+  const std::shared_ptr<TaskGroup> group = FindTaskGroup(group_handle);
+  if (group == nullptr) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID,
+                "aclmdlRICaptureTaskUpdateBegin: the task group handle is unknown; was its graph destroyed?");
+  }
+  if (group->updating) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "aclmdlRICaptureTaskUpdateBegin: the task group is being updated on another stream");
+  }
+  group->updating = true;
+  stream->updating = group;
+  stream->updated_tasks = 0;
+  stream->state.store(StreamState::kUpdating);
+  return ACL_SUCCESS;
+}
+
+aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureTaskUpdateEnd", handle);
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (stream->state.load() == StreamState::kCapturing) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURED,
+                "aclmdlRICaptureTaskUpdateEnd: a capture is under way" + OnStream(*stream));
+  }
+  if (stream->state.load() != StreamState::kUpdating) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "aclmdlRICaptureTaskUpdateEnd: no task update was begun" + OnStream(*stream));
+  }
+  const size_t expected = stream->updating->tasks.size();
+  const size_t found = stream->updated_tasks;
+  EndUpdate(*stream);
+  if (found != expected) {
+    return Fail(ACL_ERROR_RT_INTERNAL_ERROR, "aclmdlRICaptureTaskUpdateEnd: the task group has " +
+                                                 std::to_string(expected) + " kernels, " + std::to_string(found) +
+                                                 " were launched in the update" + OnStream(*stream));
+  }
+  ++cann_sim::TheCounters().task_updates;
+  return ACL_SUCCESS;
+}
+
+}  // extern "C"

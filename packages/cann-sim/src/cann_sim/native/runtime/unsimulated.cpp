@@ -1,0 +1,17 @@
+// The declarations of these functions are left out on purpose: only their names matter here.
+
+#include "unsimulated.h"
+
+CANN_SIM_UNSIMULATED(aclmdlFinalizeDump);
+CANN_SIM_UNSIMULATED(aclmdlInitDump);
+CANN_SIM_UNSIMULATED(aclmdlSetDump);
+CANN_SIM_UNSIMULATED(aclrtBinaryGetFunction);
+CANN_SIM_UNSIMULATED(aclrtBinaryLoadFromData);
+CANN_SIM_UNSIMULATED(aclrtGetFunctionAddr);
+CANN_SIM_UNSIMULATED(aclrtMemExportToShareableHandle);
+CANN_SIM_UNSIMULATED(aclrtMemImportFromShareableHandle);
+CANN_SIM_UNSIMULATED(aclrtMemSetPidToShareableHandle);
+CANN_SIM_UNSIMULATED(rtDevBinaryRegister);
+CANN_SIM_UNSIMULATED(rtFunctionRegister);
+CANN_SIM_UNSIMULATED(rtGetC2cCtrlAddr);
+CANN_SIM_UNSIMULATED(rtKernelLaunch);

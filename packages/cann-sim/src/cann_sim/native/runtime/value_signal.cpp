@@ -1,0 +1,50 @@
+// Waiting for and writing of values in device memory. torch_npu makes external events of them where they exist, so the
+// library is built twice, with and without this file: CANN_SIM_EXTERNAL_EVENTS chooses.
+
+#include <acl/acl_rt.h>
+
+#include "error_message.h"
+#include "monitor.h"
+#include "submission.h"
+
+namespace {
+
+bool Holds(uint64_t found, uint64_t value, uint32_t condition) {
+  switch (condition) {
+    case ACL_STREAM_WAIT_VALUE_GEQ: return static_cast<int64_t>(found - value) >= 0;
+    case ACL_STREAM_WAIT_VALUE_EQ: return found == value;
+    case ACL_STREAM_WAIT_VALUE_AND: return (found & value) != 0;
+    default: return ~(found | value) != 0;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+aclError aclrtValueWrite(void* address, uint64_t value, uint32_t /*flag*/, aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtValueWrite", handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtValueWrite", address);
+  return cann_sim::Submit("aclrtValueWrite", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWrite, [=] {
+                            cann_sim::TheMonitor().Update([=] {
+                              __atomic_store_n(static_cast<uint64_t*>(address), value, __ATOMIC_SEQ_CST);
+                            });
+                          }));
+}
+
+aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrtStream handle) {
+  CANN_SIM_FIND_STREAM(stream, "aclrtValueWait", handle);
+  CANN_SIM_REQUIRE_POINTER("aclrtValueWait", address);
+  if (condition > ACL_STREAM_WAIT_VALUE_NOR) {
+    return cann_sim::Fail(ACL_ERROR_RT_PARAM_INVALID,
+                          "aclrtValueWait: expected a flag of 0 to 3, found " + std::to_string(condition));
+  }
+  return cann_sim::Submit("aclrtValueWait", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWait, [=] {
+                            cann_sim::TheMonitor().Wait([=] {
+                              return Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
+                                           condition);
+                            });
+                          }));
+}
+
+}  // extern "C"
