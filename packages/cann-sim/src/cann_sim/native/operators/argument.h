@@ -197,6 +197,21 @@ class Text {
   std::string value_;
 };
 
+// A C string that may be absent; empty then.
+class OptionalText {
+ public:
+  using Abi = const char*;
+
+  OptionalText(const char* text, const char* name) : name_(name), value_(text == nullptr ? "" : text) {}
+
+  const char* name() const { return name_; }
+  const std::string& value() const { return value_; }
+
+ private:
+  const char* name_;
+  std::string value_;
+};
+
 // A number that crosses the C interface as itself.
 template <class T>
 class Number {

@@ -1,0 +1,141 @@
+// Writing keys and values into a cache.
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/index_put.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/nonzero.h>
+
+#include "operator.h"
+
+namespace cann_sim::operators {
+
+// var[indices[i, ...]] = updates[i]; the last dimension of `indices` addresses the leading dimensions of `var`.
+CANN_SIM_OPERATOR(aclnnScatterNdUpdate, (Tensor, varRef), (Tensor, indices), (Tensor, updates)) {
+  RequireDtype(varRef, kReals);
+  RequireDtype(indices, kIndices);
+  RequireSameDtype(updates, varRef);
+  RequireRank(indices, 1, kMaxRank);
+  const int64_t depth = indices.size(-1);
+  if (depth > varRef.rank()) {
+    RefuseArgument(indices.name(), "a last dimension of at most " + std::to_string(varRef.rank()),
+                   "shape " + Describe(indices.sizes()));
+  }
+  std::vector<int64_t> expected = indices.sizes().slice(0, static_cast<size_t>(indices.rank()) - 1).vec();
+  expected.insert(expected.end(), varRef.sizes().begin() + depth, varRef.sizes().end());
+  RequireShape(updates, expected);
+  return [=] {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const at::Tensor& index : at::Tensor(indices).to(at::kLong).unbind(-1)) {
+      list.push_back(index);
+    }
+    at::index_put_(Out(varRef), list, updates, false);
+  };
+}
+
+namespace {
+
+// Writes row i of `rows` [tokens, heads, dim] to slot slots[i] of `cache`, a view [blocks, block_size, heads, dim].
+// A negative slot is a padded token and is left out.
+void WriteSlots(const at::Tensor& rows, const at::Tensor& slots, const at::Tensor& cache) {
+  const int64_t block_size = cache.size(1);
+  const at::Tensor kept = at::nonzero(slots.ge(0)).squeeze(-1);
+  const at::Tensor own = at::index_select(slots, 0, kept);
+  c10::List<std::optional<at::Tensor>> list;
+  list.push_back(own.div(block_size, "floor"));
+  list.push_back(own.remainder(block_size));
+  at::index_put_(Out(at::Tensor(cache)), list, at::index_select(rows, 0, kept), false);
+}
+
+// [blocks, block_size, heads, dim] over a cache in either memory order.
+at::Tensor CacheView(const Tensor& cache, bool nz, int64_t heads) {
+  const at::Tensor tensor = cache;
+  if (!nz) {
+    return tensor;
+  }
+  // [blocks, heads * dim / last, block_size, last]: the row of a slot is cut into pieces of `last`.
+  return tensor.permute({0, 2, 1, 3}).unflatten(2, {heads, -1}).flatten(3, 4);
+}
+
+void RequireCache(const Tensor& rows, const Tensor& cache, bool nz) {
+  RequireSameDtype(cache, rows);
+  RequireContiguous(rows);
+  RequireContiguous(cache);
+  RequireRank(cache, 4, 4);
+  const bool fits = nz ? cache.size(1) * cache.size(3) == rows.size(1) * rows.size(2)
+                       : cache.size(2) == rows.size(1) && cache.size(3) == rows.size(2);
+  if (!fits) {
+    RefuseArgument(cache.name(),
+                   nz ? "[blocks, heads * dim / last, block size, last] for rows of " + Describe(rows.sizes())
+                      : "[blocks, block size, heads, dim] for rows of " + Describe(rows.sizes()),
+                   Describe(cache.sizes()));
+  }
+}
+
+// Stores into a view that NZ order may have copied.
+void WriteCache(const Tensor& rows, const at::Tensor& slots, const Tensor& cache, bool nz) {
+  if (!nz) {
+    WriteSlots(rows, slots, cache);
+    return;
+  }
+  const at::Tensor plain = CacheView(cache, true, rows.size(1)).contiguous();
+  WriteSlots(rows, slots, plain);
+  const at::Tensor target = cache;
+  target.copy_(plain.flatten(2, 3).unflatten(2, {target.size(1), target.size(3)}).permute({0, 2, 1, 3}));
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnScatterPaKvCache, (Tensor, key), (Tensor, keyCacheRef), (Tensor, slotMapping), (Tensor, value),
+                  (Tensor, valueCacheRef), (OptionalTensor, compressLens), (OptionalTensor, compressSeqOffset),
+                  (OptionalTensor, seqLens), (OptionalText, cacheMode), (Text, scatterMode), (IntArray, strides),
+                  (IntArray, offsets)) {
+  RefuseIfPresent(compressLens, "a compressed cache");
+  RefuseIfPresent(compressSeqOffset, "a compressed cache");
+  RefuseIfPresent(seqLens, "a compressed cache");
+  RequireDtype(slotMapping, kIndices);
+  RequireRank(slotMapping, 1, 1);
+  for (const Tensor* rows : {&key, &value}) {
+    RequireDtype(*rows, kFloats | kIntegers);
+    RequireRank(*rows, 3, 3);
+  }
+  RequireSameDtype(value, key);
+  RequireShape(slotMapping, {key.size(0)});
+  if (value.size(0) != key.size(0) || value.size(1) != key.size(1)) {
+    RefuseArgument(value.name(), "the tokens and heads of 'key' " + Describe(key.sizes()), Describe(value.sizes()));
+  }
+  if (cacheMode.value() != "" && cacheMode.value() != "Norm" && cacheMode.value() != "PA_NZ") {
+    RefuseArgument(cacheMode.name(), "Norm or PA_NZ", cacheMode.value());
+  }
+  const bool nz = cacheMode.value() == "PA_NZ";
+  RequireCache(key, keyCacheRef, nz);
+  RequireCache(value, valueCacheRef, nz);
+  return [=] {
+    const at::Tensor slots = at::Tensor(slotMapping).to(at::kLong);
+    WriteCache(key, slots, keyCacheRef, nz);
+    WriteCache(value, slots, valueCacheRef, nz);
+  };
+}
+
+// self[b, ..., indices[b] : indices[b] + n, ...] = updates[b] along `axis`.
+CANN_SIM_OPERATOR(aclnnInplaceScatterUpdate, (Tensor, data), (Tensor, indices), (Tensor, updates), (Int, axis)) {
+  RequireDtype(data, kReals);
+  RequireSameDtype(updates, data);
+  RequireDtype(indices, kIndices);
+  RequireRank(indices, 1, 1);
+  const int64_t dim = WrapDim(axis, data.rank(), axis.name());
+  if (dim == 0 || updates.rank() != data.rank() || indices.size(0) != updates.size(0)) {
+    RefuseArgument(updates.name(), "one update for each index, axis not 0, " + std::to_string(data.rank()) + " dimensions",
+                   Describe(updates.sizes()) + " along " + std::to_string(dim));
+  }
+  return [=] {
+    const at::Tensor target = data;
+    const at::Tensor source = updates;
+    const at::Tensor starts = at::Tensor(indices).to(at::kLong);
+    for (int64_t batch = 0; batch < starts.size(0); ++batch) {
+      const at::Tensor row = source.select(0, batch);
+      target.select(0, batch).narrow(dim - 1, starts[batch].item<int64_t>(), row.size(dim - 1)).copy_(row);
+    }
+  };
+}
+
+}  // namespace cann_sim::operators

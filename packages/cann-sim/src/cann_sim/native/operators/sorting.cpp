@@ -1,0 +1,77 @@
+// Sorting and selection. Ties keep the order of the CPU kernels, which is the same for the same input.
+
+#include <ATen/ops/_unique2.h>
+#include <ATen/ops/sort.h>
+#include <ATen/ops/topk.h>
+
+#include <memory>
+
+#include "operator.h"
+
+namespace cann_sim::operators {
+
+CANN_SIM_OPERATOR(aclnnSort, (Tensor, self), (Bool, stable), (Int, dim), (Bool, descending), (Tensor, valuesOut),
+                  (Tensor, indicesOut)) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireSameDtype(valuesOut, self);
+  RequireShape(valuesOut, self.sizes());
+  RequireShape(indicesOut, self.sizes());
+  RequireDtype(indicesOut, {c10::ScalarType::Long});
+  return [=] {
+    const auto [values, indices] = at::sort(self, std::optional<bool>(stable.value()), dim, descending);
+    valuesOut.Store(values);
+    indicesOut.Store(indices);
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnTopk, (Tensor, self), (Int, k), (Int, dim), (Bool, largest), (Bool, sorted), (Tensor, valuesOut),
+                  (Tensor, indicesOut)) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  const int64_t axis = WrapDim(dim, self.rank());
+  const int64_t length = self.rank() == 0 ? 1 : self.size(static_cast<int>(axis));
+  if (k < 0 || k > length) {
+    RefuseArgument(k.name(), "at most the " + std::to_string(length) + " values of the dimension", std::to_string(k));
+  }
+  RequireSameDtype(valuesOut, self);
+  RequireDtype(indicesOut, {c10::ScalarType::Long});
+  if (self.rank() > 0) {
+    std::vector<int64_t> expected = self.sizes().vec();
+    expected[static_cast<size_t>(axis)] = k;
+    RequireShape(valuesOut, expected);
+    RequireShape(indicesOut, expected);
+  }
+  return [=] {
+    const auto [values, indices] = at::topk(self, k, axis, largest, sorted);
+    valuesOut.Store(values);
+    indicesOut.Store(indices);
+  };
+}
+
+// The values that occur, ascending, how often, and where each element's value is among them.
+CANN_SIM_OPERATOR(aclnnUnique2, (Tensor, self), (Bool, sorted), (Bool, returnInverse), (Bool, returnCounts),
+                  (ResizableTensor, valueOut), (Tensor, inverseOut), (ResizableTensor, countsOut)) {
+  RequireDtype(self, kReals);
+  RequireSameDtype(valueOut, self);
+  auto count = std::make_shared<int64_t>(0);
+  return Plan(
+      [=] {
+        const auto [values, inverse, counts] = at::_unique2(self, sorted, returnInverse, returnCounts);
+        *count = values.numel();
+        at::Tensor(valueOut).view({-1}).narrow(0, 0, *count).copy_(values);
+        if (returnInverse) {
+          inverseOut.Store(inverse);
+        }
+        if (returnCounts) {
+          at::Tensor(countsOut).view({-1}).narrow(0, 0, *count).copy_(counts);
+        }
+      },
+      [=] {
+        valueOut.SetViewShape({*count});
+        if (returnCounts) {
+          countsOut.SetViewShape({*count});
+        }
+      });
+}
+
+}  // namespace cann_sim::operators
