@@ -155,14 +155,18 @@ def bench(session: nox.Session) -> None:
     """Run the benchmarks named after `--` (default: all); rows go to build/bench."""
     python = _everything(session)
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
-    known = sorted(path.stem.replace("_", "-") for path in ROOT.glob("benchmarks/*.py"))
-    names = [argument for argument in session.posargs if not argument.startswith("-")] or known
+    scripts = {
+        path.stem.removeprefix("bench_").replace("_", "-"): path
+        for path in sorted(ROOT.glob("benchmarks/bench_*.py"))
+    }
+    names = [argument for argument in session.posargs if not argument.startswith("-")] or list(
+        scripts
+    )
     options = [argument for argument in session.posargs if argument.startswith("-")]
     for name in names:
-        if name not in known:
-            session.error(f"no benchmark is named {name!r}; known: {', '.join(known)}")
-        script = f"benchmarks/{name.replace('-', '_')}.py"
-        session.run(python, script, *options, env=environment, external=True)
+        if name not in scripts:
+            session.error(f"no benchmark is named {name!r}; known: {', '.join(scripts)}")
+        session.run(python, str(scripts[name]), *options, env=environment, external=True)
 
 
 @nox.session(default=False)
