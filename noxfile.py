@@ -162,10 +162,10 @@ def bench(session: nox.Session) -> None:
     names = [argument for argument in session.posargs if not argument.startswith("-")] or list(
         scripts
     )
-    options = [argument for argument in session.posargs if argument.startswith("-")]
+    options = [text for text in session.posargs if text.startswith("-")]
     for name in names:
         if name not in scripts:
-            session.error(f"no benchmark is named {name!r}; known: {', '.join(scripts)}")
+            session.error(f"no benchmark is named {name!r}; there are: {', '.join(scripts)}")
         session.run(python, str(scripts[name]), *options, env=environment, external=True)
 
 
