@@ -1,7 +1,7 @@
 """Capture and replay device graphs behind a small device seam."""
 
 from npu_graph_runtime.__about__ import __version__
-from npu_graph_runtime.capture_session import CaptureSession
+from npu_graph_runtime.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capture_sizes import (
     CaptureSizes,
     sglang_decode_capture_sizes,
@@ -63,6 +63,7 @@ from npu_graph_runtime.run_mode import RunMode
 __all__ = [
     "ERROR_CODES",
     "AddressCheck",
+    "Capture",
     "CaptureSession",
     "CaptureSessionClosed",
     "CaptureSessionError",

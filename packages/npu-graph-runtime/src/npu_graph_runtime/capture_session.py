@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import time
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from npu_graph_runtime.diagnosis import diagnose, find_error_code
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
@@ -21,7 +22,23 @@ if TYPE_CHECKING:
     from npu_graph_runtime.graph_context import GraphContext
     from npu_graph_runtime.observer import RuntimeObserver
 
-T = TypeVar("T")
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Capture:
+    """What one capture gave.
+
+    Attributes:
+        graph: the captured graph.
+        result: what the captured call returned. Tensors in it are unwritten until the first replay;
+            their memory belongs to the pool.
+        seconds: host time of the capture.
+        warmup_seconds: host time of the warm-up runs before it.
+    """
+
+    graph: DeviceGraph
+    result: Any
+    seconds: float
+    warmup_seconds: float
 
 
 class CaptureSession:
@@ -86,7 +103,6 @@ class CaptureSession:
             )
         with contextlib.ExitStack() as stack:
             stack.enter_context(_garbage_collection_held_off())
-            previous = self.device.current_stream()
             self.device.synchronize()
             self.device.empty_cache()
             if self._observer is not None:
@@ -97,7 +113,6 @@ class CaptureSession:
             self._context.capture_session = self
             stack.callback(self._leave_context)
             self._stack = stack.pop_all()
-            self._previous = previous
         return self
 
     def __exit__(
@@ -107,24 +122,26 @@ class CaptureSession:
         traceback: TracebackType | None,
     ) -> None:
         with self._stack:
-            if exception is None:
+            try:
                 self.device.synchronize()
+            except RuntimeError:
+                # After an exception the device may fail too; the first error says why.
+                if exception is None:
+                    raise
 
     @property
     def capturing(self) -> str | None:
         """What is being captured now, or ``None`` between captures."""
         return self._capturing
 
-    def capture(self, call: Callable[[], T], *, subject: str) -> tuple[DeviceGraph, T]:
+    def capture(self, call: Callable[[], Any], *, subject: str, warmup_runs: int = 0) -> Capture:
         """Capture one call into a new graph of the shared pool.
 
         Args:
-            call: issues the work; it runs once, and the device runs nothing of it.
+            call: issues the work; it runs ``warmup_runs`` times eagerly and once for the capture,
+                of which the device runs nothing.
             subject: what is captured, for messages.
-
-        Returns:
-            The graph and what ``call`` returned. Tensors in it are unwritten until the first
-            replay; their memory belongs to the pool.
+            warmup_runs: eager runs before the capture.
 
         Raises:
             CaptureSessionError: the session is not open, or a capture is under way.
@@ -142,8 +159,20 @@ class CaptureSession:
                 "under way, since captures do not nest; give the inner callable another run mode"
             )
         self._capturing = subject
-        graph = self.device.create_graph()
         try:
+            return self._capture(call, subject, warmup_runs)
+        finally:
+            self._capturing = None
+
+    def _capture(self, call: Callable[[], Any], subject: str, warmup_runs: int) -> Capture:
+        started = time.perf_counter()
+        doing = "warming up"
+        try:
+            for _ in range(warmup_runs):
+                call()
+            warmed_up = time.perf_counter()
+            doing = "capturing"
+            graph = self.device.create_graph()
             with self.device.capture(graph, pool=self.pool, stream=self.stream):
                 result = call()
         except GraphRuntimeError:
@@ -151,11 +180,15 @@ class CaptureSession:
         except RuntimeError as error:
             if find_error_code(error) is None:
                 raise
-            raise diagnose(error, doing="capturing", subject=subject) from error
-        finally:
-            self._capturing = None
+            raise diagnose(error, doing=doing, subject=subject) from error
+        finished = time.perf_counter()
         self.num_graphs += 1
-        return graph, result
+        return Capture(
+            graph=graph,
+            result=result,
+            seconds=finished - warmed_up,
+            warmup_seconds=warmed_up - started,
+        )
 
     def _leave_context(self) -> None:
         self._context.capture_session = None

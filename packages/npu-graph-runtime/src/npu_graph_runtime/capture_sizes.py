@@ -110,7 +110,7 @@ class CaptureSizes:
         speculative decoding every sequence has one row more than it has draft tokens, so a uniform
         batch is a multiple of either. Sizes are rounded up, as by vLLM's
         ``adjust_cudagraph_sizes_for_spec_decode``; those that would exceed the largest size are
-        left out.
+        rounded down instead, so that the largest batches keep a bucket.
 
         Args:
             factors: such as the number of tensor-parallel ranks and ``1 + num_draft_tokens``.
@@ -124,9 +124,9 @@ class CaptureSizes:
                 "integers of at least 1"
             )
         factor = math.lcm(*factors)
-        rounded = (math.ceil(size / factor) * factor for size in self._sizes)
-        fitting = (size for size in rounded if size <= self.largest)
-        return CaptureSizes(_checked(fitting, f"a multiple of {factor}", self))
+        highest = self.largest // factor * factor
+        rounded = {min(math.ceil(size / factor) * factor, highest) for size in self._sizes}
+        return CaptureSizes(_checked(rounded - {0}, f"a multiple of {factor}", self))
 
 
 def vllm_capture_sizes(
@@ -165,25 +165,33 @@ def vllm_capture_sizes(
     return CaptureSizes(sizes)
 
 
-def sglang_decode_capture_sizes(max_batch_size: int, *, is_padded: bool = True) -> CaptureSizes:
+def sglang_decode_capture_sizes(
+    max_batch_size: int, *, is_padded: bool = True, is_speculative: bool = False
+) -> CaptureSizes:
     """Return SGLang's default capture sizes of decode, in sequences.
 
-    Source: ``cuda_graph_hook.py`` of SGLang 0.5.23: 1, 2, 4, 8 and 12, then steps of 8 up to 256,
-    of 16 up to 511, of 32 beyond; without padding every size.
+    Source: ``cuda_graph_hook.py`` of SGLang 0.5.23. Usually 1, 2, 4, 8 and 12, then steps of 8 up
+    to 256, of 16 up to 511, of 32 beyond; with speculative decoding 1 to 8, then steps of 2 up to
+    32, of 4 up to 64, of 8 up to 256, of 16 beyond; without padding every size.
 
     Args:
-        max_batch_size: most sequences of a batch; itself a size.
+        max_batch_size: most sequences of a batch.
         is_padded: whether batches are padded to a bucket.
+        is_speculative: whether decoding is speculative.
 
     Raises:
         CaptureSizeError: a batch size below 1.
     """
     _require_positive(max_batch_size=max_batch_size)
     if not is_padded:
-        return CaptureSizes(range(1, max_batch_size + 1))
-    sizes = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16)]
-    sizes += range(512, max_batch_size + 1, 32)
-    return CaptureSizes([*(size for size in sizes if size <= max_batch_size), max_batch_size])
+        sizes = [*range(1, max_batch_size + 1)]
+    elif is_speculative:
+        sizes = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8)]
+        sizes += range(272, max_batch_size + 1, 16)
+    else:
+        sizes = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16)]
+        sizes += range(512, max_batch_size + 1, 32)
+    return CaptureSizes(size for size in sizes if size <= max_batch_size)
 
 
 def sglang_prefill_capture_sizes(max_num_tokens: int) -> CaptureSizes:

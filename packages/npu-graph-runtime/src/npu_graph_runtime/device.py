@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    import torch
     from torch import Tensor
 
 
@@ -151,9 +152,11 @@ class GraphDevice(TaskDevice, Protocol):
 
     Attributes:
         name: for messages, such as ``npu:0``.
+        torch_device: where its tensors live.
     """
 
     name: str
+    torch_device: torch.device
 
     def create_memory_pool(self) -> object:
         """Return an opaque handle; graphs captured with the same one share their memory."""

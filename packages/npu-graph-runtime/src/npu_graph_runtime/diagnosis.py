@@ -7,28 +7,29 @@ import re
 from npu_graph_runtime.error_codes import ERROR_CODES, MESSAGES, ErrorCode, unknown
 from npu_graph_runtime.errors import DeviceError, UnknownDeviceError
 
-# torch_npu writes "error code is 107027"; CANN's own lines have "runtime result = 207008",
-# "errorCode=0x7150050" (another numbering, not meant here) and "[Error]: 507015".
-_RUNTIME_CODE = re.compile(r"(?<![0-9A-Fa-fx])([125]0[0-9]{4})(?![0-9])")
+# torch_npu writes "error code is 107027", CANN "runtime result = 207008", "retCode=507015" and
+# "[Error]: 507015". Without such words before it a number is a size or an address.
+_RUNTIME_CODE = re.compile(
+    r"(?:error code(?: is)?|error_code|runtime result|ret(?:code)?|\[error\])\s*[:=]?\s*"
+    r"([1-5][0-9]{5})\b",
+    re.IGNORECASE,
+)
 
 
 def find_error_code(exception: BaseException) -> ErrorCode | None:
     """Return the device failure that an exception reports, or ``None``.
 
     The first runtime error code in the message counts (the one torch_npu itself puts there, before
-    CANN's own lines), then the known texts without a code. Six-digit numbers of the runtime's
-    ranges that the table does not have count only where torch_npu says "error code is" before them.
+    CANN's own lines), then the known texts without a code.
 
     Args:
         exception: any exception; only its message is read.
     """
     message = str(exception)
-    for match in _RUNTIME_CODE.finditer(message):
+    match = _RUNTIME_CODE.search(message)
+    if match is not None:
         code = int(match.group(1))
-        if code in ERROR_CODES:
-            return ERROR_CODES[code]
-        if message[: match.start()].rstrip().endswith("error code is"):
-            return unknown(code)
+        return ERROR_CODES.get(code) or unknown(code)
     for text, code in MESSAGES:
         if text in message:
             return ERROR_CODES[code]

@@ -271,13 +271,12 @@ class GraphedCallable:
                 f"capturing {subject}: the open session is of device {session.device.name}, "
                 f"expected {self._device.name}; open a session with this callable's device"
             )
-        started = time.perf_counter()
-        if session.capturing is None:
-            for _ in range(self._warmup_runs):
-                self._function(*args, **kwargs)
-        warmed_up = time.perf_counter()
-        graph, outputs = session.capture(lambda: self._function(*args, **kwargs), subject=subject)
-        finished = time.perf_counter()
+        capture = session.capture(
+            lambda: self._function(*args, **kwargs),
+            subject=subject,
+            warmup_runs=self._warmup_runs,
+        )
+        graph, outputs = capture.graph, capture.result
         try:
             kept = self._kept_outputs(outputs, subject) if self._weak_outputs else outputs
         except BaseException:
@@ -292,8 +291,8 @@ class GraphedCallable:
                 GraphCaptured(
                     name=self.name,
                     key=key,
-                    seconds=finished - warmed_up,
-                    warmup_seconds=warmed_up - started,
+                    seconds=capture.seconds,
+                    warmup_seconds=capture.warmup_seconds,
                 )
             )
         if self._replay_after_capture:

@@ -55,6 +55,7 @@ class FakeDevice:
 
     Attributes:
         name: as given.
+        torch_device: the CPU.
         default_stream: the stream that is current outside :meth:`use_stream`.
     """
 
@@ -66,13 +67,16 @@ class FakeDevice:
         deadlock_timeout: float = 0.0,
     ) -> None:
         self.name = name
+        self.torch_device = torch.device("cpu")
         self._memory_bytes = memory_bytes
         self._scheduler = FakeScheduler(deadlock_timeout)
         self._thread = threading.local()
         self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
         self.default_stream = FakeStream(self._scheduler, self._current)
         self._capture_stream = FakeStream(self._scheduler, self._current)
-        self._recorder = FakeRecorder(self._current, self._available)
+        self._recorder = FakeRecorder(
+            self._current, self._scheduler.is_running_here, self._available
+        )
         self._capture_numbers = itertools.count(1)
 
     def __repr__(self) -> str:

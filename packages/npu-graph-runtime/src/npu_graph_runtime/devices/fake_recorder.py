@@ -37,13 +37,25 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Args:
         current: gives the current stream.
+        is_running: tells whether the thread is running recorded work.
         available: gives the bytes that may still be allocated.
     """
 
-    def __init__(self, current: Callable[[], FakeStream], available: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        current: Callable[[], FakeStream],
+        is_running: Callable[[], bool],
+        available: Callable[[], int],
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._current = current
+        self._is_running = is_running
         self._available = available
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
 
     def __torch_dispatch__(
         self,
@@ -55,7 +67,8 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         del types
         kwargs = kwargs or {}
         stream = self._current()
-        if stream.capture is None and stream.update is None and not stream.is_blocked:
+        is_free = stream.capture is None and stream.update is None and not stream.is_blocked
+        if is_free or self._is_running():
             return func(*args, **kwargs)
         if is_python_operator(func):
             # A device captures kernels, so it looks through an opaque operator; so does this.

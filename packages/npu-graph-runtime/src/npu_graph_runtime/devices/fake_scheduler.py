@@ -57,6 +57,7 @@ class FakeScheduler:
         self._deadlock_timeout = deadlock_timeout
         self._queues: list[WorkQueue] = []
         self._failure: RuntimeError | None = None
+        self._running_thread: int | None = None
 
     def create_queue(self) -> WorkQueue:
         """Return a new, empty queue."""
@@ -105,18 +106,29 @@ class FakeScheduler:
         if self.capturing is not None:
             raise device_failure(107027, f"{doing} while {self.capturing} is capturing")
 
+    def is_running_here(self) -> bool:
+        """Return whether the calling thread is running work, and not issuing any."""
+        return self._running_thread == threading.get_ident()
+
     def is_idle(self) -> bool:
         """Return whether every queue is empty."""
         return all(not queue.pending for queue in self._queues)
 
     def _run(self) -> None:
-        progress = True
-        while progress:
-            progress = False
-            for queue in self._queues:
-                while queue.pending and self._try_run(queue.pending[0]):
-                    queue.pending.popleft()
-                    progress = True
+        self._running_thread = threading.get_ident()
+        try:
+            while any([self._run_queue(queue) for queue in self._queues]):  # noqa: C419 - all
+                pass
+        finally:
+            self._running_thread = None
+
+    def _run_queue(self, queue: WorkQueue) -> bool:
+        """Run what can run of one queue, and return whether anything did."""
+        progress = False
+        while queue.pending and self._try_run(queue.pending[0]):
+            queue.pending.popleft()
+            progress = True
+        return progress
 
     def _try_run(self, work: Work) -> bool:
         try:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+
 from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.errors import DeviceUnavailableError
 
@@ -35,6 +37,7 @@ class NpuDevice:
 
     Attributes:
         name: ``npu:<index>``.
+        torch_device: the same for torch.
         index: as given.
 
     Raises:
@@ -52,6 +55,8 @@ class NpuDevice:
         self._capture_error_mode = capture_error_mode
         self._torch_npu = _import_torch_npu(self.name)
         self._npu = self._torch_npu.npu
+        # Only now: torch learns the device type from torch_npu.
+        self.torch_device = torch.device("npu", index)
         count = self._npu.device_count()
         if not 0 <= index < count:
             raise DeviceUnavailableError(

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+import torch
+
+from npu_graph_runtime import (
+    CaptureSession,
+    DeviceUnavailableError,
+    Event,
+    ExternalEvent,
+    GraphContext,
+    GraphDevice,
+    GraphedCallable,
+    GraphKey,
+    IllegalWhileCapturingError,
+    NpuDevice,
+    RunMode,
+    Stream,
+)
+
+KEY = GraphKey(num_tokens=4)
+
+
+def test_npu_device_fits_the_seam(npu: NpuDevice) -> None:
+    device: GraphDevice = npu
+    assert device.name == "npu:0"
+    assert repr(npu) == "<NpuDevice npu:0>"
+
+
+def test_npu_device_hands_out_native_objects(npu: NpuDevice) -> None:
+    stream, event = npu.create_stream(), npu.create_event()
+    external = npu.create_external_event()
+    torch_npu = pytest.importorskip("torch_npu")
+    assert type(stream) is torch_npu.npu.Stream
+    assert type(event) is torch_npu.npu.Event
+    assert type(external) is torch_npu.npu.ExternalEvent
+    assert isinstance(stream, Stream)
+    assert isinstance(event, Event)
+    assert isinstance(external, ExternalEvent)
+
+
+def test_npu_device_out_of_range_raises(npu: NpuDevice) -> None:
+    with pytest.raises(DeviceUnavailableError, match="opening device npu:99: torch_npu sees"):
+        NpuDevice(99)
+
+
+def test_npu_device_without_torch_npu_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch_npu", None)
+    with pytest.raises(ImportError, match="torch_npu cannot be imported"):
+        NpuDevice()
+
+
+def test_weak_reference_of_host_tensor_is_itself(npu: NpuDevice) -> None:
+    tensor = torch.ones(2)
+    assert npu.weak_reference(tensor) is tensor
+
+
+def test_graphed_callable_on_npu_captures_and_replays(npu: NpuDevice) -> None:
+    context = GraphContext()
+    wrapper = GraphedCallable(
+        lambda x: x * 2 + 1, device=npu, context=context, run_mode=RunMode.FULL, name="decode"
+    )
+    x = torch.ones(4, device="npu:0")
+    with CaptureSession(npu, context), context.run(RunMode.FULL, KEY):
+        wrapper(x)
+    for value in (3.0, 5.0):
+        x.fill_(value)
+        with context.run(RunMode.FULL, KEY):
+            assert wrapper(x).tolist() == [value * 2 + 1] * 4
+    wrapper.release_all()
+    with CaptureSession(npu, context), context.run(RunMode.FULL, KEY):
+        wrapper(x)
+    with context.run(RunMode.FULL, KEY):
+        assert wrapper(x).tolist() == [11.0] * 4
+
+
+def test_illegal_call_in_capture_on_npu_is_diagnosed_and_leaves_it_usable(npu: NpuDevice) -> None:
+    context = GraphContext()
+    is_bad = True
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x * float(x.sum()) if is_bad else x * 2
+
+    wrapper = GraphedCallable(
+        step, device=npu, context=context, run_mode=RunMode.FULL, name="decode"
+    )
+    x = torch.ones(4, device="npu:0")
+    before = npu.current_stream()
+    with (
+        pytest.raises(IllegalWhileCapturingError, match="capturing 'decode'"),
+        CaptureSession(npu, context),
+        context.run(RunMode.FULL, KEY),
+    ):
+        wrapper(x)
+    assert npu.current_stream() == before
+    is_bad = False
+    with CaptureSession(npu, context), context.run(RunMode.FULL, KEY):
+        wrapper(x)
+    with context.run(RunMode.FULL, KEY):
+        assert wrapper(x).tolist() == [2.0] * 4

@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npu_graph_runtime import (
+    CaptureSizeError,
+    CaptureSizes,
+    sglang_decode_capture_sizes,
+    sglang_prefill_capture_sizes,
+    vllm_capture_sizes,
+)
+
+SIZES = st.sets(st.integers(1, 300), min_size=1)
+
+
+@given(SIZES, st.integers(1, 400))
+def test_bucket_for_any_count_is_smallest_size_that_holds_it(sizes: set[int], count: int) -> None:
+    holding = [size for size in sorted(sizes) if size >= count]
+    assert CaptureSizes(sizes).bucket_for(count) == (holding[0] if holding else None)
+
+
+@given(SIZES, st.integers(1, 8), st.integers(1, 8))
+def test_rounded_sizes_are_multiples_and_not_above_largest(
+    sizes: set[int], ranks: int, rows: int
+) -> None:
+    capture_sizes = CaptureSizes(sizes)
+    try:
+        rounded = capture_sizes.rounded_to_multiples(ranks, rows)
+    except CaptureSizeError:
+        assert max(sizes) < math.lcm(ranks, rows)
+        return
+    assert rounded.largest == max(sizes) // math.lcm(ranks, rows) * math.lcm(ranks, rows)
+    assert all(size % ranks == 0 and size % rows == 0 for size in rounded)
+
+
+def test_capture_sizes_unordered_with_duplicates_are_a_sorted_set() -> None:
+    sizes = CaptureSizes([8, 1, 4, 8])
+    assert list(sizes) == [1, 4, 8]
+    assert sizes == CaptureSizes((1, 4, 8))
+    assert hash(sizes) == hash(CaptureSizes((1, 4, 8)))
+    assert sizes != CaptureSizes([1])
+    assert (len(sizes), sizes.largest, sizes.largest_first()) == (3, 8, (8, 4, 1))
+    assert 4 in sizes
+    assert 5 not in sizes
+    assert repr(sizes) == "CaptureSizes([1, 4, 8])"
+    assert list(sizes.up_to(5)) == [1, 4]
+
+
+@pytest.mark.parametrize(("sizes", "message"), [([], "got none"), ([0, 4], r"\[0\] are out")])
+def test_capture_sizes_impossible_raise(sizes: list[int], message: str) -> None:
+    with pytest.raises(CaptureSizeError, match=message):
+        CaptureSizes(sizes)
+
+
+def test_capture_sizes_nothing_left_raises() -> None:
+    with pytest.raises(CaptureSizeError, match="none is at most 3"):
+        CaptureSizes([4]).up_to(3)
+    with pytest.raises(CaptureSizeError, match="none is a multiple of 6"):
+        CaptureSizes([4]).rounded_to_multiples(2, 3)
+    with pytest.raises(CaptureSizeError, match=r"factors \[0\]"):
+        CaptureSizes([4]).rounded_to_multiples(0)
+
+
+def test_bucket_for_empty_batch_raises() -> None:
+    with pytest.raises(CaptureSizeError, match="0 rows"):
+        CaptureSizes([4]).bucket_for(0)
+
+
+def test_vllm_sizes_follow_its_formula() -> None:
+    assert list(vllm_capture_sizes(1)) == [1, 2]
+    assert list(vllm_capture_sizes(8)) == [1, 2, 4, 8, 16]
+    large = vllm_capture_sizes(1024)
+    assert large.largest == 512
+    assert list(large)[:5] == [1, 2, 4, 8, 16]
+    assert 248 in large
+    assert 256 in large
+    assert 264 not in large
+    assert 272 in large
+    assert len(large) == 3 + 31 + 17
+
+
+def test_vllm_sizes_for_ascend_and_drafts_scale_the_limit() -> None:
+    assert vllm_capture_sizes(64, scale=1).largest == 64
+    assert vllm_capture_sizes(16, num_draft_tokens=3, scale=1).largest == 64
+
+
+def test_vllm_sizes_token_limit_below_maximum_is_a_size() -> None:
+    assert list(vllm_capture_sizes(256, max_num_batched_tokens=20)) == [1, 2, 4, 8, 16, 20]
+
+
+def test_vllm_sizes_with_drafts_round_to_whole_sequences() -> None:
+    sizes = vllm_capture_sizes(8, num_draft_tokens=2).rounded_to_multiples(3)
+    assert list(sizes) == [3, 6, 9, 18, 24, 33, 42, 48]
+
+
+def test_sglang_decode_sizes_follow_its_steps() -> None:
+    assert list(sglang_decode_capture_sizes(20)) == [1, 2, 4, 8, 12, 16]
+    large = sglang_decode_capture_sizes(600)
+    assert list(large)[-5:] == [480, 496, 512, 544, 576]
+    assert 248 in large
+    assert 264 not in large
+    assert list(sglang_decode_capture_sizes(3, is_padded=False)) == [1, 2, 3]
+    speculative = list(sglang_decode_capture_sizes(80, is_speculative=True))
+    assert speculative == [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), 72, 80]
+
+
+def test_sglang_prefill_sizes_follow_its_steps() -> None:
+    assert list(sglang_prefill_capture_sizes(64)) == [4, 8, 12, 16, 20, 24, 28, 32, 48, 64]
+    assert list(sglang_prefill_capture_sizes(5120))[-4:] == [3840, 4096, 4608, 5120]
+
+
+def test_default_sizes_limits_below_one_raise() -> None:
+    with pytest.raises(CaptureSizeError, match="max_num_sequences is 0"):
+        vllm_capture_sizes(0)
+    with pytest.raises(CaptureSizeError, match="max_num_batched_tokens is 0"):
+        vllm_capture_sizes(1, max_num_batched_tokens=0)
+    with pytest.raises(CaptureSizeError, match="max_batch_size is 0"):
+        sglang_decode_capture_sizes(0)
+    with pytest.raises(CaptureSizeError, match="none is 4 or more"):
+        sglang_prefill_capture_sizes(3)

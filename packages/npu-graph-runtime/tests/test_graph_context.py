@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+import pytest
+
+from npu_graph_runtime import GraphContext, GraphKey, GraphKeyError, RunMode
+
+KEY = GraphKey(num_tokens=4)
+
+
+def test_context_outside_run_is_eager(context: GraphContext) -> None:
+    assert (context.mode, context.key, context.capture_session) == (RunMode.EAGER, None, None)
+
+
+def test_context_run_nested_restores_each_level(context: GraphContext) -> None:
+    with context.run(RunMode.FULL, KEY):
+        with context.run(RunMode.EAGER):
+            assert (context.mode, context.key) == (RunMode.EAGER, None)
+        assert (context.mode, context.key) == (RunMode.FULL, KEY)
+    assert (context.mode, context.key) == (RunMode.EAGER, None)
+
+
+def test_context_run_left_by_exception_restores(context: GraphContext) -> None:
+    with pytest.raises(ZeroDivisionError), context.run(RunMode.PIECEWISE, KEY):
+        _ = 1 // 0
+    assert (context.mode, context.key) == (RunMode.EAGER, None)
+
+
+def test_context_run_entered_again_sets_again(context: GraphContext) -> None:
+    span = context.run(RunMode.FULL, KEY)
+    seen: list[RunMode] = []
+    for _ in range(2):
+        with span:
+            seen.append(context.mode)
+        seen.append(context.mode)
+    assert seen == [RunMode.FULL, RunMode.EAGER] * 2
+
+
+@pytest.mark.parametrize("mode", [RunMode.PIECEWISE, RunMode.FULL])
+def test_context_run_capturing_mode_without_key_raises(
+    context: GraphContext, mode: RunMode
+) -> None:
+    with pytest.raises(GraphKeyError, match=f"run mode {mode.name}: the graph key is None"):
+        context.run(mode)
+    assert context.mode is RunMode.EAGER

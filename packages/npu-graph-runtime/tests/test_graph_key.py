@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from npu_graph_runtime import GraphKey, GraphKeyError, largest_first
+
+KEYS = st.builds(
+    GraphKey,
+    num_tokens=st.integers(4, 9),
+    num_sequences=st.none() | st.integers(1, 4),
+    uniform=st.booleans(),
+    num_active_loras=st.integers(0, 2),
+    extra=st.just(()) | st.tuples(st.sampled_from(["draft", "target"])),
+)
+
+
+@given(KEYS, KEYS)
+def test_graph_key_equal_fields_equal_key_and_hash(first: GraphKey, second: GraphKey) -> None:
+    same = repr(first) == repr(second)
+    assert (first == second) is same
+    assert (len({first, second}) == 1) is same
+
+
+def test_graph_key_differing_in_loras_only_differs() -> None:
+    assert GraphKey(num_tokens=8) != GraphKey(num_tokens=8, num_active_loras=1)
+
+
+def test_graph_key_hash_computed_once() -> None:
+    calls: list[int] = []
+
+    class Counted:
+        def __hash__(self) -> int:
+            calls.append(1)
+            return 7
+
+    key = GraphKey(num_tokens=1, extra=(Counted(),))
+    assert {key: 1}[key] == 1
+    assert hash(key) == hash(key)
+    assert len(calls) == 1
+
+
+def test_graph_key_str_names_what_is_set() -> None:
+    key = GraphKey(
+        num_tokens=8, num_sequences=4, uniform=True, num_active_loras=2, extra=("draft",)
+    )
+    assert str(key) == "(num_tokens=8, num_sequences=4, uniform, num_active_loras=2, 'draft')"
+    assert str(GraphKey(num_tokens=1)) == "(num_tokens=1)"
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"num_tokens": 0}, "num_tokens is 0"),
+        ({"num_tokens": 2, "num_sequences": 3}, "expected 1 to 2"),
+        ({"num_tokens": 2, "num_sequences": 0}, "num_sequences is 0"),
+        ({"num_tokens": 2, "num_active_loras": -1}, "num_active_loras is -1"),
+        ({"num_tokens": 2, "extra": ([],)}, "hashable"),
+    ],
+)
+def test_graph_key_impossible_raises(kwargs: dict[str, Any], message: str) -> None:
+    with pytest.raises(GraphKeyError, match=message):
+        GraphKey(**kwargs)
+
+
+def test_largest_first_orders_by_tokens_sequences_and_loras() -> None:
+    small = GraphKey(num_tokens=2)
+    large = GraphKey(num_tokens=8)
+    few = GraphKey(num_tokens=8, num_sequences=2)
+    loras = GraphKey(num_tokens=8, num_active_loras=3)
+    assert largest_first([few, small, loras, large]) == [loras, large, few, small]
