@@ -8,7 +8,7 @@ Cases:
 * ``split``: a decoder of equal layers (45 nodes each, and 16 weights as graph inputs; one mutating
   attention operator with its layer's name) to graphs that can be handed to a compiler. The floor
   is a hand-written single pass that knows the one operator it looks for and checks nothing.
-* ``split-different``: the same with another literal in every layer, so that no piece equals another.
+* ``split-different``: as ``split`` with another literal in every layer: no piece equals another.
 * ``split-code``: as ``split``, and Python code generated for every piece.
 * ``dispatch-1``, ``dispatch-17``: calling pieces that do nothing, with 1 and 17 arguments. The
   floor is a written-out function that calls them. Seconds are for one call of the whole.

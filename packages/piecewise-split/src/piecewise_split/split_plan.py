@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from piecewise_split.errors import PlanMismatchError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CutKind = Literal["graph start", "splitting op", "after splitting op"]
 
@@ -90,7 +93,7 @@ class SplitPlan:
     @property
     def num_distinct(self) -> int:
         """Number of different structures, which is the number of graphs that are built."""
-        return sum(piece.isomorphic_to == piece.index for piece in self.pieces)
+        return _num_distinct(self.pieces)
 
     def __str__(self) -> str:
         header = ("piece", "kind", "nodes", "inputs", "outputs", "cut", "isomorphic to")
@@ -103,9 +106,12 @@ class SplitPlan:
             ).rstrip()
             for row in rows
         ]
-        splitting = sum(piece.is_splitting for piece in self.pieces)
+        splitting = [piece for piece in self.pieces if piece.is_splitting]
+        capturable = [piece for piece in self.pieces if not piece.is_splitting]
         summary = (
-            f"{len(self.pieces)} pieces ({splitting} splitting), {self.num_distinct} distinct; "
+            f"{len(self.pieces)} pieces: {len(capturable)} capturable "
+            f"({_num_distinct(capturable)} distinct), {len(splitting)} splitting "
+            f"({_num_distinct(splitting)} distinct); "
             f"split at {', '.join(self.splitting_ops) or 'nothing'}"
         )
         if self.absent_ops:
@@ -131,6 +137,10 @@ class SplitPlan:
                 f"SplitPlan.to_json of the same version."
             )
             raise PlanMismatchError(msg) from error
+
+
+def _num_distinct(pieces: Iterable[PlannedPiece]) -> int:
+    return sum(piece.isomorphic_to == piece.index for piece in pieces)
 
 
 def _read_plan(data: dict[str, list[dict[str, object]]]) -> SplitPlan:

@@ -1,0 +1,67 @@
+"""Plans as data."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from piecewise_split import PlanMismatchError, SplitPlan, plan_split
+from piecewise_split.testing import dynamo_graph
+
+Make = Callable[[int], torch.nn.Module]
+
+
+@pytest.fixture
+def plan(decoder: Make) -> SplitPlan:
+    module, _ = dynamo_graph(decoder(3), torch.randn(4, 8), dynamic_dim=0)
+    return plan_split(module, ["ps_test::attention", "other::op"], allow_absent=True)
+
+
+# fmt: off
+SNAPSHOT = """\
+7 pieces: 4 capturable (3 distinct), 3 splitting (3 distinct); \
+split at ps_test::attention, other::op; not in the graph: other::op
+piece  kind        nodes  inputs              outputs          cut                                                  isomorphic to
+    0  capturable      7  l_x_, +2            q, out           graph start                                          -
+    1  splitting       1  q, out              -                splitting op ps_test::attention (attention)          -
+    2  capturable      9  out, s77, l_x_, +2  x, q_1, out_1    after splitting op ps_test::attention (attention)    -
+    3  splitting       1  q_1, out_1          -                splitting op ps_test::attention (attention_1)        -
+    4  capturable      9  out_1, s77, x, +2   x_1, q_2, out_2  after splitting op ps_test::attention (attention_1)  2
+    5  splitting       1  q_2, out_2          -                splitting op ps_test::attention (attention_2)        -
+    6  capturable      2  out_2, s77, x_1     x_2              after splitting op ps_test::attention (attention_2)  -"""  # noqa: E501
+# fmt: on
+
+
+def test_plan_printed_is_a_table_of_pieces(plan: SplitPlan) -> None:
+    assert str(plan) == SNAPSHOT
+
+
+def test_plan_json_round_trip_is_equal(plan: SplitPlan) -> None:
+    text = plan.to_json()
+
+    assert SplitPlan.from_json(text) == plan
+    assert json.loads(text)["pieces"][1]["is_splitting"] is True
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"pieces": [{}]}', '{"pieces": [], "more": []}'])
+def test_plan_from_other_json_raises(text: str) -> None:
+    with pytest.raises(PlanMismatchError, match="Reading a split plan"):
+        SplitPlan.from_json(text)
+
+
+def test_plan_is_frozen(plan: SplitPlan) -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        plan.pieces = ()  # type: ignore[misc]
+    assert hash(plan) == hash(SplitPlan.from_json(plan.to_json()))
+
+
+def test_plan_made_twice_is_equal(decoder: Make) -> None:
+    module, _ = dynamo_graph(decoder(2), torch.randn(4, 8))
+
+    assert plan_split(module, ["ps_test::attention"]) == plan_split(
+        module, [torch.ops.ps_test.attention]
+    )
