@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph, Node
 
-    from fx_passes.effects import Effect
-
 __all__ = ["AliasAnalysis"]
 
 
@@ -21,41 +19,51 @@ class AliasAnalysis:
     """Groups nodes that may share memory and lists the writes to each group, in graph order.
 
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
-    Placeholders are taken to be distinct, as torch.compile guarantees. It stays right while pure
-    nodes are erased and nodes are announced by `add`.
+    Placeholders are taken to be distinct, as torch.compile guarantees. It stays right while nodes
+    that write nothing come and go.
     """
 
     def __init__(self, graph: Graph) -> None:
         self._effects = EffectTable()
+        # A node's parent shares memory with it. Parents of views are found when they are asked for.
         self._parents: dict[Node, Node] = {}
         self._writers: list[Node] = []
         self._written: dict[Node, tuple[Node, ...]] = {}
-        for node in graph.nodes:
-            self._take(node, self._effects.of(node))
+        for node in self._effects.writes_nothing(graph.nodes):
+            effect = self._effects.of(node)
+            self._join(node, effect.aliases)
+            if effect.writes or effect.barrier:
+                self._writers.append(node)
+                # A barrier is kept as a write to nothing in particular.
+                self._written[node] = () if effect.barrier else effect.writes
 
-    def add(self, nodes: Iterable[Node]) -> None:
-        """Take new nodes that write nothing into the analysis."""
-        for node in nodes:
-            self._take(node, self._effects.of(node))
+    def _join(self, node: Node, aliases: tuple[Node, ...]) -> None:
+        for alias in aliases:
+            child, parent = self.group(node), self.group(alias)
+            if child is not parent:
+                self._parents[child] = parent
 
-    def _take(self, node: Node, effect: Effect) -> None:
-        for alias in effect.aliases:
-            self._parents[self.group(node)] = self.group(alias)
-        if effect.writes or effect.barrier:
-            self._writers.append(node)
-            # A barrier is kept as a write to nothing in particular.
-            self._written[node] = () if effect.barrier else effect.writes
+    def _parent(self, node: Node) -> Node:
+        parent = self._parents.get(node)
+        if parent is None:
+            if self._effects.fresh(node):
+                return node
+            parent, *others = (*self._effects.of(node).aliases, node)
+            self._parents[node] = parent
+            if parent is not node:
+                self._join(parent, tuple(others[:-1]))
+        return parent
 
     def group(self, node: Node) -> Node:
         """Return the node that stands for all those that may share memory with this one."""
-        parents = self._parents
         root = node
-        while (parent := parents.get(root, root)) is not root:
+        while (parent := self._parent(root)) is not root:
             root = parent
-        while (parent := parents.get(node, node)) is not root:
-            parents[node] = root
-            node = parent
         return root
+
+    def fresh(self, node: Node) -> bool:
+        """Return whether the node's result shares memory with no argument."""
+        return self.group(node) is node
 
     def writes_anywhere(self) -> bool:
         """Return whether the graph writes memory at all."""

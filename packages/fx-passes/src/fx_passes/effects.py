@@ -17,6 +17,8 @@ from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.operator_signature import overload_names
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from torch._C import FunctionSchema
 
 __all__ = ["Effect", "EffectTable"]
@@ -37,6 +39,7 @@ _INPLACE_OPERATORS = frozenset(
         operator.delitem,
     }
 )
+_NO_CALL = frozenset({"placeholder", "get_attr", "output"})
 _PURE_MODULES = frozenset({operator.__name__, "_operator", builtins.__name__, math.__name__})
 
 
@@ -83,10 +86,38 @@ class EffectTable:
 
     def __init__(self) -> None:
         self._schemas: dict[object, _SchemaEffect | None] = {}
+        # By identity: hashing an operator costs more than all else. The values keep targets alive.
+        self._by_target: dict[int, tuple[object, bool, bool]] = {}
+
+    def writes_nothing(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        """Leave out those nodes that surely write nothing; a quick test by target."""
+        by_target = self._by_target
+        for node in nodes:
+            if node.op == "call_function":
+                known = by_target.get(id(node.target)) or self._look_up(node.target)
+                if not known[1]:
+                    yield node
+            elif node.op not in _NO_CALL:
+                yield node
+
+    def fresh(self, node: Node) -> bool:
+        """Return whether a node surely has memory of its own; a quick test by target."""
+        if node.op != "call_function":
+            return node.op in _NO_CALL
+        return (self._by_target.get(id(node.target)) or self._look_up(node.target))[2]
+
+    def _look_up(self, target: object) -> tuple[object, bool, bool]:
+        pure, fresh = target is operator.getitem, False
+        if isinstance(target, (OpOverload, OpOverloadPacket)):
+            schema = self._schema(target)
+            pure = schema is None or not schema.written
+            fresh = schema is None
+        known = self._by_target[id(target)] = (target, pure, fresh)
+        return known
 
     def of(self, node: Node) -> Effect:
         """Return the effect of a node; where it is not known, the worst the arguments allow."""
-        if node.op in {"placeholder", "get_attr", "output"}:
+        if node.op in _NO_CALL:
             return _NONE
         if node.op == "call_function":
             return self._of_function(node)

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
-from fx_passes.operator_signature import SignatureTable, find_operator
+from fx_passes.operator_signature import SignatureTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +64,7 @@ class GraphBuilder:
         Raises:
             RuleError: The operator does not exist in this process, or the arguments do not fit it.
         """
-        found = find_operator(target) if isinstance(target, str) else target
+        found = self._signatures.find(target) if isinstance(target, str) else target
         if found is None:
             raise RuleError(
                 f"building a call of {target}: this process has no such operator; list it in the "
@@ -106,9 +106,10 @@ class GraphBuilder:
         }
 
     def _finish(self, node: Node, value: object) -> Node:
-        node.meta = dict(self._meta)
+        meta = node.meta
+        meta.update(self._meta)
         if value is not None:
-            node.meta["val"] = value
+            meta["val"] = value
         self.created.append(node)
         return node
 

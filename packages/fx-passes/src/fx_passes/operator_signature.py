@@ -45,6 +45,7 @@ class OperatorSignature:
         defaults: Their defaults; `MISSING` where the argument must be given.
         positional: How many of them may be given by position (the first ones).
         broadcast: Whether a single number may stand for the list (`int[1] dim`).
+        required: How many of them, from the first on, must be given at least.
     """
 
     names: tuple[str, ...]
@@ -52,11 +53,13 @@ class OperatorSignature:
     defaults: tuple[object, ...]
     positional: int
     broadcast: tuple[bool, ...]
+    required: int
 
     @classmethod
     def of(cls, operator: OpOverload) -> OperatorSignature:
         """Read the signature of an operator."""
         arguments = operator._schema.arguments  # noqa: SLF001 - the only road to a schema
+        required = [i for i, each in enumerate(arguments) if not each.has_default_value()]
         return cls(
             names=tuple(argument.name for argument in arguments),
             types=tuple(str(argument.real_type) for argument in arguments),
@@ -66,6 +69,7 @@ class OperatorSignature:
             ),
             positional=sum(not argument.kwarg_only for argument in arguments),
             broadcast=tuple(getattr(argument, "N", None) is not None for argument in arguments),
+            required=required[-1] + 1 if required else 0,
         )
 
     def bind(
@@ -81,10 +85,10 @@ class OperatorSignature:
             One value for each of `names`, or None when the call does not fit the schema.
         """
         given = len(args)
-        if not kwargs and given == len(self.names):
-            return tuple(args) if given <= self.positional else None
         if given > self.positional:
             return None
+        if not kwargs and given >= self.required:
+            return (*args, *self.defaults[given:])
         bound = [*args, *self.defaults[given:]]
         for name, value in kwargs.items():
             try:
@@ -102,10 +106,9 @@ class OperatorSignature:
         Arguments that can be given by position are, up to the last that differs from its default;
         keyword-only arguments are given by name where they differ from theirs.
         """
-        last = 0
-        for position in range(self.positional):
-            if not self._is_default(position, bound[position]):
-                last = position + 1
+        last = self.positional
+        while last and self._is_default(last - 1, bound[last - 1]):
+            last -= 1
         kwargs = {
             self.names[position]: bound[position]
             for position in range(self.positional, len(self.names))
@@ -122,14 +125,23 @@ class SignatureTable:
     """Signatures of operators, read once; owned by one run and thrown away with it."""
 
     def __init__(self) -> None:
-        self._signatures: dict[OpOverload, OperatorSignature] = {}
+        self._signatures: dict[int, tuple[OpOverload, OperatorSignature]] = {}
+        self._named: dict[str, OpOverload] = {}
 
     def of(self, operator: OpOverload) -> OperatorSignature:
         """Return the signature of an operator."""
-        signature = self._signatures.get(operator)
-        if signature is None:
-            signature = self._signatures[operator] = OperatorSignature.of(operator)
-        return signature
+        # By identity: hashing an operator costs more than the rest. The value keeps it alive.
+        known = self._signatures.get(id(operator))
+        if known is None:
+            known = self._signatures[id(operator)] = (operator, OperatorSignature.of(operator))
+        return known[1]
+
+    def find(self, name: str) -> OpOverload | None:
+        """Return the operator with a qualified name; see `find_operator`."""
+        found = self._named.get(name) or find_operator(name)
+        if found is not None:
+            self._named[name] = found
+        return found
 
     def arguments(self, node: Node) -> tuple[object, ...] | None:
         """Return the bound arguments of a call of an `OpOverload`, or None if it does not bind."""

@@ -6,6 +6,8 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from torch.fx import Node
+
 from fx_passes.graph_argument import nodes_in
 from fx_passes.match import Match, NoMatch
 
@@ -46,7 +48,12 @@ def place(match: Match, aliases: AliasAnalysis) -> Placement | NoMatch:
     problem = _escaping_value(match, removed) or _stream_difference(match)
     if problem is not None:
         return problem
-    inputs = set(nodes_in(list(match.bound.values())))
+    inputs: set[Node] = set()
+    for bound in match.bound.values():
+        if isinstance(bound, Node):
+            inputs.add(bound)
+        else:
+            inputs.update(nodes_in(bound))
     placement = _find_place(match, removed, inputs, aliases)
     if isinstance(placement, NoMatch):
         return placement
@@ -75,11 +82,12 @@ def _stream_of(node: Node) -> object:
 
 
 def _stream_difference(match: Match) -> NoMatch | None:
-    first = match.nodes[0]
+    # A getitem launches nothing, and tracers do not always label it.
+    nodes = [node for node in match.nodes if node.target is not operator.getitem]
+    first = nodes[0]
     stream = _stream_of(first)
-    for node in match.nodes:
-        # A getitem launches nothing, and tracers do not always label it.
-        if node.target is not operator.getitem and _stream_of(node) != stream:
+    for node in nodes:
+        if _stream_of(node) != stream:
             return NoMatch(
                 f"`{first.name}` is on stream {stream!r}, `{node.name}` on {_stream_of(node)!r}",
                 (first, node),
@@ -146,9 +154,8 @@ def _written_meanwhile(
     late = writer is placement.before and match.nodes[-1] < placement.before
     if writer is not None and not late:
         return NoMatch(f"`{writer.name}` writes a value of the match meanwhile", (writer,))
-    groups = {aliases.group(node) for node in inputs}
     for node in match.outputs.values():
-        if aliases.group(node) in groups:
+        if not aliases.fresh(node) and aliases.group(node) in {aliases.group(each) for each in inputs}:
             writer = aliases.writer_between(first, None, (node,))
             if writer is not None:
                 return NoMatch(

@@ -121,16 +121,14 @@ class _Rewriter:
         placement = place(match, self._aliases)
         if isinstance(placement, NoMatch):
             return placement
-        return self._build(rule, match, placement, self._aliases)
+        return self._build(rule, match, placement)
 
-    def _build(
-        self, rule: Rule, match: Match, placement: Placement, aliases: AliasAnalysis
-    ) -> MatchRecord:
+    def _build(self, rule: Rule, match: Match, placement: Placement) -> MatchRecord:
         builder = GraphBuilder(self._graph, match, self._signatures)
         record_literals = {
             name: repr(value)
             for name, value in match.bound.items()
-            if next(nodes_in(value), None) is None
+            if not isinstance(value, Node) and next(nodes_in(value), None) is None
         }
         with self._graph.inserting_before(placement.before):
             try:
@@ -141,7 +139,6 @@ class _Rewriter:
                     f"raised {type(error).__name__}: {error}"
                 ) from error
         _require_all_outputs(rule, match, replacements)
-        aliases.add(builder.created)
         for node in placement.moved:
             placement.before.prepend(node)
         self._replace(rule, match, replacements)
@@ -157,9 +154,8 @@ class _Rewriter:
         for name, old in match.outputs.items():
             new = replacements[name]
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in removed)
-            for key, value in old.meta.items():
-                if key in {"val", "example_value"} or key not in new.meta:
-                    new.meta[key] = value
+            # What the replaced node knew of itself is nearer than what all new nodes were given.
+            new.meta.update(old.meta)
         for node in reversed(match.nodes):
             if node.users:
                 raise RuleError(
@@ -172,12 +168,12 @@ class _Rewriter:
 
 
 def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None:
-    found = sorted(replacements) if isinstance(replacements, dict) else replacements
     if (
         not isinstance(replacements, dict)
-        or set(replacements) != set(match.outputs)
+        or replacements.keys() != match.outputs.keys()
         or not all(isinstance(node, Node) for node in replacements.values())
     ):
+        found = sorted(replacements) if isinstance(replacements, dict) else replacements
         raise RuleError(
             f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: expected a dict with "
             f"a node for each of the outputs {sorted(match.outputs)}, found {found}"

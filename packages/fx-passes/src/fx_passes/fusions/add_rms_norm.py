@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 __all__ = ["fuse_add_rms_norm"]
 
 
+_REQUIREMENTS = (
+    Requirement.same_shape("x", "residual"),
+    Requirement.same_dtype("x", "residual", "weight"),
+    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+    Requirement.rank("weight", 1),
+)
+
+
 def _pattern(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> dict[str, Tensor]:
     total = x + residual
     norm = label(torch.ops.npu.npu_rms_norm(total, weight, epsilon), "norm")
@@ -27,13 +35,7 @@ def _pattern(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> dic
 
 
 def _check(match: Match) -> NoMatch | None:
-    return first_unmet(
-        match,
-        Requirement.same_shape("x", "residual"),
-        Requirement.same_dtype("x", "residual", "weight"),
-        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-        Requirement.rank("weight", 1),
-    )
+    return first_unmet(match, *_REQUIREMENTS)
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:

@@ -47,7 +47,7 @@ class Requirement:
 
         def problem(tensors: Tensors) -> str | None:
             first = tensors[0]
-            for name, other in zip(names, tensors, strict=True):
+            for name, other in zip(names[1:], tensors[1:], strict=True):
                 if other.dim() != first.dim() or not all(
                     map(sizes_equal, first.shape, other.shape)
                 ):

@@ -1,0 +1,70 @@
+"""When two results of the same computation count as equal."""
+
+from __future__ import annotations
+
+import torch
+from torch.utils import _pytree as pytree
+
+__all__ = ["assert_same_values", "tolerance_of"]
+
+
+def tolerance_of(dtype: torch.dtype, *, roundings: int) -> float:
+    """Return the relative difference that a number of roundings can make.
+
+    Each rounding to a floating-point type with machine epsilon e (the distance from 1 to the next
+    number) changes a value by at most e / 2, so that many of them differ by `roundings * e / 2`
+    from none, and by twice that from as many others.
+
+    Args:
+        dtype: The type of the values.
+        roundings: How many roundings one side makes more than the other.
+    """
+    return roundings * torch.finfo(dtype).eps
+
+
+def assert_same_values(actual: object, expected: object, *, roundings: int = 0) -> None:
+    """Check that two results, nested alike, hold the same values.
+
+    Args:
+        actual: Tensors, on any device, in tuples, lists or dicts.
+        expected: The same.
+        roundings: 0 for the same bits; else see `tolerance_of`. Differences are measured against
+            the largest value of the tensor, as sums may cancel.
+
+    Raises:
+        AssertionError: Structure, dtype, shape or a value differs.
+    """
+    left, left_spec = pytree.tree_flatten(actual)
+    right, right_spec = pytree.tree_flatten(expected)
+    if left_spec != right_spec:
+        raise AssertionError(f"expected the structure {right_spec}, found {left_spec}")
+    for position, (mine, theirs) in enumerate(zip(left, right, strict=True)):
+        if isinstance(theirs, torch.Tensor):
+            _assert_same_tensor(mine, theirs, roundings, position)
+        elif mine != theirs:
+            raise AssertionError(f"result {position}: expected {theirs}, found {mine}")
+
+
+def _assert_same_tensor(
+    actual: object, expected: torch.Tensor, roundings: int, position: int
+) -> None:
+    if not isinstance(actual, torch.Tensor):
+        raise AssertionError(f"result {position}: expected a tensor, found {actual!r}")
+    if actual.dtype != expected.dtype or actual.shape != expected.shape:
+        raise AssertionError(
+            f"result {position}: expected {expected.dtype} {list(expected.shape)}, found "
+            f"{actual.dtype} {list(actual.shape)}"
+        )
+    mine, theirs = actual.cpu(), expected.cpu()
+    if roundings == 0 or not theirs.dtype.is_floating_point:
+        if not torch.equal(mine, theirs):
+            count = int((mine != theirs).sum())
+            raise AssertionError(f"result {position}: {count} of {theirs.numel()} values differ")
+        return
+    difference = float((mine.double() - theirs.double()).abs().max())
+    allowed = tolerance_of(theirs.dtype, roundings=roundings) * float(theirs.double().abs().max())
+    if not difference <= allowed:
+        raise AssertionError(
+            f"result {position}: the largest difference {difference:.3g} exceeds {allowed:.3g} "
+            f"({roundings} roundings of {theirs.dtype})"
+        )
