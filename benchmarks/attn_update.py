@@ -164,16 +164,23 @@ def make_ours(
 
     ours = importlib.import_module(ATTN_UPDATE)
 
-    class FusedNpuDevice(NpuDevice):
-        """Names torch_npu's one call for FIA v1."""
+    class UpdatingDevice(NpuDevice):
+        """Has fused update calls and direct launches."""
 
         def fused_update(self, operator: str) -> Callable[..., object] | None:
-            """Return the call."""
             binding = importlib.import_module(TORCH_NPU)._C
             call: Callable[..., object] = binding._npu_fused_infer_attention_score_out_graph
             return call if operator == "npu::npu_fused_infer_attention_score.out" else None
 
-    device = FusedNpuDevice(0)
+        def create_direct_stream(self) -> Any:
+            return importlib.import_module(TORCH_NPU).npu.SyncLaunchStream(device=self.index)
+
+        def flush_launches(self) -> None:
+            # Reading the native handle empties torch_npu's task queue.
+            stream: Any = self.current_stream()
+            _ = stream.npu_stream
+
+    device = UpdatingDevice(0)
     recorder, lane = ours.Recorder(device), ours.UpdateLane(device)
     pool = device.create_memory_pool()
     graphs = []

@@ -6,6 +6,7 @@ parameters reach which launch, and an `UpdateLane` replays and updates, step by 
 
 from attn_update.__about__ import __version__
 from attn_update.attention_geometry import AttentionGeometry, LengthRule
+from attn_update.direct_launch import DirectLaunchDevice
 from attn_update.errors import (
     ArgumentError,
     AttnUpdateError,
@@ -45,6 +46,7 @@ __all__ = [
     "CaptureError",
     "CheckedStep",
     "DeadTensorError",
+    "DirectLaunchDevice",
     "Event",
     "ExternalEvent",
     "FusedInferAttention",

@@ -30,6 +30,11 @@ cannot be known, and neither can, when the replay call itself fails, whether R(i
 key is marked unsettled, and its next step updates first and lets C wait for U: then the events are
 not needed for the order, and the replay leaves all of them unset, as 3 demands from then on.
 
+Note [direct launch]. On a device with a launch queue U may be a stream without it, see
+`attn_update.direct_launch`. What is put on U then reaches the device at once, what is put on C
+later. Only one wait crosses in that direction, that of U for d(i - 1), so the queue is flushed
+before it.
+
 In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for U, then R(i) runs:
 1 and 2 hold as before, 3 and 4 by stream order.
 """
@@ -43,6 +48,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
+from attn_update.direct_launch import find_direct_launch
 from attn_update.errors import LaneError, UpdateError
 from attn_update.update_order import UpdateOrder
 
@@ -85,6 +91,7 @@ class UpdateLane:
         order: What a step does first, unless `run` is told otherwise.
         skip_unchanged: Whether launches keep their arguments when the step parameters are those
             of the latest step of the key. Their external events are recorded all the same.
+        direct: Whether to launch updates past the device's launch queue where it allows that.
 
     Attributes:
         counters: What the lane has done.
@@ -96,13 +103,19 @@ class UpdateLane:
         *,
         order: UpdateOrder = UpdateOrder.REPLAY_FIRST,
         skip_unchanged: bool = True,
+        direct: bool = True,
     ) -> None:
         self.device = device
         self.counters = LaneCounters()
         self._order = order
         self._skip_unchanged = skip_unchanged
-        # A graph that waits for its first update idles the device, so the lane goes first.
-        self._stream: Stream | None = device.create_stream(priority=-1)
+        self._direct = find_direct_launch(device) if direct else None
+        self._stream: Stream | None
+        if self._direct is not None:
+            self._stream = self._direct.create_direct_stream()
+        else:
+            # A graph that waits for its first update idles the device, so the lane goes first.
+            self._stream = device.create_stream(priority=-1)
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -191,8 +204,7 @@ class UpdateLane:
         current: Stream,
     ) -> _Result:
         records = step.plan.records
-        if records.replayed is not None:
-            stream.wait_event(records.replayed)
+        self._wait_for_replay(records, stream)
         try:
             result = replay()
         except BaseException:
@@ -213,8 +225,7 @@ class UpdateLane:
         current: Stream,
     ) -> _Result:
         records = step.plan.records
-        if records.replayed is not None:
-            stream.wait_event(records.replayed)
+        self._wait_for_replay(records, stream)
         self._update(step, stream, release=False)
         current.wait_event(stream.record_event())
         try:
@@ -224,6 +235,14 @@ class UpdateLane:
             raise
         finally:
             records.replayed = current.record_event()
+
+    def _wait_for_replay(self, records: KeyRecords, stream: Stream) -> None:
+        if records.replayed is None:
+            return
+        if self._direct is not None:
+            # See Note [direct launch].
+            self._direct.flush_launches()
+        stream.wait_event(records.replayed)
 
     def _update(self, step: CheckedStep, stream: Stream, *, release: bool) -> None:
         updates = step.plan.updates

@@ -1,0 +1,355 @@
+"""The real torch_npu on simulated CANN: captured attention follows every step's lengths."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import cann_sim
+from attn_update import (
+    AttnUpdateError,
+    DeadTensorError,
+    Recorder,
+    StepParameterError,
+    StepParameters,
+    UnknownKeyError,
+    UpdateError,
+    UpdateLane,
+    UpdateOrder,
+    UpdatePlan,
+)
+from npu_graph_runtime import NpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from attn_update import Stream
+
+HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS = 4, 2, 16, 16, 3
+LONGEST = BLOCK_SIZE * COLUMNS
+
+
+@pytest.fixture(scope="module")
+def device() -> NpuDevice:
+    cann_sim.activate()
+    device = NpuDevice(0)
+    npu().config.allow_internal_format = False
+    npu().set_compile_mode(jit_compile=False)
+    return device
+
+
+@pytest.fixture(autouse=True)
+def stream(device: NpuDevice) -> Iterator[Any]:
+    stream = device.create_stream()
+    with device.use_stream(stream):
+        yield stream
+    device.synchronize()
+
+
+def npu() -> Any:
+    return vars(torch)["npu"]
+
+
+def num_synchronisations() -> int:
+    return int(cann_sim.counters()["synchronisations"])
+
+
+def num_launches() -> int:
+    counters = cann_sim.counters()
+    names = ("launches", "captured_launches", "updated_launches", "replays")
+    return sum(int(counters[name]) for name in names)
+
+
+@dataclass(kw_only=True)
+class PagedModel:
+    """Layers of paged attention over one cache each, captured for several batch sizes."""
+
+    device: NpuDevice
+    dtype: torch.dtype = torch.float16
+    layout: str = "TND"
+    kind_name: str = "fused_infer_attention_v1"
+    num_layers: int = 3
+    seed: int = 0
+    recorder: Recorder = field(init=False)
+    pool: object = field(init=False)
+    caches: list[torch.Tensor] = field(init=False)
+    graphs: dict[int, Any] = field(default_factory=dict)
+    plans: dict[int, UpdatePlan] = field(default_factory=dict)
+    inputs: dict[int, dict[str, torch.Tensor]] = field(default_factory=dict)
+    outputs: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.recorder = Recorder(self.device)
+        self.pool = self.device.create_memory_pool()
+        self.caches = [
+            self.random(8, BLOCK_SIZE, KV_HEADS * HEAD_DIM) for _ in range(self.num_layers)
+        ]
+
+    def random(self, *shape: int) -> torch.Tensor:
+        self.seed += 1
+        generator = torch.Generator().manual_seed(self.seed)
+        return torch.randn(shape, generator=generator).to(self.dtype).npu()  # type: ignore[attr-defined]
+
+    def lengths(self, key: int, lengths: list[int]) -> dict[str, list[int]]:
+        names = {"fused_infer_attention_v1": ("actual_seq_lengths", "actual_seq_lengths_kv")}
+        query, keys = names.get(self.kind_name, ("actual_seq_qlen", "actual_seq_kvlen"))
+        own = list(range(1, key + 1)) if self.layout == "TND" else [1] * key
+        return {query: own, keys: lengths}
+
+    def parameters(self, key: int, lengths: list[int]) -> StepParameters:
+        return StepParameters(key=key, groups={"default": dict(self.lengths(key, lengths))})
+
+    def arguments(self, key: int, layer: int, lengths: list[int]) -> dict[str, object]:
+        if key not in self.inputs:
+            packed = (key, HEADS, HEAD_DIM) if self.layout == "TND" else (key, 1, HEADS * HEAD_DIM)
+            table = torch.arange(key * COLUMNS, dtype=torch.int32).reshape(key, COLUMNS) % 8
+            self.inputs[key] = {"query": self.random(*packed), "block_table": table.npu()}  # type: ignore[attr-defined]
+        is_v1 = self.kind_name == "fused_infer_attention_v1"
+        heads, scale = ("num_heads", "scale") if is_v1 else ("num_query_heads", "softmax_scale")
+        return {
+            **self.inputs[key],
+            **self.lengths(key, lengths),
+            "key": self.caches[layer],
+            "value": self.caches[layer],
+            "input_layout": self.layout,
+            "block_size": BLOCK_SIZE,
+            heads: HEADS,
+            "num_key_value_heads": KV_HEADS,
+            scale: HEAD_DIM**-0.5,
+        }
+
+    def attention(self, key: int, layer: int, lengths: list[int]) -> torch.Tensor:
+        arguments = self.arguments(key, layer, lengths)
+        return self.recorder.attention(f"layers.{layer}", self.kind_name, arguments)[0]
+
+    def capture(self, *keys: int) -> None:
+        for key in sorted(keys, reverse=True):
+            self.eager(key, [1] * key)
+            self.graphs[key] = graph = self.device.create_graph()
+            with self.recorder.recording(key), self.device.capture(graph, pool=self.pool):
+                layers = range(self.num_layers)
+                self.outputs[key] = [self.attention(key, layer, [1] * key) for layer in layers]
+            self.plans[key] = UpdatePlan.compile(self.recorder, key)
+
+    def eager(self, key: int, lengths: list[int]) -> list[torch.Tensor]:
+        return [self.attention(key, layer, lengths) for layer in range(self.num_layers)]
+
+    def step(self, lane: UpdateLane, key: int, lengths: list[int]) -> list[torch.Tensor]:
+        """Run one step and return copies of its outputs, queued behind the replay."""
+        lane.run(self.plans[key], self.parameters(key, lengths), self.graphs[key].replay)
+        return [out.clone() for out in self.outputs[key]]
+
+
+def assert_equal(outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    for layer, (out, value) in enumerate(zip(outputs, expected, strict=True)):
+        assert torch.equal(out.cpu(), value.cpu()), f"layer {layer}"
+
+
+def draw(random: Random, key: int) -> list[int]:
+    return [random.randint(1, LONGEST) for _ in range(key)]
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
+@pytest.mark.parametrize("layout", ["TND", "BSH"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_steps_with_the_host_ahead_equal_the_eager_operator(
+    device: NpuDevice, dtype: torch.dtype, layout: str, kind: str, order: UpdateOrder
+) -> None:
+    random = Random(1)
+    model = PagedModel(device=device, dtype=dtype, layout=layout, kind_name=kind)
+    model.capture(2, 4)
+    lane = UpdateLane(device, order=order)
+    tables = {
+        key: [torch.randint(0, 8, (key, COLUMNS)).int().npu() for _ in range(3)]  # type: ignore[attr-defined]
+        for key in (2, 4)
+    }
+
+    for _ in range(25):
+        before = num_synchronisations()
+        burst = []
+        for _ in range(4):
+            key = random.choice([2, 4])
+            lengths, table = draw(random, key), random.choice(tables[key])
+            model.inputs[key]["block_table"].copy_(table)
+            burst.append((key, lengths, table, model.step(lane, key, lengths)))
+        assert num_synchronisations() == before
+        for key, lengths, table, outputs in burst:
+            model.inputs[key]["block_table"].copy_(table)
+            assert_equal(outputs, model.eager(key, lengths))
+
+
+def test_two_recorders_interleaved_on_one_lane_do_not_disturb_each_other(
+    device: NpuDevice,
+) -> None:
+    random = Random(2)
+    target = PagedModel(device=device, num_layers=4, seed=100)
+    draft = PagedModel(device=device, num_layers=1, seed=200)
+    target.capture(2, 4)
+    draft.capture(2, 4)
+    lane = UpdateLane(device)
+
+    for _ in range(50):
+        burst = []
+        for _ in range(4):
+            model, key = random.choice([target, draft]), random.choice([2, 4])
+            lengths = draw(random, key)
+            burst.append((model, key, lengths, model.step(lane, key, lengths)))
+        for model, key, lengths, outputs in burst:
+            assert_equal(outputs, model.eager(key, lengths))
+
+
+def test_a_replay_without_updates_gives_the_captured_lengths(device: NpuDevice) -> None:
+    model = PagedModel(device=device)
+    model.capture(2)
+    other = device.create_stream()
+
+    model.graphs[2].replay()
+    for update in model.plans[2].updates:
+        update.event.record(other)
+    device.synchronize()
+
+    assert_equal(model.outputs[2], model.eager(2, [1, 1]))
+    assert not torch.equal(model.outputs[2][0].cpu(), model.eager(2, [9, 30])[0].cpu())
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"key": 4}, StepParameterError),
+        ({"groups": {}}, StepParameterError),
+        ({"actual_seq_lengths": [1, 2, 2]}, StepParameterError),
+        ({"actual_seq_lengths": [2, 1]}, StepParameterError),
+        ({"actual_seq_lengths": [1, 1]}, StepParameterError),
+        ({"actual_seq_lengths_kv": [5]}, StepParameterError),
+        ({"actual_seq_lengths_kv": [5, -1]}, StepParameterError),
+        ({"actual_seq_lengths_kv": [5, LONGEST + 1]}, StepParameterError),
+        ({"context_lens": [5, 5]}, StepParameterError),
+    ],
+)
+def test_a_mistake_launches_nothing_and_the_next_step_is_right(
+    device: NpuDevice, change: dict[str, Any], error: type[AttnUpdateError]
+) -> None:
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device)
+    groups = {"default": {**model.lengths(2, [5, 6])}}
+    key = change.pop("key", 2)
+    groups = change.pop("groups", {"default": {**groups["default"], **change}})
+    before = num_launches()
+
+    with pytest.raises(error):
+        lane.run(model.plans[2], StepParameters(key=key, groups=groups), model.graphs[2].replay)
+
+    assert num_launches() == before
+    assert_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+
+
+def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(device: NpuDevice) -> None:
+    model = PagedModel(device=device)
+    model.capture(2, 4)
+    lane = UpdateLane(device)
+    model.step(lane, 2, [7, 8])
+    device.synchronize()
+    model.recorder.release(4)
+    before = num_launches()
+    with pytest.raises(UnknownKeyError):
+        model.step(lane, 4, [1, 2, 3, 4])
+    model.caches.clear()
+    with pytest.raises(DeadTensorError, match=r"layers\.0"):
+        model.step(lane, 2, [7, 8])
+    assert num_launches() == before
+
+
+@pytest.fixture
+def direct_launches(device: NpuDevice) -> Iterator[None]:
+    # With the task queue an operator fails on torch_npu's own thread, later and without a name.
+    import torch_npu
+
+    torch_npu._C._npu_set_task_queue_enable(0)
+    yield
+    torch_npu._C._npu_set_task_queue_enable(1)
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("failing", range(3))
+def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
+    device: NpuDevice, direct_launches: None, failing: int, order: UpdateOrder
+) -> None:
+    random = Random(3)
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device, order=order)
+    assert_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    launch = model.plans[2].updates[failing].launch
+    launch["block_size"] = 17
+
+    with pytest.raises(UpdateError) as caught:
+        model.step(lane, 2, [7, 8])
+    launch["block_size"] = BLOCK_SIZE
+
+    assert caught.value.layer_name == f"layers.{failing}"
+    assert caught.value.operator == "npu::npu_fused_infer_attention_score.out"
+    for _ in range(25):
+        burst = [(lengths := draw(random, 2), model.step(lane, 2, lengths)) for _ in range(4)]
+        for lengths, outputs in burst:
+            assert_equal(outputs, model.eager(2, lengths))
+
+
+def test_workspace_is_allocated_at_capture_and_never_in_a_step(device: NpuDevice) -> None:
+    model = PagedModel(device=device)
+    model.capture(2, 4)
+    lane = UpdateLane(device)
+    device.synchronize()
+    allocated = npu().memory_allocated()
+
+    for _ in range(5):
+        lane.run(model.plans[2], model.parameters(2, [7, 8]), model.graphs[2].replay)
+
+    assert npu().memory_allocated() == allocated
+    assert model.recorder.workspace.num_buffers == 1
+
+
+class UpdatingDevice(NpuDevice):
+    """Has what attn_update asks for where it is there: fused calls and direct launches."""
+
+    def fused_update(self, operator: str) -> Callable[..., object] | None:
+        import torch_npu
+
+        call: Callable[..., object] = torch_npu._C._npu_fused_infer_attention_score_out_graph
+        return call if operator == "npu::npu_fused_infer_attention_score.out" else None
+
+    def create_direct_stream(self) -> Stream:
+        direct: Stream = npu().SyncLaunchStream(device=self.index)
+        return direct
+
+    def flush_launches(self) -> None:
+        # Reading the native handle empties torch_npu's task queue.
+        stream: Any = self.current_stream()
+        _ = stream.npu_stream
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+def test_fused_calls_launched_directly_give_the_same_values(
+    device: NpuDevice, order: UpdateOrder
+) -> None:
+    random = Random(4)
+    model = PagedModel(device=UpdatingDevice(0))
+    model.capture(2, 4)
+    lane = UpdateLane(model.device, order=order)
+    assert model.plans[2].updates[0].fused is not None
+
+    for _ in range(25):
+        before = num_synchronisations()
+        burst = []
+        for _ in range(4):
+            key = random.choice([2, 4])
+            lengths = draw(random, key)
+            burst.append((key, lengths, model.step(lane, key, lengths)))
+        assert num_synchronisations() == before
+        for key, lengths, outputs in burst:
+            assert_equal(outputs, model.eager(key, lengths))
