@@ -7,7 +7,6 @@
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/hardtanh.h>
 #include <ATen/ops/leaky_relu.h>
-#include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mish.h>
 #include <ATen/ops/mul.h>
@@ -17,9 +16,7 @@
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/softplus.h>
 #include <ATen/ops/tanh.h>
-#include <ATen/ops/threshold.h>
 
-#include "data_type.h"
 #include "operator.h"
 
 namespace cann_sim::operators {
@@ -125,6 +122,16 @@ CANN_SIM_OPERATOR(aclnnLogSoftmax, (Tensor, self), (Int, dim), (Tensor, out)) {
   RequireFloatElementwise(self, out);
   WrapDim(dim, self.rank());
   return [=] { out.Store(at::log_softmax(self.Widened(), dim)); };
+}
+
+// The first half along `dim` times the sigmoid of the second half.
+CANN_SIM_OPERATOR(aclnnGlu, (Tensor, self), (Int, dim), (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble);
+  WrapDim(dim, self.rank());
+  return [=] {
+    const std::vector<at::Tensor> halves = at::chunk(self.Widened(), 2, dim);
+    out.Store(at::mul(halves[0], at::sigmoid(halves[1])));
+  };
 }
 
 // The first half along `dim` through silu, times the second half.

@@ -1,7 +1,8 @@
 // Reading and writing by index. An index outside its dimension fails the kernel; the device reports it at the next
 // synchronisation as well.
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/eq.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/gather.h>
 #include <ATen/ops/index.h>
@@ -238,6 +239,24 @@ CANN_SIM_OPERATOR(aclnnInplaceIndexFill, (Tensor, selfRef), (Int, dim), (Tensor,
   RequireScatter(selfRef, dim, index, selfRef);
   return [=] { at::Tensor(selfRef).index_fill_(dim, LongIndex(index), value); };
 }
+// out[..., j] = on where self[...] == j, otherwise off; the new dimension stands at `axis`.
+CANN_SIM_OPERATOR(aclnnOneHot, (Tensor, self), (Int, numClasses), (Tensor, onValue), (Tensor, offValue), (Int, axis),
+                  (Tensor, out)) {
+  RequireDtype(self, kIndices);
+  RequireSameDtype(onValue, out);
+  RequireSameDtype(offValue, out);
+  const int64_t dim = WrapDim(axis, out.rank(), axis.name());
+  std::vector<int64_t> expected = self.sizes().vec();
+  expected.insert(expected.begin() + dim, numClasses.value());
+  RequireShape(out, expected);
+  return [=] {
+    std::vector<int64_t> shape(static_cast<size_t>(out.rank()), 1);
+    shape[static_cast<size_t>(dim)] = numClasses;
+    const at::Tensor classes = at::arange(numClasses.value(), at::kLong).view(shape);
+    out.Store(at::where(at::eq(at::Tensor(self).unsqueeze(dim), classes), at::Tensor(onValue), at::Tensor(offValue)));
+  };
+}
+
 CANN_SIM_OPERATOR(aclnnTake, (Tensor, self), (Tensor, index), (Tensor, out)) {
   RequireDtype(self, kIndexable);
   RequireDtype(index, kIndices);

@@ -11,10 +11,10 @@
 #include <ATen/ops/cumprod.h>
 #include <ATen/ops/cumsum.h>
 #include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/logsumexp.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/min.h>
-#include <ATen/ops/norm.h>
 #include <ATen/ops/prod.h>
 #include <ATen/ops/std.h>
 #include <ATen/ops/sum.h>
@@ -211,6 +211,29 @@ CANN_SIM_OPERATOR(aclnnNorm, (Tensor, self), (Scalar, p), (IntArray, dim), (Bool
   RequireDtype(self, kFloats | kDouble);
   RequireReduced(self, dim, keepDim, out);
   return [=] { out.Store(at::linalg_vector_norm(self.Widened(), p, Dims(dim.values()), keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnLinalgVectorNorm, (Tensor, self), (Scalar, ord), (OptionalIntArray, dims), (Bool, keepDims),
+                  (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireReduced(self, dims.values(), keepDims, out);
+  return [=] { out.Store(at::linalg_vector_norm(self.Widened(), ord, Dims(dims.values()), keepDims)); };
+}
+
+CANN_SIM_OPERATOR(aclnnLogSumExp, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepDim, out);
+  return [=] { out.Store(at::logsumexp(self.Widened(), dim, keepDim)); };
+}
+
+CANN_SIM_OPERATOR(aclnnAminmax, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, minOut), (Tensor, maxOut)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepDim, minOut);
+  RequireReduced(self, dim, keepDim, maxOut);
+  return [=] {
+    minOut.Store(at::amin(self, dim, keepDim));
+    maxOut.Store(at::amax(self, dim, keepDim));
+  };
 }
 
 CANN_SIM_OPERATOR(aclnnStd, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim), (Tensor, out)) {

@@ -1,6 +1,11 @@
 // Sorting and selection. Ties keep the order of the CPU kernels, which is the same for the same input.
 
 #include <ATen/ops/_unique2.h>
+#include <ATen/ops/bincount.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/kthvalue.h>
+#include <ATen/ops/ne.h>
+#include <ATen/ops/searchsorted.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/topk.h>
 
@@ -46,6 +51,64 @@ CANN_SIM_OPERATOR(aclnnTopk, (Tensor, self), (Int, k), (Int, dim), (Bool, larges
     valuesOut.Store(values);
     indicesOut.Store(indices);
   };
+}
+
+CANN_SIM_OPERATOR(aclnnKthvalue, (Tensor, self), (Int, k), (Int, dim), (Bool, keepdim), (Tensor, valuesOut),
+                  (Tensor, indicesOut)) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  WrapDim(dim, self.rank());
+  RequireShape(valuesOut, ReducedShape(self.sizes(), {dim.value()}, keepdim));
+  RequireShape(indicesOut, ReducedShape(self.sizes(), {dim.value()}, keepdim));
+  return [=] {
+    const auto [values, indices] = at::kthvalue(self, k, dim, keepdim);
+    valuesOut.Store(values);
+    indicesOut.Store(indices);
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnSearchSorted, (Tensor, sortedSequence), (Tensor, self), (Bool, outInt32), (Bool, right),
+                  (OptionalTensor, sorter), (Tensor, out)) {
+  RequireDtype(sortedSequence, kFloats | kDouble | kIntegers);
+  RequireSameDtype(self, sortedSequence);
+  RequireShape(out, self.sizes());
+  return [=] {
+    const at::Tensor order = sorter;
+    out.Store(at::searchsorted(sortedSequence, self, outInt32, right, std::nullopt,
+                               order.defined() ? std::optional(order) : std::nullopt));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnSearchSorteds, (Tensor, sortedSequence), (Scalar, self), (Bool, outInt32), (Bool, right),
+                  (OptionalTensor, sorter), (Tensor, out)) {
+  RequireDtype(sortedSequence, kFloats | kDouble | kIntegers);
+  return [=] {
+    const at::Tensor order = sorter;
+    out.Store(at::searchsorted(sortedSequence, self.value(), outInt32, right, std::nullopt,
+                               order.defined() ? std::optional(order) : std::nullopt));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnBincount, (Tensor, self), (OptionalTensor, weights), (Int, minlength), (Tensor, out)) {
+  RequireDtype(self, kIntegers);
+  RequireRank(self, 1, 1);
+  return [=] {
+    const at::Tensor amounts = weights;
+    out.Store(at::bincount(self, amounts.defined() ? std::optional(amounts) : std::nullopt, out.numel()));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnIsInTensorScalar, (Tensor, element), (Scalar, testElement), (Bool, assumeUnique), (Bool, invert),
+                  (Tensor, out)) {
+  RequireDtype(element, kReals);
+  RequireShape(out, element.sizes());
+  return [=] { out.Store(invert ? at::ne(element, testElement) : at::eq(element, testElement)); };
+}
+
+CANN_SIM_OPERATOR(aclnnIsInScalarTensor, (Scalar, element), (Tensor, testElements), (Bool, assumeUnique), (Bool, invert),
+                  (Tensor, out)) {
+  RequireDtype(testElements, kReals);
+  RequireShape(out, {});
+  return [=] { at::Tensor(out).fill_(at::eq(testElements, element).any().item<bool>() != invert.value()); };
 }
 
 // The values that occur, ascending, how often, and where each element's value is among them.

@@ -1,0 +1,28 @@
+// Every aclnn operator that the installed torch_npu may ask for exists, so that torch_npu chooses between operator versions
+// as it does on a device and never falls back to the old aclop road. The ones defined here are those that nothing else
+// defines: weak symbols, which fail with the operator's name and that of the torch operator that wanted it.
+
+#include <string>
+
+#include "../runtime/launch.h"
+#include "asking_operator.h"
+#include "refusal.h"
+
+namespace {
+
+int RefuseMissing(const char* operator_name) {
+  std::string message = std::string(operator_name) + " is not simulated";
+  const std::string asked_by = cann_sim::operators::AskingOperator();
+  message += asked_by.empty() ? "; it was launched from the task queue, set TASK_QUEUE_ENABLE=1 or 0 to see by what"
+                              : "; the torch operator " + asked_by + " needs it";
+  cann_sim::SetErrorMessage(message + " (`cann-sim ops` lists what is simulated)");
+  return cann_sim::operators::kStatusKernelNotFound;
+}
+
+}  // namespace
+
+#define CANN_SIM_MISSING(FUNCTION, OPERATOR) \
+  extern "C" __attribute__((visibility("default"), weak)) int FUNCTION() { return RefuseMissing(#OPERATOR); }
+
+// One line a function that torch_npu may look up; written by cann_sim/requested_operators.py when the libraries are built.
+#include "requested_operators.inc"
