@@ -73,7 +73,7 @@ def max_workspace_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
 
 
 def requested_operators_source(libraries: Iterable[Path]) -> str:
-    """Return the text of `requested_operators.inc`, which `missing_operators.cpp` includes.
+    """Return the text of `requested_operators.h`, which `missing_operators.cpp` includes.
 
     Args:
         libraries: The shared libraries of torch_npu.

@@ -24,5 +24,5 @@ int RefuseMissing(const char* operator_name) {
 #define CANN_SIM_MISSING(FUNCTION, OPERATOR) \
   extern "C" __attribute__((visibility("default"), weak)) int FUNCTION() { return RefuseMissing(#OPERATOR); }
 
-// One line a function that torch_npu may look up; written by cann_sim/requested_operators.py when the libraries are built.
-#include "requested_operators.inc"
+// One line a function that torch_npu may look up; written by cann_sim/requested_operators.py.
+#include "requested_operators.h"
