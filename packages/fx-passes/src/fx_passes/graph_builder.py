@@ -39,7 +39,7 @@ class GraphBuilder:
     def __init__(self, graph: Graph, match: Match, signatures: SignatureTable) -> None:
         self.created: list[Node] = []
         self._graph = graph
-        self._outputs = match.outputs
+        self._needed = match.needed
         self._signatures = signatures
         self._meta = {
             key: value for key, value in match.nodes[-1].meta.items() if key not in _NOT_CARRIED
@@ -90,19 +90,19 @@ class GraphBuilder:
         return self._finish(node, element)
 
     def elements(self, source: Node, positions: Mapping[str, int]) -> dict[str, Node]:
-        """Create a `getitem` for each output that the match has.
+        """Create a `getitem` for each output that something outside of the match uses.
 
         Args:
             source: A call that has several results.
             positions: For each output of the pattern, which result replaces it.
 
         Returns:
-            What a rewrite returns: the replacement of each output.
+            What a rewrite returns: the replacement of each needed output.
         """
         return {
             name: self.element(source, position)
             for name, position in positions.items()
-            if name in self._outputs
+            if name in self._needed
         }
 
     def _finish(self, node: Node, value: object) -> Node:

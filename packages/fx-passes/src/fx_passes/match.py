@@ -28,6 +28,7 @@ class Match:
         bound: For each pattern parameter the node or literal it stands for.
         outputs: For each output of the pattern the node that computes it; an output that the graph
             does not compute is absent.
+        needed: The outputs that something outside of the match uses.
         labels: For each label of the pattern the node it stands for.
         nodes: All nodes that a rewrite removes, in the order of the graph.
     """
@@ -35,6 +36,7 @@ class Match:
     anchor: Node
     bound: Mapping[str, object]
     outputs: Mapping[str, Node]
+    needed: frozenset[str]
     labels: Mapping[str, Node]
     nodes: tuple[Node, ...]
 

@@ -171,20 +171,23 @@ class Matcher:
             name: values[node.index]
             for name, node in (*self._pattern.outputs.items(), *self._pattern.labels.items())
         }
+        outputs = {
+            name: value
+            for name in self._pattern.outputs
+            if isinstance(value := found[name], Node)
+        }
+        inside = set(nodes)
         return Match(
             anchor=anchor,
             bound=bound,
-            outputs={
-                name: value
-                for name in self._pattern.outputs
-                if isinstance(value := found[name], Node)
-            },
+            outputs=outputs,
+            needed=frozenset(name for name, node in outputs.items() if not inside >= node.users.keys()),
             labels={
                 name: value
                 for name in self._pattern.labels
                 if isinstance(value := found[name], Node)
             },
-            nodes=tuple(sorted(set(nodes))),
+            nodes=tuple(sorted(inside)),
         )
 
 

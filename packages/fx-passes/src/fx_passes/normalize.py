@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fx_passes.call_translation import Call
 
-__all__ = ["normalize_graph"]
+__all__ = ["normalize_graph", "normalize_nodes"]
 
 
 def normalize_graph(graph_module: GraphModule) -> int:
@@ -41,8 +41,13 @@ def normalize_graph(graph_module: GraphModule) -> int:
     Returns:
         How many nodes were changed; 0 on a graph that is in normal form.
     """
-    normalizer = _Normalizer(graph_module.graph)
-    for node in graph_module.graph.nodes:
+    return normalize_nodes(graph_module.graph)
+
+
+def normalize_nodes(graph: Graph) -> int:
+    """Do what `normalize_graph` does to a graph that belongs to no module."""
+    normalizer = _Normalizer(graph)
+    for node in graph.nodes:
         normalizer.normalize(node)
     return normalizer.changed
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import torch
 from torch._ops import OpOverload
-from torch.fx import Graph, GraphModule, Node, Proxy
+from torch.fx import Graph, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
 from fx_passes.effects import EffectTable
 from fx_passes.errors import PatternError
 from fx_passes.graph_argument import literals_equal
-from fx_passes.normalize import normalize_graph
+from fx_passes.normalize import normalize_nodes
 from fx_passes.operator_signature import SignatureTable
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ def compile_pattern(function: Callable[..., object]) -> CompiledPattern:
         )
     outputs = {str(key): value.node for key, value in returned.items()}
     _complete(graph)
-    normalize_graph(GraphModule(torch.nn.Module(), graph))
+    normalize_nodes(graph)
     return _PatternReader(name, kinds).read(graph, outputs)
 
 

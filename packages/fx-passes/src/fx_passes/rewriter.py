@@ -151,8 +151,8 @@ class _Rewriter:
 
     def _replace(self, rule: Rule, match: Match, replacements: Mapping[str, Node]) -> None:
         removed = set(match.nodes)
-        for name, old in match.outputs.items():
-            new = replacements[name]
+        for name, new in replacements.items():
+            old = match.outputs[name]
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in removed)
             # What the replaced node knew of itself is nearer than what all new nodes were given.
             new.meta.update(old.meta)
@@ -170,13 +170,13 @@ class _Rewriter:
 def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None:
     if (
         not isinstance(replacements, dict)
-        or replacements.keys() != match.outputs.keys()
+        or not match.needed <= replacements.keys() <= match.outputs.keys()
         or not all(isinstance(node, Node) for node in replacements.values())
     ):
         found = sorted(replacements) if isinstance(replacements, dict) else replacements
         raise RuleError(
             f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: expected a dict with "
-            f"a node for each of the outputs {sorted(match.outputs)}, found {found}"
+            f"a node for each of the outputs {sorted(match.needed)}, found {found}"
         )
 
 

@@ -42,7 +42,7 @@ class Rule:
             the same output names. Each is traced once, at the first use of the rule, on no device.
             See `compile_pattern`.
         rewrite: Creates the replacement with the builder it is given and returns, for each output
-            that the match has, the node that replaces it.
+            in `match.needed`, the node that replaces it.
         check: Returns None if the rule applies to a match, else the reason why it does not. It sees
             literals bound to pattern parameters (`match.bound`) and fake values (`match.value`).
         operators: Qualified names of the operators that must exist in the process, those of the

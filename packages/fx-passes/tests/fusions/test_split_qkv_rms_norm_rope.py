@@ -247,7 +247,6 @@ def vendor_library() -> Iterator[None]:
     library.impl("npu_split_qkv_rmsnorm_rope", kernel, "CompositeExplicitAutograd")
     yield
     library._destroy()
-    delattr(torch.ops.sglang, "npu_split_qkv_rmsnorm_rope")
 
 
 @pytest.mark.usefixtures("vendor_library")

@@ -159,12 +159,12 @@ def _rewrite(
             val=(q, k, torch.empty_like(k)),
         )
         fused = build.elements(node, {"q": 0, "k": 1, "v": 2})
-    if "v" in match.outputs:
+    if "v" in match.needed:
         v = match.value("v")
         fused["v"] = build.call(
             "aten::reshape", fused["v"], [-1, call.num_kv_heads * call.head_dim], val=v
         )
-    return {name: fused[name] for name in match.outputs}
+    return {name: fused[name] for name in match.needed}
 
 
 def fuse_split_qkv_rms_norm_rope(*, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS) -> Rule:

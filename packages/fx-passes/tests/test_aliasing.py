@@ -1,0 +1,101 @@
+"""Which values share memory, and who writes it."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch.fx import Graph, Node
+
+from fx_passes.aliasing import AliasAnalysis
+from fx_passes.effects import EffectTable
+
+aten = torch.ops.aten
+
+
+def tensor_placeholder(graph: Graph, name: str) -> Node:
+    node = graph.placeholder(name)
+    node.meta["val"] = torch.empty(4, 4, device="meta")
+    return node
+
+
+def unknown_function(*arguments: object) -> None:
+    del arguments
+
+
+def test_views_share_memory_with_their_base() -> None:
+    graph = Graph()
+    x = tensor_placeholder(graph, "x")
+    view = graph.call_function(aten.view.default, (x, [16]))
+    parts = graph.call_function(aten.split.Tensor, (view, 8))
+    part = graph.call_function(operator.getitem, (parts, 1))
+    copy = graph.call_function(aten.clone.default, (part,))
+    total = graph.call_function(aten.add.Tensor, (copy, copy))
+    graph.output(total)
+
+    aliases = AliasAnalysis(graph)
+
+    assert aliases.group(part) is aliases.group(x)
+    assert aliases.group(copy) is not aliases.group(x)
+    assert aliases.fresh(total)
+    assert not aliases.fresh(part)
+    assert not aliases.writes_anywhere()
+
+
+def test_write_through_a_view_reaches_the_base_and_nothing_else() -> None:
+    graph = Graph()
+    x, y = tensor_placeholder(graph, "x"), tensor_placeholder(graph, "y")
+    row = graph.call_function(aten.select.int, (x, 0, 0))
+    write = graph.call_function(aten.zero_.default, (row,))
+    last = graph.call_function(aten.neg.default, (x,))
+    graph.output(last)
+
+    aliases = AliasAnalysis(graph)
+
+    assert aliases.writer_between(row, last, (x,)) is write
+    assert aliases.writer_between(row, last, (y,)) is None
+    assert aliases.writer_between(last, None, (x,)) is None
+    assert aliases.any_writer_between(row, last) is write
+    assert aliases.any_writer_between(last, last) is None
+
+
+def test_unknown_function_may_write_its_arguments() -> None:
+    graph = Graph()
+    x, y = tensor_placeholder(graph, "x"), tensor_placeholder(graph, "y")
+    call = graph.call_function(unknown_function, (x,))
+    graph.output(y)
+
+    aliases = AliasAnalysis(graph)
+
+    assert aliases.writer_between(x, None, (x,)) is call
+    assert aliases.writer_between(x, None, (y,)) is None
+
+
+def test_function_without_tensors_is_a_barrier_for_everything() -> None:
+    graph = Graph()
+    x = tensor_placeholder(graph, "x")
+    call = graph.call_function(torch._C._set_grad_enabled, (False,))
+    graph.output(x)
+
+    assert AliasAnalysis(graph).writer_between(x, None, (x,)) is call
+
+
+def test_effects_of_dynamo_level_calls() -> None:
+    graph = Graph()
+    x, y = tensor_placeholder(graph, "x"), tensor_placeholder(graph, "y")
+    table = EffectTable()
+
+    def writes(node: Node) -> tuple[Node, ...]:
+        return table.of(node).writes
+
+    assert writes(graph.call_function(operator.iadd, (x, y))) == (x,)
+    assert writes(graph.call_function(operator.setitem, (x, 0, y))) == (x,)
+    assert writes(graph.call_method("add_", (x, y))) == (x,)
+    assert writes(graph.call_method("reshape", (x, -1))) == ()
+    assert writes(graph.call_function(torch.add, (x, y))) == ()
+    assert writes(graph.call_function(torch.add, (x, y), {"out": y})) == (x, y, y)
+    assert writes(graph.call_function(torch.nn.functional.relu, (x,), {"inplace": True})) == (x,)
+    assert writes(graph.call_function(torch.nn.functional.relu, (x,))) == ()
+    assert writes(graph.call_function(operator.add, (1, 2))) == ()
+    assert writes(graph.call_function(aten.add_, (x, y))) == (x,)
+    assert table.of(graph.call_method("reshape", (x, -1))).aliases == (x,)
