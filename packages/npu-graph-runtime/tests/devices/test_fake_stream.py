@@ -1,9 +1,13 @@
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from npu_graph_runtime import FakeDevice
 from npu_graph_runtime.devices.fake_stream import FakeStream, own_stream
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import FakeDevice
 
 
 def test_own_stream_without_stream_is_the_current_one(fake: FakeDevice) -> None:
