@@ -178,17 +178,33 @@ def test_plan_split_filled_allocation_stays(check_split: Check) -> None:
 
 def test_plan_split_arithmetic_on_sizes_merges_backwards(check_split: Check) -> None:
     def function(x: torch.Tensor) -> object:
-        doubled = x * 2
-        mixed = ps_test.mix(doubled)
-        out = torch.empty(x.shape[0] * 2 + 1)
-        ps_test.attention(mixed, torch.zeros_like(mixed), "a")
-        return out.shape[0] + mixed
+        left, right = x * 2, x * 3
+        left = ps_test.mix(left)
+        rows = x.shape[0] * 2 + 1
+        right = ps_test.mix(right)
+        return left + right, torch.ones(rows)
 
     module, arguments = dynamo_graph(function, torch.randn(4), dynamic_dim=0)
 
     plan = check_split(module, ["ps_test::mix"], *arguments)
 
-    assert [piece.is_splitting for piece in plan.pieces][:2] == [False, True]
+    assert [piece.is_splitting for piece in plan.pieces] == [False, True, True, False]
+    assert len(plan.pieces[0].merged) == 2
+
+
+def test_plan_split_scalar_read_from_a_tensor_stays(check_split: Check) -> None:
+    graph = Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    a = graph.call_function(torch.sin, (x,))
+    b = graph.call_function(ps_test.mix.default, (a,))
+    scalar = graph.call_method("item", (y,))
+    c = graph.call_function(ps_test.mix.default, (a,))
+    graph.output((b, c, scalar))
+    scalar.meta["val"] = 1.0
+
+    plan = check_split(GraphModule({}, graph), ["ps_test::mix"], torch.randn(3), torch.ones(()))
+
+    assert nodes_of(plan) == [("sin",), ("mix_default",), ("item",), ("mix_default_1",)]
 
 
 def test_plan_split_writes_and_views_across_cuts_keep_their_order(check_split: Check) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 ps_test = torch.ops.ps_test
 CUTS = ["ps_test::attention", "ps_test::mix", "ps_test::pair"]
 STEPS = (
-    "add", "sin", "add_", "transpose", "row", "chunk", "empty", "attention", "mix", "pair", "view",
+    "add", "sin", "add_", "transpose", "alias", "chunk", "empty", "attention", "mix", "pair", "view",
     "constant",
 )  # fmt: skip
 programs = strategies.lists(
@@ -60,14 +60,13 @@ class Program:
         self.values.append(self.call(torch.ops.aten.sin.default, b))
 
     def step_add_(self, a: Node, b: Node) -> None:
-        self.graph.call_method("add_", (a, b))
+        self.graph.call_method("add_", (a, self.graph.call_method("clone", (b,))))
 
     def step_transpose(self, a: Node, b: Node) -> None:
         self.values.append(self.graph.call_method("t", (a,)))
 
-    def step_row(self, a: Node, b: Node) -> None:
-        row = self.call(operator.getitem, a, slice(1, 2, None))
-        self.values.append(self.graph.call_method("expand", (row, 4, 4)))
+    def step_alias(self, a: Node, b: Node) -> None:
+        self.values.append(self.call(operator.getitem, a, slice(None, None, None)))
 
     def step_chunk(self, a: Node, b: Node) -> None:
         both = self.call(torch.ops.aten.split.Tensor, self.call(torch.cat, [a, b]), 4)
