@@ -105,9 +105,9 @@ class Model:
         return replay
 
 
-@pytest.fixture
-def device() -> ScheduledDevice:
-    return ScheduledDevice()
+@pytest.fixture(params=[False, True], ids=["no_queue", "launch_queue"])
+def device(request: pytest.FixtureRequest) -> ScheduledDevice:
+    return ScheduledDevice(has_launch_queue=request.param)
 
 
 @pytest.fixture

@@ -55,13 +55,12 @@ def npu() -> Any:
 
 
 def num_synchronisations() -> int:
-    return int(cann_sim.counters()["synchronisations"])
+    return cann_sim.counters().synchronisations
 
 
 def num_launches() -> int:
-    counters = cann_sim.counters()
-    names = ("launches", "captured_launches", "updated_launches", "replays")
-    return sum(int(counters[name]) for name in names)
+    now = cann_sim.counters()
+    return now.launches + now.captured_launches + now.updated_launches + now.replays
 
 
 @dataclass(kw_only=True)
@@ -92,7 +91,7 @@ class PagedModel:
     def random(self, *shape: int) -> torch.Tensor:
         self.seed += 1
         generator = torch.Generator().manual_seed(self.seed)
-        return torch.randn(shape, generator=generator).to(self.dtype).npu()  # type: ignore[attr-defined]
+        return torch.randn(shape, generator=generator).to(self.dtype).to("npu")
 
     def lengths(self, key: int, lengths: list[int]) -> dict[str, list[int]]:
         names = {"fused_infer_attention_v1": ("actual_seq_lengths", "actual_seq_lengths_kv")}
@@ -107,7 +106,7 @@ class PagedModel:
         if key not in self.inputs:
             packed = (key, HEADS, HEAD_DIM) if self.layout == "TND" else (key, 1, HEADS * HEAD_DIM)
             table = torch.arange(key * COLUMNS, dtype=torch.int32).reshape(key, COLUMNS) % 8
-            self.inputs[key] = {"query": self.random(*packed), "block_table": table.npu()}  # type: ignore[attr-defined]
+            self.inputs[key] = {"query": self.random(*packed), "block_table": table.to("npu")}
         is_v1 = self.kind_name == "fused_infer_attention_v1"
         heads, scale = ("num_heads", "scale") if is_v1 else ("num_query_heads", "softmax_scale")
         return {
@@ -165,7 +164,7 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
     model.capture(2, 4)
     lane = UpdateLane(device, order=order)
     tables = {
-        key: [torch.randint(0, 8, (key, COLUMNS)).int().npu() for _ in range(3)]  # type: ignore[attr-defined]
+        key: [torch.randint(0, 8, (key, COLUMNS)).int().to("npu") for _ in range(3)]
         for key in (2, 4)
     }
 

@@ -23,9 +23,8 @@ from attn_update.testing import DeadlockError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Model
-
     from attn_update.testing import ScheduledDevice
+    from conftest import Model
 
 
 def draw_lengths(random: Random, key: int) -> list[int]:
@@ -40,16 +39,21 @@ def assert_steps(model: Model, steps: list[tuple[int, list[int]]], seen: list[ob
             assert torch.equal(out, expected), (key, lengths)
 
 
+@pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("order", UpdateOrder)
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(50))
 def test_run_with_any_schedule_gives_every_step_its_own_lengths(
-    make_model: Callable[..., Model], device: ScheduledDevice, seed: int, order: UpdateOrder
+    make_model: Callable[..., Model],
+    device: ScheduledDevice,
+    seed: int,
+    order: UpdateOrder,
+    direct: bool,
 ) -> None:
     # Two models (target and draft) with two graph keys each, on one lane, the device up to four
     # steps behind the host, its streams interleaved by chance.
     random = Random(seed)
     models = [make_model(num_layers=3), make_model(num_layers=1)]
-    lane = UpdateLane(device, order=order)
+    lane = UpdateLane(device, order=order, direct=direct)
     for model in models:
         model.capture(4)
         model.capture(2)

@@ -6,8 +6,9 @@ leave the device any number of steps behind the host and try any interleaving of
 and again by seed. Work that can never run is a `DeadlockError`, not a hang.
 
 It models what a captured graph with updatable launches needs: streams, events, external events,
-capture, task groups and task updates. Launches are Python functions; see
-`attn_update.testing.ScheduledOperators` for attention operators on it.
+capture, task groups and task updates, and by choice a launch queue: then what a stream is given
+reaches it only when the queue is flushed, by a replay among others, but for direct streams.
+Launches are Python functions; see `attn_update.testing.ScheduledOperators` for attention on it.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class _Mark:
 class ScheduledStream:
     """A queue of work of a `ScheduledDevice`; made by `ScheduledDevice.create_stream`."""
 
-    def __init__(self, device: ScheduledDevice, name: str) -> None:
+    def __init__(self, device: ScheduledDevice, name: str, *, is_direct: bool) -> None:
         self.name = name
+        self.is_direct = is_direct
         self.items: deque[_Item] = deque()
         self.graph: ScheduledGraph | None = None
         self.group: list[_Item] | None = None
@@ -64,7 +66,17 @@ class ScheduledStream:
 
     def push(self, item: _Item) -> None:
         """Queue work, or record it if the stream is captured."""
-        (self.items if self.graph is None else self.graph.items).append(item)
+        if self.graph is None:
+            self.submit(lambda: self.items.append(item))
+        else:
+            self.graph.items.append(item)
+
+    def submit(self, action: Callable[[], None]) -> None:
+        """Do what gives the stream work: now, or when the launch queue is flushed."""
+        if self.is_direct:
+            action()
+        else:
+            self._device.launch_queue.append(action)
 
     def wait_event(self, event: Event, /) -> None:
         """Let later work wait for what the event has recorded now."""
@@ -100,17 +112,25 @@ class ScheduledEvent:
     def record(self, stream: Stream | None = None, /) -> None:
         """Record after all work of the stream."""
         queue = self._device.current_stream() if stream is None else _own(stream)
-        self._mark = _Mark()
-        queue.push(_Item(what="event record", run=self._mark.set))
+
+        def record() -> None:
+            self._mark = _Mark()
+            queue.items.append(_Item(what="event record", run=self._mark.set))
+
+        queue.submit(record)
 
     def wait(self, stream: Stream | None = None, /) -> None:
         """Let later work of the stream wait; nothing to wait for if never recorded."""
         queue = self._device.current_stream() if stream is None else _own(stream)
-        mark = self._mark
-        if mark is not None:
-            queue.push(
-                _Item(what="event wait", run=lambda: None, ready=lambda: mark.done),
-            )
+
+        def wait() -> None:
+            mark = self._mark
+            if mark is not None:
+                queue.items.append(
+                    _Item(what="event wait", run=lambda: None, ready=lambda: mark.done)
+                )
+
+        queue.submit(wait)
 
     def query(self) -> bool:
         """Return whether the recorded work is done."""
@@ -156,10 +176,11 @@ class ScheduledGraph:
         self._device = device
 
     def replay(self) -> None:
-        """Queue the captured work on the current stream."""
+        """Queue the captured work on the current stream; flushes the launch queue."""
         stream = self._device.current_stream()
         for item in self.items:
             stream.push(item)
+        self._device.flush_launches()
 
 
 class ScheduledDevice:
@@ -169,9 +190,15 @@ class ScheduledDevice:
         num_synchronisations: How often the host asked to wait for the device.
         num_launches: How many launches were asked for, rewriting ones included.
         failing: Launches, by number from now on, that raise: ``{0: error}`` fails the next.
+        launch_queue: What has been asked for and has not reached the streams.
+
+    Args:
+        has_launch_queue: Whether streams are given work through a queue.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_launch_queue: bool = False) -> None:
+        self.launch_queue: deque[Callable[[], None]] = deque()
+        self._has_launch_queue = has_launch_queue
         self.num_synchronisations = 0
         self.num_launches = 0
         self.failing: dict[int, Exception] = {}
@@ -186,7 +213,20 @@ class ScheduledDevice:
     def create_stream(self, *, priority: int = 0) -> ScheduledStream:
         """Return a new stream; the model knows no priorities."""
         del priority
-        self._streams.append(ScheduledStream(self, f"stream {len(self._streams)}"))
+        return self._new_stream(is_direct=not self._has_launch_queue)
+
+    def create_direct_stream(self) -> ScheduledStream:
+        """Return a new stream without the launch queue."""
+        return self._new_stream(is_direct=True)
+
+    def flush_launches(self) -> None:
+        """Give the streams all that stands in the launch queue."""
+        while self.launch_queue:
+            self.launch_queue.popleft()()
+
+    def _new_stream(self, *, is_direct: bool) -> ScheduledStream:
+        name = f"stream {len(self._streams)}"
+        self._streams.append(ScheduledStream(self, name, is_direct=is_direct))
         return self._streams[-1]
 
     @contextmanager
@@ -226,6 +266,8 @@ class ScheduledDevice:
         """Let the launches on the stream rewrite those of the group."""
         assert isinstance(handle, list)  # noqa: S101
         queue = _own(stream)
+        if not queue.is_direct:
+            self.flush_launches()
         if queue.rewritten is not None:
             raise RuntimeError("a task update is open on this stream already")
         queue.rewritten = list(handle)
@@ -306,6 +348,8 @@ class ScheduledDevice:
             How many ran: fewer than asked when nothing more could, for now or for ever.
         """
         for count in range(num_items):
+            if self.launch_queue and random.random() < 0.5:
+                self.launch_queue.popleft()()
             ready = [s for s in self._streams if s.items and s.items[0].ready()]
             if not ready:
                 return count
@@ -327,6 +371,7 @@ class ScheduledDevice:
         Raises:
             DeadlockError: No stream can run; the message says what each waits for.
         """
+        self.flush_launches()
         while not (until is not None and until()):
             ready = [s for s in self._streams if s.items and s.items[0].ready()]
             if not ready:
