@@ -1,5 +1,31 @@
 """A simulated CANN: the unmodified torch_npu runs on a CPU."""
 
 from cann_sim.__about__ import __version__
+from cann_sim.activation import activate, is_active, launch_environment
+from cann_sim.build import Build, build
+from cann_sim.counters import Counters, counters
+from cann_sim.errors import (
+    ActivationError,
+    CompilationError,
+    CompilerNotFoundError,
+    InactiveError,
+    InstallationError,
+    SettingError,
+)
 
-__all__ = ["__version__"]
+__all__ = [
+    "ActivationError",
+    "Build",
+    "CompilationError",
+    "CompilerNotFoundError",
+    "Counters",
+    "InactiveError",
+    "InstallationError",
+    "SettingError",
+    "__version__",
+    "activate",
+    "build",
+    "counters",
+    "is_active",
+    "launch_environment",
+]

@@ -11,7 +11,7 @@
 namespace cann_sim {
 
 // Stores the message for aclGetRecentErrMsg and the code for aclrtGetLastError, both of this thread; returns the code.
-aclError Fail(aclError code, std::string message);
+CANN_SIM_EXPORT aclError Fail(aclError code, std::string message);
 
 // Why this process may not use the device any more, or empty. A child of fork has no worker threads.
 const char* UnusableReason();

@@ -1,0 +1,98 @@
+"""Putting the simulated libraries under torch_npu, in this process or in one that is started."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from cann_sim.build import Build, build
+from cann_sim.errors import ActivationError, SettingError
+from cann_sim.native_library import EXTERNAL_EVENT_FORMS
+
+
+def activate() -> None:
+    """Load the simulated libraries, so that ``import torch_npu`` finds them.
+
+    Call it before torch is imported: ``import torch`` then loads torch_npu by itself. With
+    ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` it may also be called after ``import torch`` and before
+    ``import torch_npu``. Calling it again does nothing. Builds the libraries where they are not in
+    the cache. The libraries stay loaded until the process ends.
+
+    Raises:
+        ActivationError: torch_npu is already imported, over libraries that are not these.
+        SettingError: ``CANN_SIM_EXTERNAL_EVENTS`` has an unknown value.
+        InstallationError: torch or torch_npu is missing or does not fit.
+        CompilerNotFoundError: The libraries have to be built and there is no C++ compiler.
+        CompilationError: A source was refused by the compiler.
+    """
+    if is_active():
+        return
+    loaded = _loaded_path("libascendcl.so")
+    if loaded is not None:
+        raise ActivationError(
+            "cann-sim was to put its libraries under torch_npu: expected that no device libraries "
+            f"are loaded, found {loaded}. Call cann_sim.activate() before torch_npu is imported "
+            "(TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps 'import torch' from importing it), and start "
+            "Python without the CANN folders in LD_LIBRARY_PATH."
+        )
+    built = build()
+    for path in built.library_paths(external_event_form(os.environ)):
+        # Each has its dependencies loaded before it, which are found by their SONAME.
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+
+
+def is_active() -> bool:
+    """Return whether the simulated runtime is loaded in this process."""
+    loaded = _loaded_path("libascendcl.so")
+    return loaded is not None and _is_ours(loaded)
+
+
+def launch_environment(environment: Mapping[str, str], built: Build | None = None) -> dict[str, str]:
+    """Return an environment in which a new process finds the simulated libraries.
+
+    Args:
+        environment: The environment to start from.
+        built: The libraries; built where it is None.
+
+    Raises:
+        SettingError: ``CANN_SIM_EXTERNAL_EVENTS`` has an unknown value.
+    """
+    built = built or build()
+    folders = [str(path) for path in built.search_path(external_event_form(environment))]
+    before = environment.get("LD_LIBRARY_PATH")
+    return {**environment, "LD_LIBRARY_PATH": os.pathsep.join([*folders, *filter(None, [before])])}
+
+
+def external_event_form(environment: Mapping[str, str]) -> str:
+    """Return what ``CANN_SIM_EXTERNAL_EVENTS`` chooses; values in memory where it is not set.
+
+    Args:
+        environment: Where to read it.
+
+    Raises:
+        SettingError: It is not one of ``EXTERNAL_EVENT_FORMS``.
+    """
+    form = environment.get("CANN_SIM_EXTERNAL_EVENTS") or EXTERNAL_EVENT_FORMS[0]
+    if form not in EXTERNAL_EVENT_FORMS:
+        raise SettingError(
+            "environment variable CANN_SIM_EXTERNAL_EVENTS: expected "
+            f"{' or '.join(EXTERNAL_EVENT_FORMS)}, found {form!r}"
+        )
+    return form
+
+
+def _loaded_path(library: str) -> str | None:
+    """Return where a loaded library came from, or None where it is not loaded."""
+    with Path("/proc/self/maps").open(encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            path = line.rstrip("\n").partition("/")[2]
+            if path.rpartition("/")[2] == library:
+                return "/" + path
+    return None
+
+
+def _is_ours(path: str) -> bool:
+    return hasattr(ctypes.CDLL(path), "cann_sim_counters")
+

@@ -1,0 +1,180 @@
+"""Building the native libraries, once for each set of sources, versions and flags."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from cann_sim.build_cache import cache_folder, content_key, locked
+from cann_sim.compiler import Compiler, find_compiler
+from cann_sim.errors import CompilerNotFoundError
+from cann_sim.installation import Installation, find_installation
+from cann_sim.native_library import NativeLibrary, native_libraries
+
+_MOST_PROCESSES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Build:
+    """Native libraries on disk.
+
+    Attributes:
+        folder: Their folder. It belongs to the cache and is never changed once it is there.
+        libraries: Every library, in the order in which they are loaded.
+    """
+
+    folder: Path
+    libraries: tuple[NativeLibrary, ...]
+
+    def search_path(self, external_events: str) -> tuple[Path, ...]:
+        """Return the folders in which the dynamic linker finds the libraries.
+
+        Args:
+            external_events: One of ``EXTERNAL_EVENT_FORMS``.
+        """
+        return (self.folder / f"external-events-{external_events}", self.folder / "common")
+
+    def library_paths(self, external_events: str) -> tuple[Path, ...]:
+        """Return the files to load, in order.
+
+        Args:
+            external_events: One of ``EXTERNAL_EVENT_FORMS``.
+        """
+        folders = {path.name for path in self.search_path(external_events)}
+        return tuple(
+            self.folder / library.folder / library.name
+            for library in self.libraries
+            if library.folder in folders
+        )
+
+
+def build() -> Build:
+    """Return the native libraries, and build them first where they are not in the cache.
+
+    Safe in several processes at once: one builds, the others wait for it. Prints one line to
+    stderr where something is compiled.
+
+    Raises:
+        InstallationError: torch or torch_npu is missing or does not fit.
+        CompilerNotFoundError: Something has to be built and there is no C++ compiler.
+        CompilationError: A source was refused by the compiler.
+    """
+    installation = find_installation()
+    libraries = native_libraries(installation)
+    cache = cache_folder()
+    sources_key = _sources_key(libraries, installation)
+    try:
+        compiler = find_compiler()
+    except CompilerNotFoundError:
+        earlier = _any_build(cache, sources_key)
+        if earlier is None:
+            raise
+        return Build(folder=earlier, libraries=libraries)
+    folder = cache / "builds" / f"{sources_key}-{content_key([compiler.version], [])[:8]}"
+    if not folder.exists():
+        with locked(cache / f"{folder.name}.lock"):
+            if not folder.exists():
+                _build_into(folder, libraries, compiler, cache / "objects")
+    return Build(folder=folder, libraries=libraries)
+
+
+def _sources_key(libraries: Sequence[NativeLibrary], installation: Installation) -> str:
+    texts = [installation.torch_version, installation.torch_npu_version]
+    files = []
+    for library in libraries:
+        texts += [library.folder, library.name, *library.compile_flags, *library.link_flags]
+        files += [*library.sources, *library.headers]
+    return content_key(texts, files)
+
+
+def _any_build(cache: Path, sources_key: str) -> Path | None:
+    """Return a build of the same sources by any compiler."""
+    found = sorted((cache / "builds").glob(f"{sources_key}-*"))
+    return found[0] if found else None
+
+
+def _build_into(
+    folder: Path, libraries: Sequence[NativeLibrary], compiler: Compiler, objects: Path
+) -> None:
+    """Make the folder with all libraries; it appears only when it is complete."""
+    objects.mkdir(parents=True, exist_ok=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    object_files = {
+        (library.folder, source): objects / f"{_object_key(library, source, compiler)}.o"
+        for library in libraries
+        for source in library.sources
+    }
+    missing = {
+        path: (library, source)
+        for library in libraries
+        for source in library.sources
+        if not (path := object_files[library.folder, source]).exists()
+    }
+    _compile(missing, compiler)
+    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
+    try:
+        for library in libraries:
+            inputs = [object_files[library.folder, source] for source in library.sources]
+            _link(library, inputs, partial, compiler)
+        partial.chmod(0o755)
+        partial.rename(folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+def _object_key(library: NativeLibrary, source: Path, compiler: Compiler) -> str:
+    return content_key([compiler.version, *library.compile_flags], [source, *library.headers])
+
+
+def _compile(missing: dict[Path, tuple[NativeLibrary, Path]], compiler: Compiler) -> None:
+    if not missing:
+        return
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    sys.stderr.write(f"cann-sim: compiling {len(missing)} native sources, once ... ")
+    sys.stderr.flush()
+    start = time.monotonic()
+    with ThreadPoolExecutor(processes) as pool:
+        futures = [
+            pool.submit(_compile_one, library, source, target, compiler)
+            for target, (library, source) in missing.items()
+        ]
+        for future in futures:
+            future.result()
+    sys.stderr.write(f"done in {time.monotonic() - start:.0f} s\n")
+
+
+def _compile_one(library: NativeLibrary, source: Path, target: Path, compiler: Compiler) -> None:
+    partial = target.with_suffix(f".{os.getpid()}.partial")
+    try:
+        compiler.run(
+            [*library.compile_flags, "-c", str(source), "-o", str(partial)],
+            f"compiling {source.parent.name}/{source.name}",
+        )
+        partial.rename(target)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _link(library: NativeLibrary, inputs: list[Path], build: Path, compiler: Compiler) -> None:
+    target = build / library.folder / library.name
+    target.parent.mkdir(exist_ok=True)
+    flags = [flag.replace("{build}", str(build)) for flag in library.link_flags]
+    compiler.run(
+        [
+            "-shared",
+            f"-Wl,-soname,{library.name}",
+            "-o",
+            str(target),
+            *map(str, inputs),
+            *flags,
+        ],
+        f"linking {library.name}",
+    )

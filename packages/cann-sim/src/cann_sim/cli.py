@@ -1,0 +1,96 @@
+"""The command ``cann-sim``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from cann_sim.__about__ import __version__
+from cann_sim.activation import external_event_form, launch_environment
+from cann_sim.build import build
+from cann_sim.build_cache import cache_folder
+from cann_sim.compiler import find_compiler
+from cann_sim.errors import (
+    ActivationError,
+    CompilationError,
+    CompilerNotFoundError,
+    InstallationError,
+    SettingError,
+)
+from cann_sim.installation import find_installation
+
+_COMMAND_NOT_FOUND = 127
+_EXPECTED_ERRORS = (
+    ActivationError,
+    CompilationError,
+    CompilerNotFoundError,
+    InstallationError,
+    SettingError,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The command line without the program; that of the process where it is None.
+
+    Returns:
+        The exit status. ``run`` does not return: the process becomes the command.
+    """
+    parser = argparse.ArgumentParser(prog="cann-sim", description="A simulated CANN.")
+    parser.add_argument("--version", action="version", version=f"cann-sim {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    run = commands.add_parser("run", help="run a command over the simulated libraries")
+    run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command")
+    commands.add_parser("build", help="build the native libraries ahead")
+    commands.add_parser("info", help="say what is installed, built and chosen")
+    chosen = parser.parse_args(arguments)
+    try:
+        if chosen.command == "run":
+            return _run(chosen.program)
+        return _build() if chosen.command == "build" else _info()
+    except _EXPECTED_ERRORS as error:
+        sys.stderr.write(f"cann-sim: {error}\n")
+        return 1
+
+
+def _run(program: Sequence[str]) -> int:
+    command = list(program[1:] if program[:1] == ["--"] else program)
+    if not command:
+        sys.stderr.write("cann-sim run: expected a command, as in: cann-sim run -- pytest\n")
+        return 2
+    environment = launch_environment(os.environ)
+    try:
+        os.execvpe(command[0], command, environment)  # noqa: S606 (no shell is what is wanted)
+    except OSError as error:
+        sys.stderr.write(f"cann-sim run: cannot run {command[0]!r}: {error.strerror}\n")
+        return _COMMAND_NOT_FOUND
+
+
+def _build() -> int:
+    sys.stdout.write(f"{build().folder}\n")
+    return 0
+
+
+def _info() -> int:
+    installation = find_installation()
+    try:
+        compiler = find_compiler()
+        compiler_line = f"{compiler.path} {compiler.version}"
+    except CompilerNotFoundError as error:
+        compiler_line = f"none ({error})"
+    settings = {name: value for name, value in os.environ.items() if name.startswith("CANN_SIM_")}
+    lines = {
+        "cann-sim": __version__,
+        "torch": f"{installation.torch_version} ({installation.torch_folder})",
+        "torch_npu": f"{installation.torch_npu_version} ({installation.torch_npu_folder})",
+        "compiler": compiler_line,
+        "cache": str(cache_folder()),
+        "external events": external_event_form(os.environ),
+        "settings": " ".join(f"{n}={v}" for n, v in sorted(settings.items())) or "none",
+    }
+    sys.stdout.writelines(f"{name + ':':17}{value}\n" for name, value in lines.items())
+    return 0

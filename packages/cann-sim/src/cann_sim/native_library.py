@@ -1,0 +1,117 @@
+"""The native libraries: which sources each is made of, and how it is compiled and linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cann_sim.installation import Installation
+
+NATIVE = Path(__file__).parent / "native"
+
+EXTERNAL_EVENT_FORMS = ("value", "event")
+"""What torch_npu makes external events of: values in memory, or the older events."""
+
+_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-DFUNC_VISIBILITY", "-pthread")
+_WARNINGS = ("-Wall", "-Wextra", "-Wno-deprecated-declarations")
+
+# Only the library with the value functions makes torch_npu use values.
+_VALUE_SOURCE = "value_signal.cpp"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeLibrary:
+    """One shared library.
+
+    Attributes:
+        name: File name, which is its SONAME too.
+        folder: Folder in the build, relative.
+        sources: C++ sources, sorted.
+        headers: Headers the sources may include, sorted.
+        compile_flags: Flags of every source.
+        link_flags: Flags of the library; ``{build}`` stands for the folder of the build.
+    """
+
+    name: str
+    folder: str
+    sources: tuple[Path, ...]
+    headers: tuple[Path, ...]
+    compile_flags: tuple[str, ...]
+    link_flags: tuple[str, ...]
+
+
+def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
+    """Return the libraries in the order in which they are linked and loaded.
+
+    Args:
+        installation: The torch and torch_npu to build against.
+    """
+    acl_include = installation.torch_npu_folder / "include"
+    flags = (*_FLAGS, *_WARNINGS, f"-isystem{acl_include}")
+    return (
+        *_runtime_libraries(flags),
+        NativeLibrary(
+            name="libacl_op_compiler.so",
+            folder="common",
+            sources=_files("compiler", "*.cpp"),
+            headers=_files("runtime", "*.h"),
+            compile_flags=flags,
+            link_flags=_LINK_RUNTIME,
+        ),
+        *_empty_libraries(flags),
+        _operator_library(flags, installation),
+    )
+
+
+_LINK_RUNTIME = ("-L{build}/external-events-value", "-lascendcl")
+
+
+def _runtime_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
+    sources = _files("runtime", "*.cpp")
+    for form in EXTERNAL_EVENT_FORMS:
+        yield NativeLibrary(
+            name="libascendcl.so",
+            folder=f"external-events-{form}",
+            sources=tuple(s for s in sources if form == "value" or s.name != _VALUE_SOURCE),
+            headers=_files("runtime", "*.h"),
+            compile_flags=flags,
+            link_flags=("-pthread",),
+        )
+
+
+def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
+    """Yield libraries that torch_npu links to and takes nothing from, or looks up by name."""
+    for name in ("hccl", "ge_runner", "graph", "acl_tdt_channel"):
+        yield NativeLibrary(
+            name=f"lib{name}.so",
+            folder="common",
+            sources=(),
+            headers=(),
+            compile_flags=flags,
+            link_flags=(),
+        )
+
+
+def _operator_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
+    torch_include = installation.torch_folder / "include"
+    torch_libraries = installation.torch_folder / "lib"
+    return NativeLibrary(
+        name="libopapi.so",
+        folder="common",
+        sources=_files("operators", "*.cpp"),
+        headers=(*_files("operators", "*.h"), *_files("runtime", "launch.h")),
+        compile_flags=(*flags, "-D_GLIBCXX_USE_CXX11_ABI=1", f"-isystem{torch_include}"),
+        link_flags=(
+            *_LINK_RUNTIME,
+            f"-L{torch_libraries}",
+            "-Wl,--no-as-needed",
+            "-ltorch_cpu",
+            "-lc10",
+            f"-Wl,-rpath,{torch_libraries}",
+        ),
+    )
+
+
+def _files(folder: str, pattern: str) -> tuple[Path, ...]:
+    return tuple(sorted((NATIVE / folder).glob(pattern)))
