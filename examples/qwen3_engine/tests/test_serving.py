@@ -144,7 +144,7 @@ def test_wrong_key_lengths_are_found_by_the_comparison(
     checkpoint_folder: Path, npu: torch.device, reference: ReferenceModel
 ) -> None:
     """The comparison can fail: lengths of the step before are enough."""
-    outputs = _serve(checkpoint_folder, npu, _requests((20, 12)), attend=_one_key_less)
+    outputs = _serve(checkpoint_folder, npu, _requests((20, 40)), attend=_one_key_less)
 
     verdict = compare_with_reference(outputs, reference, dtype=torch.bfloat16, num_layers=4)
     assert not verdict.agrees
