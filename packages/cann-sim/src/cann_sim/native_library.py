@@ -61,6 +61,15 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
         ),
         *_empty_libraries(flags),
         _operator_library(flags, installation),
+        # torch_npu looks for the executors' functions here; a look-up includes what it links to.
+        NativeLibrary(
+            name="libnnopbase.so",
+            folder="common",
+            sources=(),
+            headers=(),
+            compile_flags=flags,
+            link_flags=("-L{build}/common", "-Wl,--no-as-needed", "-lopapi"),
+        ),
     )
 
 
