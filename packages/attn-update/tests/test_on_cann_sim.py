@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ class PagedModel:
     layout: str = "TND"
     kind_name: str = "fused_infer_attention_v1"
     num_layers: int = 3
+    fused: bool = True
     seed: int = 0
     recorder: Recorder = field(init=False)
     pool: object = field(init=False)
@@ -132,7 +134,7 @@ class PagedModel:
             with self.recorder.recording(key), self.device.capture(graph, pool=self.pool):
                 layers = range(self.num_layers)
                 self.outputs[key] = [self.attention(key, layer, [1] * key) for layer in layers]
-            self.plans[key] = UpdatePlan.compile(self.recorder, key)
+            self.plans[key] = UpdatePlan.compile(self.recorder, key, fused=self.fused)
 
     def eager(self, key: int, lengths: list[int]) -> list[torch.Tensor]:
         return [self.attention(key, layer, lengths) for layer in range(self.num_layers)]
@@ -264,25 +266,36 @@ def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(device: Npu
     assert num_launches() == before
 
 
-@pytest.fixture
-def direct_launches(device: NpuDevice) -> Iterator[None]:
-    # With the task queue an operator fails on torch_npu's own thread, later and without a name.
-    import torch_npu
+class UpdatingDevice(NpuDevice):
+    """Has what attn_update asks for where it is there: fused calls and direct launches."""
 
-    torch_npu._C._npu_set_task_queue_enable(0)
-    yield
-    torch_npu._C._npu_set_task_queue_enable(1)
+    def fused_update(self, operator: str) -> Callable[..., object] | None:
+        import torch_npu
+
+        call: Callable[..., object] = torch_npu._C._npu_fused_infer_attention_score_out_graph
+        return call if operator == "npu::npu_fused_infer_attention_score.out" else None
+
+    def create_direct_stream(self) -> Stream:
+        direct: Stream = npu().SyncLaunchStream(device=self.index)
+        return direct
+
+    def flush_launches(self) -> None:
+        # Reading the native handle empties torch_npu's task queue.
+        stream: Any = self.current_stream()
+        _ = stream.npu_stream
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("failing", range(3))
+@pytest.mark.parametrize("fused", [False, True])
 def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
-    device: NpuDevice, direct_launches: None, failing: int, order: UpdateOrder
+    device: NpuDevice, fused: bool, failing: int, order: UpdateOrder
 ) -> None:
     random = Random(3)
-    model = PagedModel(device=device)
+    # Launched directly: through the task queue an operator fails later and without a name.
+    model = PagedModel(device=UpdatingDevice(0), fused=fused)
     model.capture(2)
-    lane = UpdateLane(device, order=order)
+    lane = UpdateLane(model.device, order=order)
     assert_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     launch = model.plans[2].updates[failing].launch
     launch["block_size"] = 17
@@ -304,32 +317,16 @@ def test_workspace_is_allocated_at_capture_and_never_in_a_step(device: NpuDevice
     model.capture(2, 4)
     lane = UpdateLane(device)
     device.synchronize()
+    # What earlier tests left in cycles must not be freed in between.
+    gc.collect()
     allocated = npu().memory_allocated()
+    npu().reset_peak_memory_stats()
 
-    for _ in range(5):
-        lane.run(model.plans[2], model.parameters(2, [7, 8]), model.graphs[2].replay)
+    for lengths in ([7, 8], [9, 10], [LONGEST, LONGEST]):
+        lane.run(model.plans[2], model.parameters(2, lengths), model.graphs[2].replay)
 
-    assert npu().memory_allocated() == allocated
+    assert npu().max_memory_allocated() == allocated
     assert model.recorder.workspace.num_buffers == 1
-
-
-class UpdatingDevice(NpuDevice):
-    """Has what attn_update asks for where it is there: fused calls and direct launches."""
-
-    def fused_update(self, operator: str) -> Callable[..., object] | None:
-        import torch_npu
-
-        call: Callable[..., object] = torch_npu._C._npu_fused_infer_attention_score_out_graph
-        return call if operator == "npu::npu_fused_infer_attention_score.out" else None
-
-    def create_direct_stream(self) -> Stream:
-        direct: Stream = npu().SyncLaunchStream(device=self.index)
-        return direct
-
-    def flush_launches(self) -> None:
-        # Reading the native handle empties torch_npu's task queue.
-        stream: Any = self.current_stream()
-        _ = stream.npu_stream
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
