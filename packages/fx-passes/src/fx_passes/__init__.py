@@ -13,6 +13,9 @@ from fx_passes.errors import (
     RuleError,
 )
 from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
+from fx_passes.fusions.add_rms_norm_quant import fuse_add_rms_norm_quant
+from fx_passes.fusions.noops import remove_noops
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
@@ -68,8 +71,11 @@ __all__ = [
     "default_npu_pipeline",
     "define_operators",
     "fuse_add_rms_norm",
+    "fuse_add_rms_norm_dynamic_quant",
+    "fuse_add_rms_norm_quant",
     "fuse_split_qkv_rms_norm_rope",
     "fuse_swiglu",
     "label",
     "normalize_graph",
+    "remove_noops",
 ]

@@ -36,7 +36,9 @@ class Placement:
     moved: tuple[Node, ...] = ()
 
 
-def place(match: Match, aliases: AliasAnalysis) -> Placement | NoMatch:
+def place(
+    match: Match, aliases: AliasAnalysis, *, shares_memory: bool = False
+) -> Placement | NoMatch:
     """Return where the nodes that replace a match may go, or why they may not.
 
     Nothing in the graph is changed. The place is after the definition of everything the pattern's
@@ -57,7 +59,8 @@ def place(match: Match, aliases: AliasAnalysis) -> Placement | NoMatch:
     placement = _find_place(match, removed, inputs, aliases)
     if isinstance(placement, NoMatch):
         return placement
-    return _written_meanwhile(match, inputs, placement, aliases) or placement
+    problem = _written_meanwhile(match, inputs, placement, aliases)
+    return problem or _written_later(match, inputs, aliases, shares_memory) or placement
 
 
 def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
@@ -154,9 +157,22 @@ def _written_meanwhile(
     late = writer is placement.before and match.nodes[-1] < placement.before
     if writer is not None and not late:
         return NoMatch(f"`{writer.name}` writes a value of the match meanwhile", (writer,))
+    return None
+
+
+def _written_later(
+    match: Match, inputs: set[Node], aliases: AliasAnalysis, shares_memory: bool
+) -> NoMatch | None:
+    """Return a write after which it shows that an output has its own memory, or no longer has."""
+    if not aliases.writes_anywhere():
+        return None
     for node in match.outputs.values():
-        if not aliases.fresh(node) and aliases.group(node) in {aliases.group(each) for each in inputs}:
-            writer = aliases.writer_between(first, None, (node,))
+        shared = not aliases.fresh(node) and any(
+            aliases.group(node) is aliases.group(each) for each in inputs
+        )
+        # An output that is and stays a view of its input may be written.
+        if shared != shares_memory:
+            writer = aliases.writer_between(match.nodes[0], None, {node, *inputs})
             if writer is not None:
                 return NoMatch(
                     f"`{node.name}` shares memory with an input of the match, and "

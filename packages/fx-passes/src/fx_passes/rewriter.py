@@ -97,9 +97,8 @@ class _Rewriter:
                 else:
                     covered.update(found.nodes)
                     matches.append(outcome)
-        return RuleReport(
-            rule=rule.name, matches=tuple(matches), near_misses=_nearest(misses, covered)
-        )
+        near = _nearest(misses, covered) if rule.reports_near_misses else ()
+        return RuleReport(rule=rule.name, matches=tuple(matches), near_misses=near)
 
     def _rewrite(self, rule: Rule, match: Match) -> MatchRecord | NoMatch:
         try:
@@ -118,7 +117,7 @@ class _Rewriter:
             return problem
         if self._aliases is None:
             self._aliases = AliasAnalysis(self._graph)
-        placement = place(match, self._aliases)
+        placement = place(match, self._aliases, shares_memory=rule.shares_memory)
         if isinstance(placement, NoMatch):
             return placement
         return self._build(rule, match, placement)
@@ -141,7 +140,7 @@ class _Rewriter:
         _require_all_outputs(rule, match, replacements)
         for node in placement.moved:
             placement.before.prepend(node)
-        self._replace(rule, match, replacements)
+        self._replace(rule, match, replacements, builder.created)
         return MatchRecord(
             anchor=match.anchor.name,
             removed=tuple(node.name for node in match.nodes),
@@ -149,13 +148,20 @@ class _Rewriter:
             literals=record_literals,
         )
 
-    def _replace(self, rule: Rule, match: Match, replacements: Mapping[str, Node]) -> None:
+    def _replace(
+        self,
+        rule: Rule,
+        match: Match,
+        replacements: Mapping[str, Node],
+        created: Sequence[Node],
+    ) -> None:
         removed = set(match.nodes)
         for name, new in replacements.items():
             old = match.outputs[name]
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in removed)
             # What the replaced node knew of itself is nearer than what all new nodes were given.
-            new.meta.update(old.meta)
+            if new in created:
+                new.meta.update(old.meta)
         for node in reversed(match.nodes):
             if node.users:
                 raise RuleError(

@@ -50,6 +50,9 @@ class Rule:
             says so.
         numerics: `exact` if the replacement gives the same bits everywhere; `rounding` if it
             equals in exact arithmetic but may round elsewhere.
+        shares_memory: Whether a replacement may share memory with an input of the match, where the
+            replaced node need not; then nothing may write either of them later.
+        reports_near_misses: Whether places where the rule does not apply are worth a word.
         prepare: Called before the first use in a run; defines operators of one's own. Must be
             harmless when repeated.
     """
@@ -60,6 +63,8 @@ class Rule:
     check: Check = accept
     operators: tuple[str, ...] = ()
     numerics: Literal["exact", "rounding"] = "exact"
+    shares_memory: bool = False
+    reports_near_misses: bool = True
     prepare: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:

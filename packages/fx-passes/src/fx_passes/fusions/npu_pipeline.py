@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
+from fx_passes.fusions.add_rms_norm_quant import fuse_add_rms_norm_quant
+from fx_passes.fusions.noops import remove_noops
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.graph_pass import NormalizePass, RulePass
@@ -17,6 +20,13 @@ def default_npu_pipeline() -> Pipeline:
     Rules whose operators the process does not have are not tried, and the report says so. Use
     `.exact()` for bitwise equal rules only and `.without(name)` to leave a rule out.
     """
-    rules = (fuse_split_qkv_rms_norm_rope(), fuse_add_rms_norm(), fuse_swiglu())
+    rules = (
+        fuse_split_qkv_rms_norm_rope(),
+        fuse_add_rms_norm_dynamic_quant(),
+        fuse_add_rms_norm_quant(),
+        fuse_add_rms_norm(),
+        fuse_swiglu(),
+    )
     fusions = RulePass(name="npu_fusions", rules=rules, after=("normalize",))
-    return Pipeline(passes=(NormalizePass(), fusions))
+    noops = RulePass(name="noops", rules=remove_noops(), after=("npu_fusions",))
+    return Pipeline(passes=(NormalizePass(), fusions, noops))

@@ -1,0 +1,87 @@
+"""What changes nothing goes, what could show stays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor
+
+import fx_passes
+from fx_passes.testing import (
+    assert_rewritten,
+    assert_same_values,
+    capture_graph,
+    random_tensors,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PIPELINE = fx_passes.Pipeline(
+    passes=(
+        fx_passes.NormalizePass(),
+        fx_passes.RulePass(name="noops", rules=fx_passes.remove_noops()),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("function", "rule"),
+    [
+        (lambda x: x.view(4, 8) * 2, "remove_reshape"),
+        (lambda x: x.reshape(-1, 8) * 2, "remove_reshape"),
+        (lambda x: x.view(2, 16).view(8, 4) * 2, "merge_reshapes"),
+        (lambda x: x[:, 0:] * 2, "remove_slice"),
+        (lambda x: x.to(torch.float32) * 2, "remove_cast"),
+        (lambda x: x.unsqueeze(1).squeeze(1) * 2, "remove_unsqueeze_squeeze"),
+    ],
+)
+def test_noop_is_removed_and_the_values_stay(
+    function: Callable[[Tensor], Tensor], rule: str
+) -> None:
+    inputs = random_tensors((4, 8), dtype=torch.float32, device="cpu")
+    module = capture_graph(function, inputs)
+
+    assert_rewritten(PIPELINE, module, {rule: 1})
+
+    assert_same_values(module(*inputs)[0], function(*inputs))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.view(8, 4) * 2,
+        lambda x: x[:, 1:] * 2,
+        lambda x: x.to(torch.float16) * 2,
+        lambda x: x.unsqueeze(1).squeeze(0) * 2,
+    ],
+)
+def test_what_changes_something_stays_without_a_word(function: Callable[[Tensor], Tensor]) -> None:
+    module = capture_graph(function, random_tensors((4, 8), dtype=torch.float32, device="cpu"))
+
+    report = assert_rewritten(PIPELINE, module, {})
+
+    assert report.near_misses() == ()
+
+
+def test_view_that_is_written_still_reaches_its_base() -> None:
+    def function(x: Tensor) -> Tensor:
+        y = x * 1.5
+        y.view(2, 16).view(8, 4).add_(1)
+        return y
+
+    inputs = random_tensors((4, 8), dtype=torch.float32, device="cpu")
+    module = capture_graph(function, inputs)
+
+    PIPELINE.run(module)
+
+    assert_same_values(module(*inputs)[0], function(*inputs))
+
+
+def test_symbolic_reshape_to_the_same_shape_is_removed() -> None:
+    inputs = random_tensors((4, 8), dtype=torch.float32, device="cpu")
+    module = capture_graph(lambda x: x.view(-1, 8) * 2, inputs, dynamic={0: 0})
+
+    assert_rewritten(PIPELINE, module, {"remove_reshape": 1})
