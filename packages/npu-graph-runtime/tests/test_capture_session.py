@@ -10,9 +10,11 @@ from npu_graph_runtime import (
     CaptureSessionClosed,
     CaptureSessionError,
     CaptureSessionOpened,
+    DeadlockError,
     FakeDevice,
     GraphContext,
     IllegalWhileCapturingError,
+    KernelError,
     OutOfDeviceMemoryError,
     RuntimeEvent,
 )
@@ -210,3 +212,41 @@ def test_session_observed_reports_opening_and_closing(
     assert closed.seconds > 0
     capture.graph.reset()
     assert fake.memory_figures().allocated == 0
+
+
+def test_session_closed_after_kernel_failed_raises_diagnosed_error(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    indices, table = torch.zeros(1, dtype=torch.int64), torch.ones(2)
+
+    def replay_out_of_range() -> None:
+        with CaptureSession(fake, context) as session:
+            capture = session.capture(lambda: table.index_select(0, indices), subject="'embed'")
+            indices.fill_(9)
+            capture.graph.replay()
+
+    with pytest.raises(KernelError, match="closing a capture session on fake:0") as caught:
+        replay_out_of_range()
+    assert caught.value.code == 507015
+    assert context.capture_session is None
+    assert gc.isenabled()
+
+
+def test_session_left_by_exception_with_stream_stuck_raises_that_exception(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    event = fake.create_external_event()
+
+    def get_stuck(error: Exception | None) -> None:
+        with CaptureSession(fake, context) as session:
+            event.wait(session.stream)
+            if error is not None:
+                raise error
+
+    with pytest.raises(KeyError):
+        get_stuck(KeyError("left"))
+    event.record(fake.create_stream())
+    fake.synchronize()
+    event = fake.create_external_event()
+    with pytest.raises(DeadlockError):
+        get_stuck(None)

@@ -124,10 +124,16 @@ class CaptureSession:
         with self._stack:
             try:
                 self.device.synchronize()
-            except RuntimeError:
-                # After an exception the device may fail too; the first error says why.
+            except GraphRuntimeError:
                 if exception is None:
                     raise
+            except RuntimeError as error:
+                # After an exception the device may fail too; the first error says why.
+                if exception is None:
+                    subject = f"on {self.device.name}"
+                    raise diagnose(
+                        error, doing="closing a capture session", subject=subject
+                    ) from error
 
     @property
     def capturing(self) -> str | None:

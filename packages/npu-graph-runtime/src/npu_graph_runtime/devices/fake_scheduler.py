@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import threading
 import time
 from typing import TYPE_CHECKING, Protocol
@@ -55,21 +56,21 @@ class FakeScheduler:
         self.num_synchronizations = 0
         self._changed = threading.Condition(self.lock)
         self._deadlock_timeout = deadlock_timeout
-        self._queues: list[WorkQueue] = []
+        self._numbers = itertools.count()
+        self._busy: dict[WorkQueue, None] = {}
         self._failure: RuntimeError | None = None
         self._running_thread: int | None = None
 
     def create_queue(self) -> WorkQueue:
         """Return a new, empty queue."""
         with self.lock:
-            queue = WorkQueue(f"stream {len(self._queues)}")
-            self._queues.append(queue)
-            return queue
+            return WorkQueue(f"stream {next(self._numbers)}")
 
     def add(self, queue: WorkQueue, work: Work) -> None:
         """Append work and run whatever can run."""
         with self.lock:
             queue.pending.append(work)
+            self._busy[queue] = None
             self._run()
             self._changed.notify_all()
 
@@ -112,12 +113,12 @@ class FakeScheduler:
 
     def is_idle(self) -> bool:
         """Return whether every queue is empty."""
-        return all(not queue.pending for queue in self._queues)
+        return not self._busy
 
     def _run(self) -> None:
         self._running_thread = threading.get_ident()
         try:
-            while any([self._run_queue(queue) for queue in self._queues]):  # noqa: C419 - all
+            while any([self._run_queue(queue) for queue in tuple(self._busy)]):  # noqa: C419 - all
                 pass
         finally:
             self._running_thread = None
@@ -128,6 +129,8 @@ class FakeScheduler:
         while queue.pending and self._try_run(queue.pending[0]):
             queue.pending.popleft()
             progress = True
+        if not queue.pending:
+            self._busy.pop(queue, None)
         return progress
 
     def _try_run(self, work: Work) -> bool:
@@ -143,11 +146,11 @@ class FakeScheduler:
         waits = [
             f"{queue.name} waits for {queue.pending[0].describe()} with {len(queue.pending) - 1} "
             "more behind it"
-            for queue in self._queues
-            if queue.pending
+            for queue in self._busy
         ]
-        for queue in self._queues:
+        for queue in self._busy:
             queue.pending.clear()
+        self._busy.clear()
         return DeadlockError(
             f"synchronising {subject}: nothing can signal what the streams wait for: "
             f"{'; '.join(waits)}; record each external event once for each replay; the pending "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from npu_graph_runtime.device import MemoryFigures
-from npu_graph_runtime.errors import DeviceUnavailableError
+from npu_graph_runtime.errors import CaptureStateError, DeviceUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -184,6 +184,12 @@ class NpuDevice:
                 self._capture_stream = self.create_stream()
             stream = self._capture_stream
         with self.use_stream(stream):
+            if self.is_capturing():
+                # torch_npu would prepare its allocator first and not undo that when it is refused.
+                raise CaptureStateError(
+                    f"beginning a capture on {self.name}: {stream} is capturing, expected no "
+                    "capture under way, since captures do not nest; end it first"
+                )
             graph.capture_begin(pool=pool, capture_error_mode=self._capture_error_mode)
             try:
                 yield

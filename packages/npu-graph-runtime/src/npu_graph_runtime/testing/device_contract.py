@@ -319,9 +319,10 @@ class DeviceContract:
 
     def test_capture_inside_capture_refused(self, device: GraphDevice) -> None:
         """Captures do not nest on a stream."""
-        pool, stream = device.create_memory_pool(), _ready_stream(device)
+        pool = device.create_memory_pool()
 
         def nested() -> None:
+            stream = device.current_stream()
             with device.capture(device.create_graph(), pool=pool, stream=stream):
                 torch.zeros(4, device=device.torch_device).add_(1)
 
