@@ -1,7 +1,8 @@
 """Splitting and dispatch of piecewise-split against torch's splitters and hand-written code.
 
-Run as ``nox -s bench -- piecewise-split``. A table goes to the screen, rows
-``{case, layers, subject, seconds_median, ratio_to_floor}`` to ``build/bench/piecewise-split.json``.
+Run as ``./nox -s bench -- piecewise-split`` (options ``--layers=8,64``, ``--repeats=5``). A table
+goes to the screen, rows ``{case, layers, subject, seconds_median, ratio_to_floor}`` to
+``build/bench/piecewise-split.json``.
 
 Cases:
 
@@ -20,7 +21,6 @@ import argparse
 import gc
 import json
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -32,10 +32,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.passes import split_module as torch_split
 
-# This file has the name of the package, and a script's folder is searched first.
-sys.path[:] = [entry for entry in sys.path if Path(entry).resolve() != Path(__file__).parent]
-
-import piecewise_split as ps  # noqa: E402
+import piecewise_split as ps
 
 ROWS_FILE = Path(__file__).resolve().parent.parent / "build" / "bench" / "piecewise-split.json"
 HIDDEN, TOKENS = 64, 16
@@ -336,7 +333,7 @@ def dispatch_rows(pieces: int, arguments: int, repeats: int) -> list[Row]:
         "split GraphModule, plain objects": lambda: objects(*values),
         "split GraphModule, modules": lambda: modules(*values),
     }
-    seconds = measure(subjects, repeats, calls=300)
+    seconds = measure(subjects, 6 * repeats, calls=100)
     return rows_of(f"dispatch-{arguments}", pieces // 2, seconds, "plain function")
 
 
@@ -356,7 +353,7 @@ def show(rows: list[Row]) -> None:
 def main() -> None:
     """Measure, print the table and write the rows."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--layers", type=int, nargs="+", default=[8, 32, 64, 128])
+    parser.add_argument("--layers", default="8,32,64,128", help="numbers separated by commas")
     parser.add_argument("--repeats", type=int, default=5)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -365,8 +362,8 @@ def main() -> None:
     rows: list[Row] = []
     for arguments in (1, 17):
         rows += dispatch_rows(65, arguments, options.repeats)
-    for layers in options.layers:
-        rows += split_rows(layers, options.repeats)
+    for layers in options.layers.split(","):
+        rows += split_rows(int(layers), options.repeats)
     show(rows)
     ROWS_FILE.parent.mkdir(parents=True, exist_ok=True)
     ROWS_FILE.write_text(json.dumps(rows, indent=1))

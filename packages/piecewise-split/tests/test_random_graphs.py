@@ -21,9 +21,19 @@ if TYPE_CHECKING:
 ps_test = torch.ops.ps_test
 CUTS = ["ps_test::attention", "ps_test::mix", "ps_test::pair"]
 STEPS = (
-    "add", "sin", "add_", "transpose", "alias", "chunk", "empty", "attention", "mix", "pair", "view",
+    "add",
+    "sin",
+    "add_",
+    "transpose",
+    "alias",
+    "chunk",
+    "empty",
+    "attention",
+    "mix",
+    "pair",
+    "view",
     "constant",
-)  # fmt: skip
+)
 programs = strategies.lists(
     strategies.tuples(
         strategies.sampled_from(STEPS), strategies.integers(0, 99), strategies.integers(0, 99)
