@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     import torch
 
-# By name: the first is a peer here and banned elsewhere, the second would be this very file.
-TORCH_NPU, ATTN_UPDATE = "torch_npu", "attn_update"
+# By name: it is a peer here, and banned elsewhere.
+TORCH_NPU = "torch_npu"
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
 FLOOR = "floor: bare operator calls"
 
@@ -160,9 +160,8 @@ def make_ours(
     workload: Workload, *, fused: bool, keys: int = 1, changing: bool = True
 ) -> Callable[[int], None]:
     """Capture with attn_update, under several keys, and return the step of the first key."""
+    from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
     from npu_graph_runtime import NpuDevice
-
-    ours = importlib.import_module(ATTN_UPDATE)
 
     class UpdatingDevice(NpuDevice):
         """Has fused update calls and direct launches."""
@@ -181,7 +180,7 @@ def make_ours(
             _ = stream.npu_stream
 
     device = UpdatingDevice(0)
-    recorder, lane = ours.Recorder(device), ours.UpdateLane(device)
+    recorder, lane = Recorder(device), UpdateLane(device)
     pool = device.create_memory_pool()
     graphs = []
     for key in range(keys):
@@ -190,11 +189,11 @@ def make_ours(
             for layer in range(workload.layers):
                 arguments = {**workload.arguments, **workload.lengths(0)}
                 recorder.attention(f"layers.{layer}", "fused_infer_attention_v1", arguments)
-    plan = ours.UpdatePlan.compile(recorder, 0, fused=fused)
+    plan = UpdatePlan.compile(recorder, 0, fused=fused)
 
     def step(number: int) -> None:
         lengths = workload.lengths(number if changing else 0)
-        parameters = ours.StepParameters(key=0, groups={"default": lengths})
+        parameters = StepParameters(key=0, groups={"default": lengths})
         lane.run(plan, parameters, graphs[0].replay)
 
     return step
@@ -286,8 +285,7 @@ def run_processes(options: argparse.Namespace) -> list[Row]:
             "CANN_SIM_KERNELS": "null",
             "TASK_QUEUE_ENABLE": task_queue,
         }
-        # -P keeps this folder, where a file is named like the package, off the path.
-        script = [sys.executable, "-P", __file__, "--in-this-process"]
+        script = [sys.executable, __file__, "--in-this-process"]
         script += [f"--layers={options.layers}", f"--sequences={options.sequences}"]
         script += [f"--steps={options.steps}"]
         launcher = str(Path(sys.executable).with_name("cann-sim"))
