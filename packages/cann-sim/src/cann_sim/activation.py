@@ -38,6 +38,7 @@ def activate() -> None:
             "Python without the CANN folders in LD_LIBRARY_PATH."
         )
     built = build()
+    os.environ.update(_log_environment(os.environ))
     for path in built.library_paths(external_event_form(os.environ)):
         # Each has its dependencies loaded before it, which are found by their SONAME.
         ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
@@ -62,7 +63,15 @@ def launch_environment(environment: Mapping[str, str], built: Build | None = Non
     built = built or build()
     folders = [str(path) for path in built.search_path(external_event_form(environment))]
     before = environment.get("LD_LIBRARY_PATH")
-    return {**environment, "LD_LIBRARY_PATH": os.pathsep.join([*folders, *filter(None, [before])])}
+    path = os.pathsep.join([*folders, *filter(None, [before])])
+    return {**environment, **_log_environment(environment), "LD_LIBRARY_PATH": path}
+
+
+def _log_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what makes torch_npu write the log lines that ``CANN_SIM_LOG`` shows."""
+    level = {"missing": "2", "all": "0"}.get(environment.get("CANN_SIM_LOG", ""))
+    name = "ASCEND_GLOBAL_LOG_LEVEL"
+    return {} if level is None or name in environment else {name: level}
 
 
 def external_event_form(environment: Mapping[str, str]) -> str:

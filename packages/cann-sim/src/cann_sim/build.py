@@ -8,7 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -146,8 +146,13 @@ def _compile(missing: dict[Path, tuple[NativeLibrary, Path]], compiler: Compiler
             pool.submit(_compile_one, library, source, target, compiler)
             for target, (library, source) in missing.items()
         ]
-        for future in futures:
-            future.result()
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            sys.stderr.write("failed\n")
+            pool.shutdown(cancel_futures=True)
+            raise
     sys.stderr.write(f"done in {time.monotonic() - start:.0f} s\n")
 
 

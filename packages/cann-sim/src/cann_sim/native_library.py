@@ -59,6 +59,14 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             compile_flags=flags,
             link_flags=_LINK_RUNTIME,
         ),
+        NativeLibrary(
+            name="libhccl.so",
+            folder="common",
+            sources=_files("collectives", "*.cpp"),
+            headers=(),
+            compile_flags=flags,
+            link_flags=(),
+        ),
         *_empty_libraries(flags),
         _operator_library(flags, installation),
         # torch_npu looks for the executors' functions here; a look-up includes what it links to.
@@ -90,8 +98,8 @@ def _runtime_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
 
 
 def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
-    """Yield libraries that torch_npu links to and takes nothing from, or looks up by name."""
-    for name in ("hccl", "ge_runner", "graph", "acl_tdt_channel"):
+    """Yield libraries that torch_npu links to and takes nothing from."""
+    for name in ("ge_runner", "graph", "acl_tdt_channel"):
         yield NativeLibrary(
             name=f"lib{name}.so",
             folder="common",

@@ -8,7 +8,7 @@
 
 #include "configuration.h"
 
-extern "C" void aclAppLog(aclLogLevel level, const char* function, const char* file, uint32_t line, const char* format,
+extern "C" void aclAppLog(aclLogLevel level, const char* file, const char* function, uint32_t line, const char* format,
                           ...) {
   if (!cann_sim::configuration::LogsMissingFunctions()) {
     return;

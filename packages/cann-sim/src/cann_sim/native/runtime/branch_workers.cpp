@@ -23,7 +23,7 @@ void Serve() {
   try {
     for (;;) {
       std::function<void()> work;
-      cann_sim::TheMonitor().Wait([&] {
+      cann_sim::TheMonitor().WaitForWork([&] {
         if (workers.work.empty()) {
           return false;
         }
@@ -32,7 +32,10 @@ void Serve() {
         --workers.idle;
         return true;
       });
-      work();
+      {
+        const cann_sim::Progress::Run run("a side branch of a graph");
+        work();
+      }
       work = nullptr;
       cann_sim::TheMonitor().Look([&] { return ++workers.idle; });
     }

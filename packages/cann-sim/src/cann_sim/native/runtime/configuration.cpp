@@ -65,6 +65,11 @@ size_t StreamLimit() {
   return limit;
 }
 
+double DeadlockSeconds() {
+  static const double seconds = PositiveNumber("CANN_SIM_DEADLOCK_SECONDS", 10);
+  return seconds;
+}
+
 bool KernelsAreNull() {
   static const bool null = OneOf("CANN_SIM_KERNELS", "null", "real", "'real' or 'null'");
   return null;

@@ -50,7 +50,9 @@ cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
 
 cann_sim::Task WaitTaskOf(std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventWait,
-                  [point = std::move(point)] { TheMonitor().Wait([&] { return point->done; }); });
+                  [point = std::move(point)] {
+                    TheMonitor().Wait("an event record that has not run", [&] { return point->done; });
+                  });
 }
 
 aclError RefuseWhileCaptured(const char* function, Event& event) {
@@ -105,7 +107,7 @@ aclError WaitInCapture(const std::shared_ptr<Capture>& capture, Stream& stream, 
   }
   const std::shared_ptr<GraphPoint> point = event.point;
   const aclError error = cann_sim::RecordTask("aclrtStreamWaitEvent", stream, MakeTask(TaskKind::kEventWait, [point] {
-                                                TheMonitor().Wait([&] { return point->done; });
+                                                TheMonitor().Wait("an event record in the same graph", [&] { return point->done; });
                                               }));
   if (error == ACL_SUCCESS) {
     point->waited = true;

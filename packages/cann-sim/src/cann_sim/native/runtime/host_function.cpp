@@ -34,7 +34,7 @@ void CallOnThread(uint64_t thread, aclrtCallback callback, void* data, bool bloc
     });
   });
   if (block) {
-    TheMonitor().Wait([&] { return *done; });
+    TheMonitor().Wait("a callback that aclrtProcessReport has not run", [&] { return *done; });
   }
 }
 

@@ -5,9 +5,13 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
-#include <stdexcept>
+#include <set>
+#include <string>
+
+#include "progress.h"
 
 namespace cann_sim {
 
@@ -23,6 +27,7 @@ class Monitor {
       const std::lock_guard<std::mutex> lock(mutex_);
       change();
     }
+    TheProgress().Note();
     changed_.notify_all();
   }
 
@@ -33,13 +38,26 @@ class Monitor {
     return read();
   }
 
-  // Waits until the condition holds. Throws Stopped when the process ends first.
+  // Waits until the condition holds. Throws Stopped when the process ends first. `what` says what is waited for.
   template <class Condition>
-  void Wait(const Condition& condition) {
+  void Wait(const std::string& what, const Condition& condition) {
     std::unique_lock<std::mutex> lock(mutex_);
-    ++waits_;
+    if (!stopped_ && !condition()) {
+      const Progress::Pause pause(what);
+      ++waits_;
+      changed_.wait(lock, [&] { return stopped_ || condition(); });
+      --waits_;
+    }
+    if (stopped_) {
+      throw Stopped();
+    }
+  }
+
+  // The same for a thread that has nothing to do until then.
+  template <class Condition>
+  void WaitForWork(const Condition& condition) {
+    std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return stopped_ || condition(); });
-    --waits_;
     if (stopped_) {
       throw Stopped();
     }
@@ -72,6 +90,7 @@ class Monitor {
   // Waits until the count is 0, also while the process ends: the count lives on the stack of the caller.
   void WaitForAll(const size_t& count) {
     std::unique_lock<std::mutex> lock(mutex_);
+    const Progress::Pause pause("the side branches of a graph");
     changed_.wait(lock, [&count] { return count == 0; });
   }
 

@@ -1,14 +1,24 @@
 #include "stream.h"
 
+#include <algorithm>
+#include <chrono>
 #include <exception>
 
 #include "device.h"
 #include "error_message.h"
 #include "monitor.h"
+#include "progress.h"
 
 namespace cann_sim {
 
+namespace {
+
+constexpr std::chrono::milliseconds kDeadlockCheckInterval{100};
+
+}  // namespace
+
 void Stream::Enqueue(Task task) {
+  TheProgress().Note();
   bool wake = false;
   bool start = false;
   {
@@ -34,11 +44,22 @@ bool Stream::Idle() {
 aclError Stream::Synchronize(int32_t milliseconds) {
   std::unique_lock<std::mutex> lock(mutex_);
   const auto done = [this] { return stopping_ || (queue_.empty() && !busy_); };
-  if (milliseconds < 0) {
-    idle_.wait(lock, done);
-  } else if (!idle_.wait_for(lock, std::chrono::milliseconds(milliseconds), done)) {
-    return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
-                "synchronise stream " + std::to_string(id) + ": not done within " + std::to_string(milliseconds) + " ms");
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
+  while (!done()) {
+    auto until = std::chrono::steady_clock::now() + kDeadlockCheckInterval;
+    if (milliseconds >= 0) {
+      until = std::min(until, end);
+    }
+    if (idle_.wait_until(lock, until, done)) {
+      break;
+    }
+    if (milliseconds >= 0 && std::chrono::steady_clock::now() >= end) {
+      return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "synchronise stream " + std::to_string(id) + ": not done within " +
+                                                        std::to_string(milliseconds) + " ms");
+    }
+    if (const std::string stuck = TheProgress().Stuck(); !stuck.empty()) {
+      return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "synchronise stream " + std::to_string(id) + ": deadlock: " + stuck);
+    }
   }
   if (error_ == ACL_SUCCESS) {
     return ACL_SUCCESS;
@@ -85,6 +106,7 @@ void Stream::Work() {
 
 void Stream::Run(Task& task) {
   try {
+    const Progress::Run run("stream " + std::to_string(id));
     task.run();
   } catch (const Stopped&) {
     const std::lock_guard<std::mutex> lock(mutex_);

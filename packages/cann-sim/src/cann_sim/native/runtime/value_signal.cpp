@@ -40,7 +40,7 @@ aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrt
                           "aclrtValueWait: expected a flag of 0 to 3, found " + std::to_string(condition));
   }
   return cann_sim::Submit("aclrtValueWait", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWait, [=] {
-                            cann_sim::TheMonitor().Wait([=] {
+                            cann_sim::TheMonitor().Wait("a value in memory (an external event that was not recorded)", [=] {
                               return Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
                                            condition);
                             });
