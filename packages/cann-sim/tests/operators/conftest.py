@@ -1,0 +1,126 @@
+"""The simulated device, and comparison of its operators with float64 on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import cann_sim
+
+cann_sim.activate()
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+import torch_npu  # noqa: E402
+
+Function = Callable[..., torch.Tensor]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # torch_npu says on every other call that it leaves its internal formats alone, as told to.
+    config.addinivalue_line("filterwarnings", "ignore:.*internal format.*:UserWarning")
+    config.addinivalue_line("filterwarnings", "ignore:.*do not support double.*:UserWarning")
+
+
+class Conformance:
+    """Compares a function on `npu:0` with the same function in float64 on the CPU.
+
+    The bound follows the arithmetic of the device: inputs of half precision are exact in float32,
+    the function is evaluated there (`ulps` float32 rounding errors) and its result is rounded
+    `roundings` times to its dtype, half a unit in the last place each.
+    """
+
+    def bound(
+        self,
+        reference: torch.Tensor,
+        dtype: torch.dtype,
+        *,
+        ulps: float = 8,
+        roundings: int = 1,
+        magnitude: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Return the largest error, elementwise; `magnitude` stands for larger intermediates."""
+        size = reference.abs() if magnitude is None else torch.maximum(magnitude, reference.abs())
+        halves = 0 if dtype == torch.float32 else roundings
+        rounding = torch.finfo(dtype).eps / 2 * 1.01
+        smallest = torch.finfo(dtype).tiny * torch.finfo(dtype).eps
+        return (
+            reference.abs() * rounding * halves + size * ulps * torch.finfo(torch.float32).eps
+        ) + smallest
+
+    def check(
+        self,
+        function: Function,
+        *inputs: torch.Tensor,
+        ulps: float = 8,
+        roundings: int = 1,
+        magnitude: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """Run `function` on both devices, compare, and return the device's result on the CPU."""
+        result = function(*(tensor.npu() for tensor in inputs)).cpu()
+        wide = [t.double() if t.is_floating_point() else t for t in inputs]
+        reference = function(*wide)
+        assert result.shape == reference.shape
+        if not result.is_floating_point():
+            assert torch.equal(result, reference.to(result.dtype))
+            return result
+        self.close(result, reference, ulps=ulps, roundings=roundings, magnitude=magnitude)
+        return result
+
+    def close(
+        self,
+        result: torch.Tensor,
+        reference: torch.Tensor,
+        *,
+        ulps: float = 8,
+        roundings: int = 1,
+        magnitude: torch.Tensor | None = None,
+    ) -> None:
+        """Compare a result with a float64 reference within the bound."""
+        finite = reference.isfinite()
+        largest = torch.finfo(result.dtype).max
+        special = ~finite | (reference.abs() > largest)
+        expected = reference.to(result.dtype)
+        assert torch.equal(result[special].isnan(), expected[special].isnan())
+        numbers = special & ~expected.isnan()
+        assert torch.equal(result[numbers], expected[numbers])
+        reference = torch.where(special, torch.zeros_like(reference), reference)
+        limit = self.bound(
+            reference, result.dtype, ulps=ulps, roundings=roundings, magnitude=magnitude
+        )
+        error = torch.where(special, torch.zeros_like(reference), result.double() - reference).abs()
+        worst = (error / limit).max().item() if error.numel() else 0.0
+        assert worst <= 1, f"largest error is {worst:.3g} times the bound"
+
+
+@pytest.fixture(scope="session")
+def conformance() -> Conformance:
+    return Conformance()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _device() -> Iterator[None]:
+    torch_npu.npu.set_compile_mode(jit_compile=False)
+    torch_npu.npu.config.allow_internal_format = False
+    yield
+    torch.npu.synchronize()
+
+
+@pytest.fixture
+def views() -> Callable[[torch.dtype], dict[str, torch.Tensor]]:
+    """Return tensors of one dtype in the layouts that operators meet."""
+
+    def make(dtype: torch.dtype) -> dict[str, torch.Tensor]:
+        generator = torch.Generator().manual_seed(11)
+        whole = torch.randn(6, 10, 8, generator=generator).mul(3).to(dtype)
+        return {
+            "contiguous": whole,
+            "transposed": whole.transpose(0, 2),
+            "strided": whole[::2, 1:9:3, 1:],
+            "offset": whole[1],
+            "expanded": whole[:, :1].expand(6, 4, 8),
+            "one element": whole[0, 0, :1],
+            "scalar": whole[0, 0, 0],
+            "empty": whole[:0],
+        }
+
+    return make

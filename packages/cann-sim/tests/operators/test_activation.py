@@ -1,0 +1,65 @@
+"""Activation functions and softmax against float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+import torch_npu
+
+FLOATS = [torch.bfloat16, torch.float16, torch.float32]
+ACTIVATIONS = {
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "hardswish": F.hardswish,
+    "hardsigmoid": F.hardsigmoid,
+    "mish": F.mish,
+    "softplus": F.softplus,
+    "leaky relu": F.leaky_relu,
+    "elu": F.elu,
+    "glu": F.glu,
+    "softmax": lambda x: x.softmax(-1),
+    "softmax first": lambda x: x.softmax(0),
+    "log softmax": lambda x: x.log_softmax(-1),
+}
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
+    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+    return values.mul(3).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_activation_is_rounded_once(conformance, name: str, dtype: torch.dtype) -> None:
+    magnitude = torch.tensor(16.0).double()
+    for values in (
+        random(5, 32, dtype=dtype),
+        random(32, 6, dtype=dtype).t()[::2],
+        random(1, 2, dtype=dtype),
+        random(0, 8, dtype=dtype),
+    ):
+        conformance.check(ACTIVATIONS[name], values, ulps=16, magnitude=magnitude)
+
+
+def test_softmax_of_large_scores_does_not_overflow() -> None:
+    scores = torch.tensor([[1e4, 1e4 - 1, -1e4]]).npu()
+    torch.testing.assert_close(scores.softmax(-1).cpu(), scores.cpu().softmax(-1))
+    assert scores.sub(float("inf")).softmax(-1).isnan().all().item()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("dim", [-1, 0, 1])
+def test_swiglu_splits_its_dimension(conformance, dtype: torch.dtype, dim: int) -> None:
+    values = random(4, 6, 8, dtype=dtype)
+    result = torch_npu.npu_swiglu(values.npu(), dim=dim).cpu()
+    gate, up = values.double().chunk(2, dim)
+    conformance.close(result, F.silu(gate) * up, ulps=16)
+
+
+def test_swiglu_of_an_odd_dimension_is_refused() -> None:
+    with pytest.raises(RuntimeError, match="SwiGlu|swiglu"):
+        torch_npu.npu_swiglu(torch.ones(2, 5).npu())

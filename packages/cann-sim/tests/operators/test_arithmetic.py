@@ -1,0 +1,140 @@
+"""Arithmetic on two operands against float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+FLOATS = [torch.bfloat16, torch.float16, torch.float32]
+BINARY = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "maximum": torch.maximum,
+    "minimum": torch.minimum,
+    "add alpha": lambda a, b: torch.add(a, b, alpha=2.5),
+    "sub alpha": lambda a, b: torch.sub(a, b, alpha=2.5),
+    "rsub": lambda a, b: torch.rsub(a, b, alpha=0.5),
+    "atan2": torch.atan2,
+    "pow": lambda a, b: a.abs().pow(b),
+    "addcmul": lambda a, b: torch.addcmul(a, a, b, value=0.5),
+    "addcdiv": lambda a, b: torch.addcdiv(a, a, b.abs() + 1, value=0.5),
+    "lerp": lambda a, b: torch.lerp(a, b, 0.25),
+    "clamp tensor": lambda a, b: torch.clamp(a, b.abs().neg(), b.abs()),
+}
+SCALAR = {
+    "add": lambda a: a + 1.7,
+    "add alpha": lambda a: torch.add(a, 1.7, alpha=3),
+    "sub": lambda a: a - 1.7,
+    "rsub": lambda a: 1.7 - a,
+    "mul": lambda a: a * 1.7,
+    "div": lambda a: a / 1.7,
+    "rdiv": lambda a: 1.7 / a,
+    "pow 2": lambda a: a**2,
+    "pow 3": lambda a: a**3,
+    "pow 0.5": lambda a: a.abs() ** 0.5,
+    "pow -1": lambda a: a**-1,
+    "2 pow": lambda a: 2**a,
+    "clamp": lambda a: a.clamp(-0.5, 1.25),
+    "clamp min": lambda a: a.clamp_min(0.25),
+    "clamp max": lambda a: a.clamp_max(0.25),
+}
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", BINARY)
+def test_two_tensors_broadcast_and_round(conformance, name: str, dtype: torch.dtype) -> None:
+    pairs = [
+        (random(4, 5, dtype=dtype), random(4, 5, seed=1, dtype=dtype)),
+        (random(4, 1, 5, dtype=dtype), random(3, 1, seed=1, dtype=dtype)),
+        (random(6, 5, dtype=dtype).t()[1:, ::2], random(4, 3, seed=1, dtype=dtype)),
+        (random(0, 5, dtype=dtype), random(1, 5, seed=1, dtype=dtype)),
+        (random(1, dtype=dtype)[0], random(1, seed=1, dtype=dtype)),
+    ]
+    # Composed cases hand a rounded intermediate over to the next operator.
+    magnitude = torch.tensor(8.0).double()
+    for a, b in pairs:
+        conformance.check(BINARY[name], a, b, roundings=2, ulps=16, magnitude=magnitude)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
+def test_basic_operation_is_correctly_rounded(name: str, dtype: torch.dtype) -> None:
+    a, b = random(64, 64, dtype=dtype), random(64, 64, seed=1, dtype=dtype)
+    result = BINARY[name](a.npu(), b.npu()).cpu()
+    # float64 is wide enough for the exact float32 result, and rounding it once is the definition.
+    expected = BINARY[name](a.double(), b.double()).float().to(dtype)
+    assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("name", SCALAR)
+def test_scalar_operand_is_not_rounded_to_half(conformance, name: str, dtype: torch.dtype) -> None:
+    # Two operators: abs and pow, reciprocal and mul.
+    roundings = 2 if name in {"pow 0.5", "rdiv"} else 1
+    values = random(7, 9, dtype=dtype)
+    magnitude = torch.tensor(4.0).double()
+    conformance.check(SCALAR[name], values, roundings=roundings, magnitude=magnitude)
+    conformance.check(SCALAR[name], values.t()[::2], roundings=roundings, magnitude=magnitude)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])
+def test_integer_arithmetic_is_exact(dtype: torch.dtype) -> None:
+    a = torch.tensor([7, -7, 5, 100, 0], dtype=dtype)
+    b = torch.tensor([2, 3, -2, 7, 5], dtype=dtype)
+    for function in (
+        torch.add,
+        torch.sub,
+        torch.mul,
+        torch.floor_divide,
+        torch.remainder,
+        torch.fmod,
+        torch.maximum,
+        lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+        lambda x, y: torch.div(x, y, rounding_mode="floor"),
+    ):
+        assert torch.equal(function(a.npu(), b.npu()).cpu(), function(a, b))
+    for scalar_function in (
+        lambda x: x + 3,
+        lambda x: x * 3,
+        lambda x: x // 3,
+        lambda x: x % 3,
+        lambda x: x**2,
+    ):
+        assert torch.equal(scalar_function(a.npu()).cpu(), scalar_function(a))
+
+
+def test_mixed_dtypes_promote() -> None:
+    half, single = random(4, dtype=torch.bfloat16), random(4, seed=1)
+    result = (half.npu() + single.npu()).cpu()
+    assert result.dtype == torch.float32
+    assert torch.equal(result, half + single)
+    assert torch.equal((torch.arange(4).npu() * 0.5).cpu(), torch.arange(4) * 0.5)
+
+
+def test_inplace_operation_keeps_dtype_and_writes_a_view() -> None:
+    values = random(4, 6, dtype=torch.bfloat16)
+    device = values.npu()
+    device[1:3, ::2] += 1.5
+    device[:, 1].mul_(device[:, 0])
+    values[1:3, ::2] += 1.5
+    values[:, 1].mul_(values[:, 0])
+    assert torch.equal(device.cpu(), values)
+
+
+@settings(derandomize=True, deadline=None, max_examples=30)
+@given(data=st.data())
+def test_add_of_broadcast_shapes_equals_reference(data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    keep = data.draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)))
+    drop = data.draw(st.integers(0, len(shape)))
+    other = [size if kept else 1 for size, kept in zip(shape, keep, strict=True)][drop:]
+    a, b = random(*shape), random(*other, seed=1)
+    assert torch.equal((a.npu() + b.npu()).cpu(), a + b)

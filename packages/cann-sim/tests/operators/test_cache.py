@@ -1,0 +1,74 @@
+"""Writing keys and values into a cache."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch_npu
+
+BLOCKS, BLOCK, HEADS, DIM = 5, 16, 2, 32
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+def test_scatter_nd_update_writes_rows(dtype: torch.dtype, index: torch.dtype) -> None:
+    cache, rows = random(20, 8, dtype=dtype), random(3, 8, seed=1, dtype=dtype)
+    slots = torch.tensor([[7], [0], [19]]).to(index)
+    device = cache.npu()
+    torch_npu.npu_scatter_nd_update_(device, slots.npu(), rows.npu())
+    expected = cache.clone()
+    expected[slots[:, 0].long()] = rows
+    assert torch.equal(device.cpu(), expected)
+
+
+def test_scatter_nd_update_addresses_several_dimensions() -> None:
+    cache, values = random(4, 5, 6), random(2, 6, seed=1)
+    places = torch.tensor([[0, 4], [3, 1]])
+    device = cache.npu()
+    torch_npu.npu_scatter_nd_update_(device, places.npu(), values.npu())
+    expected = cache.clone()
+    expected[places[:, 0], places[:, 1]] = values
+    assert torch.equal(device.cpu(), expected)
+
+
+def test_index_outside_the_cache_is_reported() -> None:
+    device = random(4, 8).npu()
+    with pytest.raises(RuntimeError):
+        torch_npu.npu_scatter_nd_update_(device, torch.tensor([[4]]).npu(), random(1, 8).npu())
+        torch.npu.synchronize()
+
+
+@pytest.mark.parametrize("mode", ["Norm", "PA_NZ", None])
+@pytest.mark.parametrize("slot_dtype", [torch.int32, torch.int64])
+def test_scatter_pa_kv_cache_writes_slots(mode: str | None, slot_dtype: torch.dtype) -> None:
+    key, value = random(4, HEADS, DIM), random(4, HEADS, DIM, seed=1)
+    slots = torch.tensor([3, 79, 16, 40])
+    shape = (BLOCKS, BLOCK, HEADS, DIM)
+    plain = [random(*shape, seed=2), random(*shape, seed=3)]
+
+    def stored(cache: torch.Tensor) -> torch.Tensor:
+        if mode != "PA_NZ":
+            return cache.clone()
+        pieces = cache.reshape(BLOCKS, BLOCK, HEADS * DIM // 16, 16)
+        return pieces.permute(0, 2, 1, 3).contiguous()
+
+    caches = [stored(cache).npu() for cache in plain]
+    torch_npu.npu_scatter_pa_kv_cache(
+        key.npu(), value.npu(), *caches, slots.to(slot_dtype).npu(), cache_mode=mode
+    )
+    for cache, rows, device in zip(plain, (key, value), caches, strict=True):
+        expected = cache.clone()
+        expected.view(-1, HEADS, DIM)[slots] = rows
+        assert torch.equal(device.cpu(), stored(expected))
+
+
+def test_cache_of_another_shape_is_refused() -> None:
+    key = random(4, HEADS, DIM).npu()
+    cache = random(BLOCKS, BLOCK, HEADS, DIM // 2).npu()
+    slots = torch.arange(4).npu()
+    with pytest.raises(RuntimeError, match=r"aclnnScatterPaKvCache: argument 'keyCacheRef'"):
+        torch_npu.npu_scatter_pa_kv_cache(key, key, cache, cache, slots, cache_mode="Norm")

@@ -1,0 +1,84 @@
+"""Rotary position embeddings against float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch_npu
+
+FLOATS = [torch.bfloat16, torch.float16, torch.float32]
+# [tokens, heads, dim] broadcasts differently in each order of the axes.
+LAYOUTS = {
+    "BNSD": ((2, 4, 5, 32), (1, 1, 5, 32)),
+    "BSND": ((2, 5, 4, 32), (1, 5, 1, 32)),
+    "SBND": ((5, 2, 4, 32), (5, 1, 1, 32)),
+    "whole": ((2, 4, 5, 32), (2, 4, 5, 32)),
+    "one token": ((1, 1, 1, 128), (1, 1, 1, 128)),
+}
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def angles(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    values = random(*shape, seed=9, dtype=torch.float32)
+    return values.cos().to(dtype), values.sin().to(dtype)
+
+
+def reference(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mode: str) -> torch.Tensor:
+    x, cos, sin = x.double(), cos.double(), sin.double()
+    turned = torch.empty_like(x)
+    half = x.shape[-1] // 2
+    if mode == "half":
+        turned[..., :half], turned[..., half:] = -x[..., half:], x[..., :half]
+    else:
+        turned[..., ::2], turned[..., 1::2] = -x[..., 1::2], x[..., ::2]
+    return x * cos + turned * sin
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("mode", ["half", "interleave"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rotary_mul_is_rounded_once(conformance, layout: str, mode: str, dtype: torch.dtype) -> None:
+    shape, angle_shape = LAYOUTS[layout]
+    x = random(*shape, dtype=dtype)
+    cos, sin = angles(angle_shape, dtype)
+    result = torch_npu.npu_rotary_mul(x.npu(), cos.npu(), sin.npu(), mode).cpu()
+    conformance.close(result, reference(x, cos, sin, mode), magnitude=torch.tensor(8.0).double())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_apply_rotary_pos_emb_turns_query_and_key(conformance, dtype: torch.dtype) -> None:
+    query, key = random(2, 3, 4, 128, dtype=dtype), random(2, 3, 1, 128, seed=1, dtype=dtype)
+    cos, sin = angles((2, 3, 1, 128), dtype)
+    results = torch_npu.npu_apply_rotary_pos_emb(query.npu(), key.npu(), cos.npu(), sin.npu(), "BSND")
+    magnitude = torch.tensor(8.0).double()
+    for result, x in zip(results, (query, key), strict=True):
+        conformance.close(result.cpu(), reference(x, cos, sin, "half"), magnitude=magnitude)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("mode", ["half", "interleave"])
+def test_mrope_reads_the_cache_at_the_positions(conformance, mode: str, dtype: torch.dtype) -> None:
+    tokens, head, rotary = 6, 64, 32
+    query, key = random(tokens, 4 * head, dtype=dtype), random(tokens, 2 * head, seed=1, dtype=dtype)
+    cache = torch.cat(angles((50, rotary // 2), dtype), -1)
+    positions = torch.tensor([0, 3, 49, 3, 7, 1])
+    results = torch_npu.npu_mrope(
+        positions.npu(), query.npu(), key.npu(), cache.npu(), head, mrope_section=[0, 0, 0], rotary_mode=mode
+    )
+    chosen = cache.double()[positions]
+    cos, sin = chosen.chunk(2, -1)
+    spread = (lambda t: torch.cat([t, t], -1)) if mode == "half" else (lambda t: t.repeat_interleave(2, -1))
+    for result, x in zip(results, (query, key), strict=True):
+        heads = x.view(tokens, -1, head)
+        turned = reference(heads[..., :rotary], spread(cos).unsqueeze(1), spread(sin).unsqueeze(1), mode)
+        expected = torch.cat([turned, heads[..., rotary:].double()], -1).view_as(x)
+        conformance.close(result.cpu(), expected, magnitude=torch.tensor(8.0).double())
+
+
+def test_odd_dimension_is_refused() -> None:
+    x, cos = torch.ones(1, 1, 2, 5).npu(), torch.ones(1, 1, 2, 5).npu()
+    with pytest.raises(RuntimeError, match="even last dimension|RotaryPositionEmbedding"):
+        torch_npu.npu_rotary_mul(x, cos, cos)
