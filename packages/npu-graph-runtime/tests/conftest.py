@@ -1,9 +1,13 @@
-"""Fixtures: the fake device everywhere, an NPU through cann-sim where a test asks for one."""
+"""Fixtures: the fake device, and an NPU through cann-sim."""
 
 from __future__ import annotations
 
 import pytest
 
+import cann_sim
+
+# torch loads torch_npu by itself, and torch_npu loads only after this.
+cann_sim.activate()
 pytest.register_assert_rewrite("npu_graph_runtime.testing.device_contract")
 
 from npu_graph_runtime import FakeDevice, GraphContext, NpuDevice  # noqa: E402
@@ -21,7 +25,4 @@ def context() -> GraphContext:
 
 @pytest.fixture(scope="session")
 def npu() -> NpuDevice:
-    import cann_sim
-
-    cann_sim.activate()
     return NpuDevice()

@@ -167,6 +167,37 @@ def test_wait_satisfied_by_other_thread_in_time_is_no_deadlock() -> None:
     assert stream.query()
 
 
+def test_lane_on_other_thread_releases_each_replay_with_its_own_value() -> None:
+    import threading
+
+    device = FakeDevice(deadlock_timeout=30.0)
+    x, out, event = torch.ones(2), torch.zeros(2), device.create_external_event()
+    main, lane = device.create_stream(), device.create_stream()
+    graph = device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool(), stream=main):
+        event.wait(main)
+        device.begin_task_group(main)
+        torch.mul(x, 0.0, out=out)
+        handle = device.end_task_group(main)
+
+    def update(factor: float) -> None:
+        with device.use_stream(lane):
+            device.begin_task_update(lane, handle)
+            torch.mul(x, factor, out=out)
+            device.end_task_update(lane)
+            event.record(lane)
+
+    for factor in (1.0, 2.0, 3.0):
+        lane.wait_stream(main)
+        thread = threading.Thread(target=update, args=(factor,))
+        with device.use_stream(main):
+            graph.replay()
+            thread.start()
+            main.synchronize()
+        thread.join()
+        assert out.tolist() == [factor] * 2
+
+
 def test_external_event_waited_for_twice_after_one_record_refused(fake: FakeDevice) -> None:
     event, stream = fake.create_external_event(), fake.create_stream()
     event.record(stream)

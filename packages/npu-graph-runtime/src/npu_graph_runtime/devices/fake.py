@@ -45,7 +45,8 @@ class FakeDevice:
 
     What it does not do: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so
     they run at once even while the default stream waits; a graph replays its branches in the order
-    of capture; memory of a pool is never reused by another graph of it.
+    of capture; memory of a pool is never reused by another graph of it; only one stream captures at
+    a time.
 
     Args:
         name: for messages.
@@ -74,9 +75,6 @@ class FakeDevice:
         self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
         self.default_stream = FakeStream(self._scheduler, self._current)
         self._capture_stream = FakeStream(self._scheduler, self._current)
-        self._recorder = FakeRecorder(
-            self._current, self._scheduler.is_running_here, self._available
-        )
         self._capture_numbers = itertools.count(1)
 
     def __repr__(self) -> str:
@@ -242,8 +240,10 @@ class FakeDevice:
     def _use(self, stream: FakeStream) -> Iterator[None]:
         previous = self._current()
         self._thread.stream = stream
+        # One for each use, since a dispatch mode keeps state and threads may use streams at once.
+        recorder = FakeRecorder(self._current, self._scheduler.is_running_here, self._available)
         try:
-            with self._recorder:
+            with recorder:
                 yield
         finally:
             self._thread.stream = previous
