@@ -21,9 +21,8 @@ from attn_update import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from conftest import Model
-
     from attn_update import Lengths
+    from conftest import Model
 
 LENGTHS = frozenset({"actual_seq_lengths", "actual_seq_lengths_kv"})
 
@@ -172,6 +171,18 @@ def test_check_after_a_cache_was_freed_names_it(model: Model) -> None:
 
     with pytest.raises(DeadTensorError, match=r"'key' of layer 'layer\.1'"):
         plan.check(model.parameters(2, [3, 4]))
+
+
+def test_check_with_a_block_table_made_inside_the_capture_passes(model: Model) -> None:
+    # Its memory is the graph's own, and stays as long as the graph does.
+    arguments = model.arguments(2, 0, [1, 1])
+    with model.recorder.recording("key"), model.device.capture(model.device.create_graph()):
+        table = model.inputs[2]["block_table"] + 0
+        model.recorder.attention("layer.0", "attention", {**arguments, "block_table": table})
+        del table
+    plan = UpdatePlan.compile(model.recorder, "key")
+
+    plan.check(StepParameters(key="key", groups=model.parameters(2, [3, 4]).groups))
 
 
 def test_check_after_an_output_was_freed_passes(model: Model) -> None:

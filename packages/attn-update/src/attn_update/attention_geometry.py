@@ -12,6 +12,7 @@ The rules, from the operator's documentation (CANN ``aclnnFusedInferAttentionSco
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 
 # For each query layout: the dimension of its tokens (or of its positions in a sequence), and that
 # of its batch, None where the batch is ragged or has one sequence.
-_TOKEN_DIM = {"TND": 0, "NTD": 1, "BSH": 1, "BSND": 1, "BNSD": 2, "NSD": 1}
-_BATCH_DIM = {"BSH": 0, "BSND": 0, "BNSD": 0}
+_TOKEN_DIM = MappingProxyType({"TND": 0, "NTD": 1, "BSH": 1, "BSND": 1, "BNSD": 2, "NSD": 1})
+_BATCH_DIM = MappingProxyType({"BSH": 0, "BSND": 0, "BNSD": 0})
 _RAGGED = frozenset({"TND", "NTD"})
 
 

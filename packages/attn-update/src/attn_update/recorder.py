@@ -98,6 +98,8 @@ class Recorder:
             raise
         finally:
             self._recording = None
+        # What is gone by now was made inside the capture, and its memory is the graph's own.
+        records.watch.dead.clear()
         self._keys[key] = records
 
     def attention(

@@ -58,8 +58,9 @@ class FusedInferAttention:
     def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
         """Run the operator at once; into ``out`` where the caller gave that."""
         given = self._with_lengths(arguments)
-        if "out" in given:
+        if given.get("out") is not None:
             return _tensors(find_operator(self.operator)(**given))
+        given.pop("out", None)
         return _tensors(find_operator(self.functional)(**given))
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:

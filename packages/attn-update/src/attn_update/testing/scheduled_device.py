@@ -16,171 +16,28 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
+
+from attn_update.testing.scheduled_stream import (
+    Item,
+    ScheduledEvent,
+    ScheduledExternalEvent,
+    ScheduledGraph,
+    ScheduledStream,
+    own_stream,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from random import Random
 
-    from attn_update.task_device import Event, Stream
+    from attn_update.task_device import Stream
 
 
 class DeadlockError(RuntimeError):
     """Queued work remains and none of it can ever run."""
-
-
-@dataclass(kw_only=True, eq=False)
-class _Item:
-    what: str
-    run: Callable[[], None]
-    ready: Callable[[], bool] = field(default=lambda: True)
-
-
-def _own(stream: Stream) -> ScheduledStream:
-    assert isinstance(stream, ScheduledStream), "a stream of another device"  # noqa: S101
-    return stream
-
-
-@dataclass(kw_only=True)
-class _Mark:
-    done: bool = False
-
-    def set(self) -> None:
-        self.done = True
-
-
-class ScheduledStream:
-    """A queue of work of a `ScheduledDevice`; made by `ScheduledDevice.create_stream`."""
-
-    def __init__(self, device: ScheduledDevice, name: str, *, is_direct: bool) -> None:
-        self.name = name
-        self.is_direct = is_direct
-        self.items: deque[_Item] = deque()
-        self.graph: ScheduledGraph | None = None
-        self.group: list[_Item] | None = None
-        self.rewritten: list[_Item] | None = None
-        self._device = device
-
-    def push(self, item: _Item) -> None:
-        """Queue work, or record it if the stream is captured."""
-        if self.graph is None:
-            self.submit(lambda: self.items.append(item))
-        else:
-            self.graph.items.append(item)
-
-    def submit(self, action: Callable[[], None]) -> None:
-        """Do what gives the stream work: now, or when the launch queue is flushed."""
-        if self.is_direct:
-            action()
-        else:
-            self._device.launch_queue.append(action)
-
-    def wait_event(self, event: Event, /) -> None:
-        """Let later work wait for what the event has recorded now."""
-        event.wait(self)
-
-    def wait_stream(self, stream: Stream, /) -> None:
-        """Let later work wait for all work that `stream` has now."""
-        self.wait_event(stream.record_event())
-
-    def record_event(self, event: Event | None = None, /) -> Event:
-        """Record an event after all work queued now."""
-        event = ScheduledEvent(self._device) if event is None else event
-        event.record(self)
-        return event
-
-    def synchronize(self) -> None:
-        """Run the device until this stream is empty; counted as a host synchronisation."""
-        self._device.num_synchronisations += 1
-        self._device.drain(until=self.query)
-
-    def query(self) -> bool:
-        """Return whether the stream is empty."""
-        return not self.items
-
-
-class ScheduledEvent:
-    """An event of a `ScheduledDevice`; a wait is for the latest recording made before it."""
-
-    def __init__(self, device: ScheduledDevice) -> None:
-        self._device = device
-        self._mark: _Mark | None = None
-
-    def record(self, stream: Stream | None = None, /) -> None:
-        """Record after all work of the stream."""
-        queue = self._device.current_stream() if stream is None else _own(stream)
-
-        def record() -> None:
-            self._mark = _Mark()
-            queue.items.append(_Item(what="event record", run=self._mark.set))
-
-        queue.submit(record)
-
-    def wait(self, stream: Stream | None = None, /) -> None:
-        """Let later work of the stream wait; nothing to wait for if never recorded."""
-        queue = self._device.current_stream() if stream is None else _own(stream)
-
-        def wait() -> None:
-            mark = self._mark
-            if mark is not None:
-                queue.items.append(
-                    _Item(what="event wait", run=lambda: None, ready=lambda: mark.done)
-                )
-
-        queue.submit(wait)
-
-    def query(self) -> bool:
-        """Return whether the recorded work is done."""
-        return self._mark is None or self._mark.done
-
-    def synchronize(self) -> None:
-        """Run the device until the event is done; counted as a host synchronisation."""
-        self._device.num_synchronisations += 1
-        self._device.drain(until=self.query)
-
-
-class ScheduledExternalEvent:
-    """A device word that a wait needs set and leaves unset."""
-
-    def __init__(self, name: str) -> None:
-        self.is_set = False
-        self._name = name
-
-    def wait(self, stream: Stream, /) -> None:
-        """Let later work wait until the event is set; then it is unset."""
-        what = f"wait for external event {self._name}"
-        _own(stream).push(_Item(what=what, run=self._unset, ready=lambda: self.is_set))
-
-    def reset(self, stream: Stream, /) -> None:
-        """Do nothing: the wait unsets."""
-
-    def record(self, stream: Stream, /) -> None:
-        """Set the event after all work of the stream."""
-        _own(stream).push(_Item(what=f"record of external event {self._name}", run=self._set))
-
-    def _set(self) -> None:
-        self.is_set = True
-
-    def _unset(self) -> None:
-        self.is_set = False
-
-
-class ScheduledGraph:
-    """What a capture recorded; `ScheduledDevice.capture` fills it."""
-
-    def __init__(self, device: ScheduledDevice) -> None:
-        self.items: list[_Item] = []
-        self._device = device
-
-    def replay(self) -> None:
-        """Queue the captured work on the current stream; flushes the launch queue."""
-        stream = self._device.current_stream()
-        for item in self.items:
-            stream.push(item)
-        self._device.flush_launches()
 
 
 class ScheduledDevice:
@@ -232,7 +89,7 @@ class ScheduledDevice:
     @contextmanager
     def use_stream(self, stream: Stream) -> Iterator[None]:
         """Launch on `stream` inside the context."""
-        previous, self._current = self._current, _own(stream)
+        previous, self._current = self._current, own_stream(stream)
         try:
             yield
         finally:
@@ -249,14 +106,14 @@ class ScheduledDevice:
 
     def begin_task_group(self, stream: Stream) -> None:
         """Collect the launches captured on the stream."""
-        queue = _own(stream)
+        queue = own_stream(stream)
         if queue.graph is None or queue.group is not None:
             raise RuntimeError("a task group is begun once, on a stream that is captured")
         queue.group = []
 
     def end_task_group(self, stream: Stream) -> object:
         """End the group and return its handle."""
-        queue = _own(stream)
+        queue = own_stream(stream)
         group, queue.group = queue.group, None
         if group is None:
             raise RuntimeError("there is no task group to end")
@@ -265,7 +122,7 @@ class ScheduledDevice:
     def begin_task_update(self, stream: Stream, handle: object) -> None:
         """Let the launches on the stream rewrite those of the group."""
         assert isinstance(handle, list)  # noqa: S101
-        queue = _own(stream)
+        queue = own_stream(stream)
         if not queue.is_direct:
             self.flush_launches()
         if queue.rewritten is not None:
@@ -274,7 +131,7 @@ class ScheduledDevice:
 
     def end_task_update(self, stream: Stream) -> None:
         """End the rewriting; all launches of the group must have been rewritten."""
-        queue = _own(stream)
+        queue = own_stream(stream)
         left, queue.rewritten = queue.rewritten, None
         if left is None:
             raise RuntimeError("there is no task update to end")
@@ -334,9 +191,9 @@ class ScheduledDevice:
             if not stream.rewritten:
                 raise RuntimeError("more launches than the task group has")
             captured = stream.rewritten.pop(0)
-            stream.push(_Item(what=f"rewrite of {what}", run=lambda: setattr(captured, "run", run)))
+            stream.push(Item(what=f"rewrite of {what}", run=lambda: setattr(captured, "run", run)))
             return
-        item = _Item(what=what, run=run)
+        item = Item(what=what, run=run)
         stream.push(item)
         if stream.group is not None:
             stream.group.append(item)
