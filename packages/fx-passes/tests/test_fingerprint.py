@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fx_passes import FingerprintError
 from fx_passes.fingerprint import fingerprint_of_functions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 def one(x: int = 1) -> int:
@@ -27,7 +31,7 @@ class Stable:
         return "stable"
 
 
-def closing_over(value: object):  # noqa: ANN201
+def closing_over(value: object) -> Callable[[], object]:
     def inner() -> object:
         return value
 
@@ -54,9 +58,9 @@ def test_closed_over_values_and_partial_arguments_count() -> None:
 
 def test_function_without_source_counts_with_its_code() -> None:
     namespace: dict[str, object] = {}
-    exec("def made(x): return x + 1", namespace)  # noqa: S102
+    exec("def made(x): return x + 1", namespace)
     first = namespace["made"]
-    exec("def made(x): return x + 2", namespace)  # noqa: S102
+    exec("def made(x): return x + 2", namespace)
 
     assert fingerprint_of_functions((first,)) != fingerprint_of_functions((namespace["made"],))  # type: ignore[arg-type]
 

@@ -1,25 +1,29 @@
 """Cases in which replace_pattern or Inductor's matcher miscompiles, crashes or misses.
 
-Each pattern here is add + RMSNorm + quantisation or a part of it, and each graph one in which one of
-the two matchers was seen to go wrong.
+Each pattern here is add + RMSNorm + quantisation or a part of it, and each graph one in which one
+of the two matchers was seen to go wrong.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
 
 import fx_passes
+from fx_passes.operator_signature import find_operator
 from fx_passes.testing import (
     assert_left_alone,
     assert_rewritten,
     capture_graph,
     random_tensors,
 )
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule, Node
 
 npu = torch.ops.npu
 QUANT = "fuse_add_rms_norm_quant"
@@ -38,7 +42,8 @@ def quantize(normed: Tensor, scale: Tensor, offset: Tensor | None) -> Tensor:
 
 def test_values_of_new_nodes_have_metadata() -> None:
     def function(x: Tensor, residual: Tensor, weight: Tensor) -> Tensor:
-        return npu.npu_rms_norm(x + residual, weight)[0] * 2
+        out: Tensor = npu.npu_rms_norm(x + residual, weight)[0] * 2
+        return out
 
     module = capture_graph(function, inputs(3))
 
@@ -63,11 +68,11 @@ def test_input_written_between_the_matched_nodes_is_not_fused_across() -> None:
 
 @pytest.fixture(name="attention")
 def _attention() -> object:
-    library = torch.library.Library("fx_passes_tests", "FRAGMENT")
-    library.define("attention(Tensor q, Tensor(a!) cache, Tensor(b!) out) -> ()")
-    library.impl("attention", lambda q, cache, out: None, "Meta")
-    yield torch.ops.fx_passes_tests.attention.default
-    library._destroy()
+    name = "fx_passes_tests::attention"
+    if find_operator(name) is None:
+        torch.library.define(name, "(Tensor q, Tensor(a!) cache, Tensor(b!) out) -> ()")
+        torch.library.impl(name, "Meta", lambda q, cache, out: None)
+    return torch.ops.fx_passes_tests.attention.default
 
 
 @pytest.mark.parametrize("touches", ["another value", "the sum"])
@@ -126,9 +131,7 @@ def test_optional_argument_given_or_not_matches_one_rule() -> None:
 
     assert_rewritten(PIPELINE, module, {QUANT: 2})
 
-    fused = module.graph.find_nodes(
-        op="call_function", target=npu.npu_add_rms_norm_quant.default
-    )
+    fused = module.graph.find_nodes(op="call_function", target=npu.npu_add_rms_norm_quant.default)
     assert [node.args[4] is None for node in fused] == [True, False]
 
 

@@ -44,14 +44,16 @@ CASES: list[tuple[str, Callable[..., object], object]] = [
     ("function of torch", lambda x, y: torch.add(x, y, alpha=2), aten.add.Tensor),
     ("function with input=", lambda x, y: torch.sigmoid(input=x), aten.sigmoid.default),
     ("concatenation", lambda x, y: torch.cat([x, y], dim=1), aten.cat.default),
-    ("linear", lambda x, y: functional.linear(x, y), aten.linear.default),
+    ("linear", functional.linear, aten.linear.default),
     ("silu", lambda x, y: functional.silu(x), aten.silu.default),
     ("softmax", lambda x, y: functional.softmax(x, dim=-1), aten.softmax.int),
     ("in place", lambda x, y: x.clone().add_(y), aten.add_.Tensor),
 ]
 
 
-@pytest.mark.parametrize(("function", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+@pytest.mark.parametrize(
+    ("function", "expected"), [case[1:] for case in CASES], ids=[c[0] for c in CASES]
+)
 def test_call_becomes_the_operator_and_computes_the_same(
     function: Callable[..., object], expected: object
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -10,6 +10,9 @@ from torch import Tensor
 
 from fx_passes import PatternError, label
 from fx_passes.pattern import PatternCall, PatternElement, PatternParameter, compile_pattern
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 aten = torch.ops.aten
 

@@ -157,3 +157,16 @@ def test_many_users_before_a_late_input_end_the_search() -> None:
 
     (miss,) = report.near_misses
     assert "too far before" in miss.reason
+
+
+def test_value_inside_the_match_that_is_its_input_as_well_is_refused() -> None:
+    build = Builder()
+    x = build.placeholder("x")
+    negated = build.call(aten.neg.default, x)
+    last = build.call(aten.maximum.default, negated, negated)
+
+    report = build.apply(last)
+
+    assert [miss.reason for miss in report.near_misses] == [
+        "`neg_default` is both an input of the match and inside it"
+    ]

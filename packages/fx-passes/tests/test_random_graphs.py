@@ -99,9 +99,18 @@ def graphs(draw: st.DrawFn) -> GraphModule:
         return node
 
     for _ in range(draw(st.integers(3, 16))):
-        value = draw(st.sampled_from(values))
-        kind = draw(st.sampled_from(["unary", "binary", "binary", "unary", "view", "write"]))
-        if kind == "unary":
+        # Recent values are drawn more often, so that chains and writes between them are.
+        value = draw(st.one_of(st.sampled_from(values[-3:]), st.sampled_from(values)))
+        kind = draw(st.sampled_from(["unary", "binary", "negated", "view", "write"]))
+        if kind == "negated":
+            values.append(call(aten.neg.default, value))
+            if draw(st.booleans()):
+                call(draw(st.sampled_from(WRITES)), draw(st.sampled_from([value, values[-1]])))
+            other = draw(st.sampled_from(values))
+            target = draw(st.sampled_from([aten.mul.Tensor, aten.abs.default]))
+            arguments = (values[-1], other) if target is aten.mul.Tensor else (values[-1],)
+            values.append(call(target, *arguments))
+        elif kind == "unary":
             values.append(call(draw(st.sampled_from(UNARY)), value))
         elif kind == "binary":
             other = draw(st.sampled_from(values))

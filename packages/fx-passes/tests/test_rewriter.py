@@ -100,14 +100,16 @@ def test_raising_check_names_the_rule() -> None:
 
 
 def test_check_that_returns_something_else_names_the_rule() -> None:
+    rule = replace(RULE, check=lambda match: True)  # type: ignore[arg-type,return-value]
+
     with pytest.raises(fx_passes.RuleError, match="expected None or a NoMatch, found True"):
-        rule = replace(RULE, check=lambda match: True)  # type: ignore[arg-type,return-value]
         fx_passes.apply_rules(module_of().graph, (rule,))
 
 
 def test_raising_rewrite_names_the_rule() -> None:
+    rule = replace(RULE, rewrite=lambda match, build: {"z": 1 / 0})  # type: ignore[dict-item]
+
     with pytest.raises(fx_passes.RuleError, match=r"rule 'silu_mul'.*ZeroDivisionError"):
-        rule = replace(RULE, rewrite=lambda match, build: {"z": 1 / 0})  # type: ignore[dict-item]
         fx_passes.apply_rules(module_of().graph, (rule,))
 
 

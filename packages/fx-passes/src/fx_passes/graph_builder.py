@@ -12,7 +12,6 @@ from torch.utils import _pytree as pytree
 
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
-from fx_passes.operator_signature import SignatureTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Graph
 
     from fx_passes.match import Match
+    from fx_passes.operator_signature import SignatureTable
 
 __all__ = ["GraphBuilder"]
 

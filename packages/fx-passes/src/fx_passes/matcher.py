@@ -172,16 +172,16 @@ class Matcher:
             for name, node in (*self._pattern.outputs.items(), *self._pattern.labels.items())
         }
         outputs = {
-            name: value
-            for name in self._pattern.outputs
-            if isinstance(value := found[name], Node)
+            name: value for name in self._pattern.outputs if isinstance(value := found[name], Node)
         }
         inside = set(nodes)
         return Match(
             anchor=anchor,
             bound=bound,
             outputs=outputs,
-            needed=frozenset(name for name, node in outputs.items() if not inside >= node.users.keys()),
+            needed=frozenset(
+                name for name, node in outputs.items() if not inside >= node.users.keys()
+            ),
             labels={
                 name: value
                 for name in self._pattern.labels

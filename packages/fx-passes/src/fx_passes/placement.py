@@ -12,8 +12,6 @@ from fx_passes.graph_argument import nodes_in
 from fx_passes.match import Match, NoMatch
 
 if TYPE_CHECKING:
-    from torch.fx import Node
-
     from fx_passes.aliasing import AliasAnalysis
 
 __all__ = ["Placement", "place"]
@@ -43,8 +41,14 @@ def place(
 
     Nothing in the graph is changed. The place is after the definition of everything the pattern's
     parameters stand for and before the first user of an output. Reasons for none: a value inside
-    the match is used outside, the nodes are on several streams, a value involved is written
-    meanwhile, an input depends on an output.
+    the match is used outside or is an input as well, the nodes are on several streams, a value
+    involved is written meanwhile, an input depends on an output.
+
+    Args:
+        match: The match.
+        aliases: What shares memory in the graph.
+        shares_memory: Whether the new nodes may share memory with an input; then nothing may write
+            either of them later.
     """
     removed = set(match.nodes)
     problem = _escaping_value(match, removed) or _stream_difference(match)
@@ -56,6 +60,9 @@ def place(
             inputs.add(bound)
         else:
             inputs.update(nodes_in(bound))
+    inner = next((node for node in match.nodes if node in inputs), None)
+    if inner is not None:
+        return NoMatch(f"`{inner.name}` is both an input of the match and inside it", (inner,))
     placement = _find_place(match, removed, inputs, aliases)
     if isinstance(placement, NoMatch):
         return placement

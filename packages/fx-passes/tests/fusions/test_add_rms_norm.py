@@ -69,9 +69,7 @@ def test_any_epsilon_is_bound_and_handed_on(level: GraphLevel, eps: float) -> No
 
     (match,) = report.matches(RULE)
     assert match.literals == {"epsilon": repr(eps)}
-    (fused,) = module.graph.find_nodes(
-        op="call_function", target=npu.npu_add_rms_norm.default
-    )
+    (fused,) = module.graph.find_nodes(op="call_function", target=npu.npu_add_rms_norm.default)
     # In normal form the default is left out.
     assert fused.args[3:] == (() if eps == 1e-6 else (eps,))
 

@@ -233,8 +233,8 @@ def toy_vendor_kernel(
 @pytest.fixture
 def vendor_library() -> Iterator[None]:
     """An operator with SGLang's name and signature, for as long as a test runs."""
-    library = torch.library.Library("sglang", "FRAGMENT")
-    library.define(
+    library = torch.library.Library("sglang", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library.define(  # type: ignore[no-untyped-call]
         "npu_split_qkv_rmsnorm_rope(Tensor input, Tensor sin, Tensor cos, int q_hidden_size, "
         "int kv_hidden_size, int head_dim, float? eps=None, Tensor? q_weight=None, "
         "Tensor? k_weight=None, Tensor? q_bias=None, Tensor? k_bias=None, "
@@ -244,9 +244,10 @@ def vendor_library() -> Iterator[None]:
     def kernel(*args: Tensor, **kwargs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return toy_vendor_kernel(*args, **kwargs)  # type: ignore[arg-type]
 
-    library.impl("npu_split_qkv_rmsnorm_rope", kernel, "CompositeExplicitAutograd")
+    name = "npu_split_qkv_rmsnorm_rope"
+    library.impl(name, kernel, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     yield
-    library._destroy()
+    library._destroy()  # type: ignore[no-untyped-call]
 
 
 @pytest.mark.usefixtures("vendor_library")

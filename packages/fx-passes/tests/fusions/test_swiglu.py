@@ -50,7 +50,8 @@ def split_by_size(x: Tensor) -> Tensor:
 def split_by_sizes(x: Tensor) -> Tensor:
     half = x.shape[-1] // 2
     gate, up = x.split([half, half], dim=1)  # type: ignore[no-untyped-call]
-    return functional.silu(gate) * up
+    out: Tensor = functional.silu(gate) * up
+    return out
 
 
 def sliced(x: Tensor) -> Tensor:
@@ -59,9 +60,7 @@ def sliced(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(
-    "function", [chunked, turned_round, split_by_size, split_by_sizes, sliced]
-)
+@pytest.mark.parametrize("function", [chunked, turned_round, split_by_size, split_by_sizes, sliced])
 def test_every_way_to_halve_is_fused(
     level: GraphLevel, function: Callable[[Tensor], Tensor]
 ) -> None:
@@ -122,7 +121,8 @@ def test_halves_of_another_dimension_are_left_alone() -> None:
 def test_unequal_parts_are_left_alone() -> None:
     def function(x: Tensor) -> Tensor:
         gate, up = x.split([1, 3], dim=-1)  # type: ignore[no-untyped-call]
-        return functional.silu(gate) * up
+        out: Tensor = functional.silu(gate) * up
+        return out
 
     module = capture_graph(function, random_tensors((6, 4)))
 

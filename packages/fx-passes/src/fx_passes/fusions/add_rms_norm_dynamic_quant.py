@@ -57,6 +57,8 @@ def _check(match: Match) -> NoMatch | None:
     if unmet is not None:
         return unmet
     x = match.value("x")
+    if not isinstance(match.value("quant"), (tuple, list)):
+        return NoMatch("no tensor metadata for the quantised values")
     if isinstance(x, torch.Tensor) and x.dim() < 2:
         return NoMatch(f"`x` has {x.dim()} dimension; the kernel takes 2 to 8")
     return None
@@ -65,7 +67,9 @@ def _check(match: Match) -> NoMatch | None:
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound, source, quant = match.bound, match.value("total_source"), match.value("quant")
     if not isinstance(quant, (tuple, list)):
-        raise RuleError("building npu_add_rms_norm_dynamic_quant: npu_dynamic_quant has no metadata")
+        raise RuleError(
+            "building npu_add_rms_norm_dynamic_quant: npu_dynamic_quant has no metadata"
+        )
     quantized, scale = quant
     total = source[2] if isinstance(source, (tuple, list)) else source
     fused = build.call(

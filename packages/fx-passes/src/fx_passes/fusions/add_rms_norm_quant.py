@@ -8,7 +8,7 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
-from fx_passes.fusions.requirements import Requirement, first_unmet
+from fx_passes.fusions.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.match import Match, NoMatch
 from fx_passes.pattern import label
 from fx_passes.rule import Rule
@@ -86,7 +86,7 @@ def _quantize_problem(match: Match) -> NoMatch | None:
     if not isinstance(bound["div_mode"], bool):
         return NoMatch(f"div_mode {bound['div_mode']} is not known")
     size = x.shape[-1]
-    if not isinstance(size, int) or size * x.element_size() % _BLOCK_BYTES:
+    if not sizes_equal(size * x.element_size() % _BLOCK_BYTES, 0):
         return NoMatch(f"the last dimension {size} is no multiple of {_BLOCK_BYTES} bytes")
     return None
 
@@ -100,15 +100,15 @@ def _table_problem(match: Match) -> NoMatch | None:
     # float16 takes a float32 scale; a float16 one is cast.
     allowed = (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.float32, torch.float16)
     if scale.dtype not in allowed:
-        return NoMatch(f"`scale` has dtype {scale.dtype}, which the kernel does not take for {x.dtype}")
+        return NoMatch(
+            f"`scale` has dtype {scale.dtype}, which the kernel does not take for {x.dtype}"
+        )
     offset = match.value("offset")
     if offset is None:
         return None
     if not isinstance(offset, torch.Tensor) or offset.shape != scale.shape:
         return NoMatch("`offset` has another shape than `scale`")
-    allowed = (
-        (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.int32, torch.float16)
-    )
+    allowed = (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.int32, torch.float16)
     if offset.dtype not in allowed:
         return NoMatch(
             f"`offset` has dtype {offset.dtype}, which the kernel does not take for {x.dtype}"

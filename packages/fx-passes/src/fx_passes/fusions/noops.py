@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +13,8 @@ from fx_passes.match import Match, NoMatch
 from fx_passes.rule import Rule
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch import Tensor
 
     from fx_passes.graph_builder import GraphBuilder
@@ -29,9 +30,7 @@ def _reshape_twice(x: Tensor, first: Sequence[int], shape: Sequence[int]) -> dic
     return {"y": torch.ops.aten.reshape(torch.ops.aten.reshape(x, first), shape)}
 
 
-def _slice(
-    x: Tensor, dim: int, start: int | None, end: int | None, step: int
-) -> dict[str, Tensor]:
+def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.slice.Tensor(x, dim, start, end, step)}
 
 

@@ -112,6 +112,4 @@ def random_tensors(
         seed: Seed of the values.
     """
     generator = torch.Generator().manual_seed(seed)
-    return [
-        torch.randn(tuple(shape), generator=generator).to(dtype).to(device) for shape in shapes
-    ]
+    return [torch.randn(tuple(shape), generator=generator).to(dtype).to(device) for shape in shapes]

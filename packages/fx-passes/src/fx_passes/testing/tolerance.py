@@ -49,7 +49,8 @@ def _assert_same_tensor(
     actual: object, expected: torch.Tensor, roundings: int, position: int
 ) -> None:
     if not isinstance(actual, torch.Tensor):
-        raise AssertionError(f"result {position}: expected a tensor, found {actual!r}")
+        message = f"result {position}: expected a tensor, found {actual!r}"
+        raise AssertionError(message)  # noqa: TRY004 - a test failed, not a call
     if actual.dtype != expected.dtype or actual.shape != expected.shape:
         raise AssertionError(
             f"result {position}: expected {expected.dtype} {list(expected.shape)}, found "
