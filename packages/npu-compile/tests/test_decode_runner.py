@@ -133,6 +133,25 @@ def test_runner_reports_progress_largest_first(
 
 
 @pytest.mark.parametrize("mode", ["eager", "piecewise", "full"])
+def test_runner_between_eager_calls_of_other_shapes_finds_its_graphs(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode=mode)
+    _capture(runner, attention)
+
+    for turn in range(6):
+        attention.lengths = [0] * (3 + turn)
+        with runner.compiled.context.run(RunMode.EAGER):
+            runner.compiled(**_inputs(3 + turn, turn))
+        size = runner.padded_size(1 + turn % 4)
+        attention.lengths = [0] * size
+        output = runner.run(_inputs(1 + turn % 4, turn), {}).clone()
+        device.synchronize()
+        attention.lengths = [0] * output.shape[0]
+        torch.testing.assert_close(output, decoder(**_inputs(1 + turn % 4, turn)))
+
+
+@pytest.mark.parametrize("mode", ["eager", "piecewise", "full"])
 def test_runner_batch_larger_than_every_size_runs_eagerly_with_one_warning(
     mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:

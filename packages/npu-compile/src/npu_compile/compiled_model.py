@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
@@ -61,7 +62,6 @@ class CompiledModel:
         self.config = config
         self.device = device
         self.context = GraphContext()
-        self._backend = Backend(config, device=device, context=self.context, observer=observer)
         self._signature = inspect.signature(getattr(model, "forward", model))
         self._dynamic_dims = dict(dynamic_arg_dims or {})
         for name in self._dynamic_dims:
@@ -70,16 +70,13 @@ class CompiledModel:
                     f"compiling {type(model).__name__}: dynamic_arg_dims names {name!r}, the model "
                     f"takes {', '.join(self._signature.parameters)}"
                 )
-
-        def forward(*args: Any, **kwargs: Any) -> Any:
-            return model(*args, **kwargs)
-
-        self._compiled = torch.compile(
-            _with_own_code(forward),
-            backend=self._backend,
-            fullgraph=True,
-            dynamic=False,
-        )
+        eager_config = dataclasses.replace(config, mode=CompileMode.EAGER)
+        self._eager_backend = Backend(eager_config)
+        self._backend = Backend(config, device=device, context=self.context, observer=observer)
+        # Apart from each other: a graph that Dynamo compiles for an eager call may fit the inputs
+        # of a captured one as well, and would be run in its place, with no piece captured.
+        self._run_eagerly = _compile(model, self._eager_backend)
+        self._run_capturable = _compile(model, self._backend)
         self._call: Callable[..., Any] = self._run
         self._whole: GraphedCallable | None = None
         if config.mode is CompileMode.FULL:
@@ -109,8 +106,8 @@ class CompiledModel:
 
     @property
     def reports(self) -> tuple[CompilationReport, ...]:
-        """One report for each graph that Dynamo has handed over so far."""
-        return tuple(self._backend.reports)
+        """One report for each graph that Dynamo has handed over so far; eager calls' come last."""
+        return (*self._backend.reports, *self._eager_backend.reports)
 
     @property
     def run_mode(self) -> RunMode:
@@ -147,9 +144,11 @@ class CompiledModel:
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self._dynamic_dims:
             self._mark_dynamic(self._signature.bind(*args, **kwargs).arguments)
+        is_eager = self.context.mode is RunMode.EAGER
+        compiled = self._run_eagerly if is_eager else self._run_capturable
         with torch.no_grad():
             try:
-                return self._compiled(*args, **kwargs)
+                return compiled(*args, **kwargs)
             except BackendCompilerFailed as error:
                 # Dynamo wraps what the backend raises; the caller wants the error that says why.
                 raise error.inner_exception from error
@@ -165,17 +164,21 @@ class CompiledModel:
                         torch._dynamo.mark_dynamic(tensor, dim)  # noqa: SLF001
 
 
-def _with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function on a code object of its own.
+def _compile(model: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+    """Return the model behind Dynamo, with compilations of its own.
 
-    Dynamo keeps its compiled graphs, and counts them against a limit, by code object: models
-    compiled through one wrapper would exhaust each other's share.
+    Dynamo keeps compiled graphs, and counts them against a limit, by code object: what is compiled
+    through one function would share both, so each gets a copy.
     """
-    assert isinstance(function, types.FunctionType)  # noqa: S101
-    return types.FunctionType(
-        function.__code__.replace(),
-        function.__globals__,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    own = types.FunctionType(
+        forward.__code__.replace(),
+        forward.__globals__,
+        forward.__name__,
+        forward.__defaults__,
+        forward.__closure__,
     )
+    return torch.compile(own, backend=backend, fullgraph=True, dynamic=False)

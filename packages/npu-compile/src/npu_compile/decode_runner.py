@@ -66,6 +66,9 @@ class DecodeRunner:
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
         observer: told of every step.
 
+    Attributes:
+        compiled: as given.
+
     Raises:
         ConfigError: a capturing mode without capture sizes, or mode ``full`` without recorder or
             lane.
@@ -81,7 +84,7 @@ class DecodeRunner:
         groups: Mapping[str, ParameterGroup] | None = None,
         observer: DecodeObserver | None = None,
     ) -> None:
-        self._compiled = compiled
+        self.compiled = compiled
         self._mode = compiled.run_mode
         sizes = compiled.config.capture_sizes
         if self._mode is not RunMode.EAGER and not sizes:
@@ -145,7 +148,7 @@ class DecodeRunner:
             )
         self._is_captured = True
         try:
-            with self._compiled.capture_session(self._pool) as session:
+            with self.compiled.capture_session(self._pool) as session:
                 self._pool = session.pool
                 for done, key in enumerate(largest_first(self._keys.values()), start=1):
                     prepare(key.num_tokens)
@@ -208,7 +211,7 @@ class DecodeRunner:
 
     def release(self) -> None:
         """Wait for the device and tear down graphs, plans and records; may capture again."""
-        self._compiled.release()
+        self.compiled.release()
         self._plans.clear()
         if self._recorder is not None:
             for key in self._keys.values():
@@ -218,12 +221,12 @@ class DecodeRunner:
 
     def _capture(self, key: GraphKey, views: Mapping[str, Tensor]) -> None:
         if self._mode is RunMode.PIECEWISE:
-            with self._compiled.context.run(self._mode, key):
-                self._compiled(**views)
+            with self.compiled.context.run(self._mode, key):
+                self.compiled(**views)
             return
         assert self._recorder is not None  # noqa: S101
-        with self._recorder.recording(key), self._compiled.context.run(self._mode, key):
-            self._compiled(**views)
+        with self._recorder.recording(key), self.compiled.context.run(self._mode, key):
+            self.compiled(**views)
         # All captures run the same model, so each must have recorded the layers of the first.
         first = next(iter(self._plans.values()), None)
         layers = [update.layer_name for update in first.updates] if first else None
@@ -241,10 +244,10 @@ class DecodeRunner:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        device = self._compiled.device.torch_device
+        device = self.compiled.device.torch_device
         placed = {name: value.to(device) for name, value in inputs.items()}
-        with self._compiled.context.run(RunMode.EAGER):
-            output: Tensor = self._compiled(**placed)
+        with self.compiled.context.run(RunMode.EAGER):
+            output: Tensor = self.compiled(**placed)
         return output
 
     def _run_padded(self, key: GraphKey, inputs: Mapping[str, Tensor], rows: int) -> Tensor:
@@ -252,8 +255,8 @@ class DecodeRunner:
         if self._mode is not RunMode.EAGER:
             self._require_captured()
         buffers.load(inputs, rows=rows, size=key.num_tokens)
-        with self._compiled.context.run(self._mode, key):
-            output: Tensor = self._compiled(**buffers.views(key.num_tokens))
+        with self.compiled.context.run(self._mode, key):
+            output: Tensor = self.compiled(**buffers.views(key.num_tokens))
         return output
 
     def _replay(
@@ -265,7 +268,7 @@ class DecodeRunner:
     ) -> tuple[Tensor, float]:
         self._require_captured()
         buffers = self._static_buffers()
-        compiled = self._compiled
+        compiled = self.compiled
         size = key.num_tokens
         replayed = 0.0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -11,12 +12,18 @@ from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.errors import CaptureStateError, DeviceUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from torch import Tensor
 
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+
+
+# Begin, launch, end and record in one call; torch_npu 2.13 has it for this operator.
+_FUSED_UPDATES = MappingProxyType(
+    {"npu::npu_fused_infer_attention_score.out": "_npu_fused_infer_attention_score_out_graph"}
+)
 
 
 class NpuDevice:
@@ -114,6 +121,35 @@ class NpuDevice:
     def end_task_update(self, stream: Stream) -> None:
         """End the update."""
         self._npu.graph_task_update_end(stream)
+
+    def create_direct_stream(self) -> Stream:
+        """Return a stream that launches on the calling thread, past torch_npu's task queue."""
+        stream: Stream = self._npu.SyncLaunchStream(device=self.index)
+        return stream
+
+    def flush_launches(self) -> None:
+        """Return when torch_npu's task queue has handed all its launches to the device.
+
+        The device may still be running them: this is no device synchronisation.
+        """
+        # Reading the native handle empties the queue; torch_npu has no other call for it.
+        stream: Any = self._npu.current_stream(self.index)
+        _ = stream.npu_stream
+
+    def fused_update(self, operator: str) -> Callable[..., object] | None:
+        """Return torch_npu's call that updates a task group and records its event, or ``None``.
+
+        Args:
+            operator: the operator of the task group, with its overload.
+
+        Returns:
+            A function of (stream, handle, external event, **arguments of the operator).
+        """
+        name = _FUSED_UPDATES.get(operator)
+        # Private in torch_npu 2.13; where it is missing the caller issues the four calls itself.
+        call: Callable[..., object] | None
+        call = getattr(self._torch_npu._C, name, None) if name else None  # noqa: SLF001
+        return call
 
     def is_capturing(self) -> bool:
         """Return whether the current stream is capturing."""
