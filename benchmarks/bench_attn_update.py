@@ -163,23 +163,7 @@ def make_ours(
     from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
     from npu_graph_runtime import NpuDevice
 
-    class UpdatingDevice(NpuDevice):
-        """Has fused update calls and direct launches."""
-
-        def fused_update(self, operator: str) -> Callable[..., object] | None:
-            binding = importlib.import_module(TORCH_NPU)._C
-            call: Callable[..., object] = binding._npu_fused_infer_attention_score_out_graph
-            return call if operator == "npu::npu_fused_infer_attention_score.out" else None
-
-        def create_direct_stream(self) -> Any:
-            return importlib.import_module(TORCH_NPU).npu.SyncLaunchStream(device=self.index)
-
-        def flush_launches(self) -> None:
-            # Reading the native handle empties torch_npu's task queue.
-            stream: Any = self.current_stream()
-            _ = stream.npu_stream
-
-    device = UpdatingDevice(0)
+    device = NpuDevice(0)
     recorder, lane = Recorder(device), UpdateLane(device)
     pool = device.create_memory_pool()
     graphs = []

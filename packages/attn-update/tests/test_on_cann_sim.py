@@ -26,9 +26,8 @@ from attn_update import (
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from attn_update import Stream
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS = 4, 2, 16, 16, 3
 LONGEST = BLOCK_SIZE * COLUMNS
@@ -266,25 +265,6 @@ def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(device: Npu
     assert num_launches() == before
 
 
-class UpdatingDevice(NpuDevice):
-    """Has what attn_update asks for where it is there: fused calls and direct launches."""
-
-    def fused_update(self, operator: str) -> Callable[..., object] | None:
-        import torch_npu
-
-        call: Callable[..., object] = torch_npu._C._npu_fused_infer_attention_score_out_graph
-        return call if operator == "npu::npu_fused_infer_attention_score.out" else None
-
-    def create_direct_stream(self) -> Stream:
-        direct: Stream = npu().SyncLaunchStream(device=self.index)
-        return direct
-
-    def flush_launches(self) -> None:
-        # Reading the native handle empties torch_npu's task queue.
-        stream: Any = self.current_stream()
-        _ = stream.npu_stream
-
-
 @pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("failing", range(3))
 @pytest.mark.parametrize("fused", [False, True])
@@ -293,9 +273,9 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
 ) -> None:
     random = Random(3)
     # Launched directly: through the task queue an operator fails later and without a name.
-    model = PagedModel(device=UpdatingDevice(0), fused=fused)
+    model = PagedModel(device=device, fused=fused)
     model.capture(2)
-    lane = UpdateLane(model.device, order=order)
+    lane = UpdateLane(device, order=order)
     assert_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     launch = model.plans[2].updates[failing].launch
     launch["block_size"] = 17
@@ -330,16 +310,18 @@ def test_workspace_is_allocated_at_capture_and_never_in_a_step(device: NpuDevice
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
-def test_fused_calls_launched_directly_give_the_same_values(
-    device: NpuDevice, order: UpdateOrder
+@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("direct", [False, True])
+def test_fused_calls_and_direct_launches_in_any_combination_give_the_same_values(
+    device: NpuDevice, direct: bool, fused: bool, order: UpdateOrder
 ) -> None:
     random = Random(4)
-    model = PagedModel(device=UpdatingDevice(0))
+    model = PagedModel(device=device, fused=fused)
     model.capture(2, 4)
-    lane = UpdateLane(model.device, order=order)
-    assert model.plans[2].updates[0].fused is not None
+    lane = UpdateLane(device, order=order, direct=direct)
+    assert (model.plans[2].updates[0].fused is not None) == fused
 
-    for _ in range(25):
+    for _ in range(15):
         before = num_synchronisations()
         burst = []
         for _ in range(4):
