@@ -6,8 +6,9 @@ import ctypes
 from importlib.util import find_spec
 from pathlib import Path
 
-import cann_sim
 import pytest
+
+import cann_sim
 from cann_sim import requested_operators as subject
 
 

@@ -8,12 +8,12 @@ when it is called. The names are string constants of torch_npu's shared librarie
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
 _NAME: Final = re.compile(rb"(?<![A-Za-z0-9_])(aclnn[A-Z][A-Za-z0-9]*?)(GetWorkspaceSize)\x00")
 _MAX_NAME: Final = re.compile(rb"(?<![A-Za-z0-9_])(aclnn[A-Z][A-Za-z0-9]*)GetMaxWorkspaceSize\x00")

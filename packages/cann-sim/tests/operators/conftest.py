@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
-import cann_sim
-
-cann_sim.activate()
-
-import pytest  # noqa: E402
-import torch  # noqa: E402
-import torch_npu  # noqa: E402
+import pytest
+import torch
 
 Function = Callable[..., torch.Tensor]
 
@@ -56,7 +52,7 @@ class Conformance:
         magnitude: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Run `function` on both devices, compare, and return the device's result on the CPU."""
-        result = function(*(tensor.npu() for tensor in inputs)).cpu()
+        result = function(*(tensor.to("npu") for tensor in inputs)).cpu()
         wide = [t.double() if t.is_floating_point() else t for t in inputs]
         reference = function(*wide)
         assert result.shape == reference.shape
@@ -98,11 +94,9 @@ def conformance() -> Conformance:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _device() -> Iterator[None]:
-    torch_npu.npu.set_compile_mode(jit_compile=False)
-    torch_npu.npu.config.allow_internal_format = False
+def _device(npu: Any) -> Iterator[None]:
     yield
-    torch.npu.synchronize()
+    npu.synchronize()
 
 
 @pytest.fixture

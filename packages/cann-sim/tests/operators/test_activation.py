@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 import torch_npu
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "silu": F.silu,
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
@@ -34,7 +39,7 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_activation_is_rounded_once(conformance, name: str, dtype: torch.dtype) -> None:
+def test_activation_is_rounded_once(conformance: Any, name: str, dtype: torch.dtype) -> None:
     magnitude = torch.tensor(16.0).double()
     for values in (
         random(5, 32, dtype=dtype),
@@ -46,20 +51,20 @@ def test_activation_is_rounded_once(conformance, name: str, dtype: torch.dtype) 
 
 
 def test_softmax_of_large_scores_does_not_overflow() -> None:
-    scores = torch.tensor([[1e4, 1e4 - 1, -1e4]]).npu()
+    scores = torch.tensor([[1e4, 1e4 - 1, -1e4]]).to("npu")
     torch.testing.assert_close(scores.softmax(-1).cpu(), scores.cpu().softmax(-1))
     assert scores.sub(float("inf")).softmax(-1).isnan().all().item()
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("dim", [-1, 0, 1])
-def test_swiglu_splits_its_dimension(conformance, dtype: torch.dtype, dim: int) -> None:
+def test_swiglu_splits_its_dimension(conformance: Any, dtype: torch.dtype, dim: int) -> None:
     values = random(4, 6, 8, dtype=dtype)
-    result = torch_npu.npu_swiglu(values.npu(), dim=dim).cpu()
+    result = torch_npu.npu_swiglu(values.to("npu"), dim=dim).cpu()
     gate, up = values.double().chunk(2, dim)
     conformance.close(result, F.silu(gate) * up, ulps=16)
 
 
 def test_swiglu_of_an_odd_dimension_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="SwiGlu|swiglu"):
-        torch_npu.npu_swiglu(torch.ones(2, 5).npu())
+    with pytest.raises(RuntimeError, match=r"SwiGlu|swiglu"):
+        torch_npu.npu_swiglu(torch.ones(2, 5).to("npu"))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
-BINARY = {
+BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "add": torch.add,
     "sub": torch.sub,
     "mul": torch.mul,
@@ -25,7 +30,7 @@ BINARY = {
     "lerp": lambda a, b: torch.lerp(a, b, 0.25),
     "clamp tensor": lambda a, b: torch.clamp(a, b.abs().neg(), b.abs()),
 }
-SCALAR = {
+SCALAR: dict[str, Callable[..., torch.Tensor]] = {
     "add": lambda a: a + 1.7,
     "add alpha": lambda a: torch.add(a, 1.7, alpha=3),
     "sub": lambda a: a - 1.7,
@@ -50,7 +55,7 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> to
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", BINARY)
-def test_two_tensors_broadcast_and_round(conformance, name: str, dtype: torch.dtype) -> None:
+def test_two_tensors_broadcast_and_round(conformance: Any, name: str, dtype: torch.dtype) -> None:
     pairs = [
         (random(4, 5, dtype=dtype), random(4, 5, seed=1, dtype=dtype)),
         (random(4, 1, 5, dtype=dtype), random(3, 1, seed=1, dtype=dtype)),
@@ -68,7 +73,7 @@ def test_two_tensors_broadcast_and_round(conformance, name: str, dtype: torch.dt
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div"])
 def test_basic_operation_is_correctly_rounded(name: str, dtype: torch.dtype) -> None:
     a, b = random(64, 64, dtype=dtype), random(64, 64, seed=1, dtype=dtype)
-    result = BINARY[name](a.npu(), b.npu()).cpu()
+    result = BINARY[name](a.to("npu"), b.to("npu")).cpu()
     # float64 is wide enough for the exact float32 result, and rounding it once is the definition.
     expected = BINARY[name](a.double(), b.double()).float().to(dtype)
     assert torch.equal(result, expected)
@@ -76,7 +81,9 @@ def test_basic_operation_is_correctly_rounded(name: str, dtype: torch.dtype) -> 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", SCALAR)
-def test_scalar_operand_is_not_rounded_to_half(conformance, name: str, dtype: torch.dtype) -> None:
+def test_scalar_operand_is_not_rounded_to_half(
+    conformance: Any, name: str, dtype: torch.dtype
+) -> None:
     # Two operators: abs and pow, reciprocal and mul.
     roundings = 2 if name in {"pow 0.5", "rdiv"} else 1
     values = random(7, 9, dtype=dtype)
@@ -89,7 +96,7 @@ def test_scalar_operand_is_not_rounded_to_half(conformance, name: str, dtype: to
 def test_integer_arithmetic_is_exact(dtype: torch.dtype) -> None:
     a = torch.tensor([7, -7, 5, 100, 0], dtype=dtype)
     b = torch.tensor([2, 3, -2, 7, 5], dtype=dtype)
-    for function in (
+    functions: list[Callable[..., torch.Tensor]] = [
         torch.add,
         torch.sub,
         torch.mul,
@@ -99,29 +106,31 @@ def test_integer_arithmetic_is_exact(dtype: torch.dtype) -> None:
         torch.maximum,
         lambda x, y: torch.div(x, y, rounding_mode="trunc"),
         lambda x, y: torch.div(x, y, rounding_mode="floor"),
-    ):
-        assert torch.equal(function(a.npu(), b.npu()).cpu(), function(a, b))
-    for scalar_function in (
+    ]
+    for function in functions:
+        assert torch.equal(function(a.to("npu"), b.to("npu")).cpu(), function(a, b))
+    with_scalar: list[Callable[[torch.Tensor], torch.Tensor]] = [
         lambda x: x + 3,
         lambda x: x * 3,
         lambda x: x // 3,
         lambda x: x % 3,
         lambda x: x**2,
-    ):
-        assert torch.equal(scalar_function(a.npu()).cpu(), scalar_function(a))
+    ]
+    for scalar_function in with_scalar:
+        assert torch.equal(scalar_function(a.to("npu")).cpu(), scalar_function(a))
 
 
 def test_mixed_dtypes_promote() -> None:
     half, single = random(4, dtype=torch.bfloat16), random(4, seed=1)
-    result = (half.npu() + single.npu()).cpu()
+    result = (half.to("npu") + single.to("npu")).cpu()
     assert result.dtype == torch.float32
     assert torch.equal(result, half + single)
-    assert torch.equal((torch.arange(4).npu() * 0.5).cpu(), torch.arange(4) * 0.5)
+    assert torch.equal((torch.arange(4).to("npu") * 0.5).cpu(), torch.arange(4) * 0.5)
 
 
 def test_inplace_operation_keeps_dtype_and_writes_a_view() -> None:
     values = random(4, 6, dtype=torch.bfloat16)
-    device = values.npu()
+    device = values.to("npu")
     device[1:3, ::2] += 1.5
     device[:, 1].mul_(device[:, 0])
     values[1:3, ::2] += 1.5
@@ -137,4 +146,4 @@ def test_add_of_broadcast_shapes_equals_reference(data: st.DataObject) -> None:
     drop = data.draw(st.integers(0, len(shape)))
     other = [size if kept else 1 for size, kept in zip(shape, keep, strict=True)][drop:]
     a, b = random(*shape), random(*other, seed=1)
-    assert torch.equal((a.npu() + b.npu()).cpu(), a + b)
+    assert torch.equal((a.to("npu") + b.to("npu")).cpu(), a + b)

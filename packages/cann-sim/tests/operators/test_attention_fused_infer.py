@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
 import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+Hidden = Callable[[int, int], torch.Tensor]
 
 HALVES = [torch.bfloat16, torch.float16]
 HEADS, KV_HEADS, DIM, BLOCK = 8, 2, 128, 128
@@ -82,9 +86,9 @@ class Paged:
     def totals(self) -> list[int]:
         return torch.tensor(self.query_lengths).cumsum(0).tolist()
 
-    def arguments(self, **changes: object) -> dict[str, object]:
+    def arguments(self, **changes: Any) -> dict[str, Any]:
         return {
-            "block_table": self.table.npu(),
+            "block_table": self.table.to("npu"),
             "block_size": self.block,
             "actual_seq_lengths": self.totals,
             "actual_seq_lengths_kv": self.key_lengths,
@@ -93,7 +97,7 @@ class Paged:
             "scale": self.scale,
             "input_layout": "TND",
             "sparse_mode": 3,
-            "atten_mask": CAUSAL.npu(),
+            "atten_mask": CAUSAL.to("npu"),
             **changes,
         }
 
@@ -101,9 +105,9 @@ class Paged:
         rows = cache[self.table[index].long()].reshape(-1, self.kv_heads, self.dim)
         return rows[: self.key_lengths[index]]
 
-    def reference(self, hidden=hidden_ahead) -> tuple[torch.Tensor, torch.Tensor]:
+    def reference(self, hidden: Hidden = hidden_ahead) -> tuple[torch.Tensor, torch.Tensor]:
         results = []
-        queries = self.query.split(self.query_lengths)
+        queries = torch.split(self.query, self.query_lengths)
         for index, query in enumerate(queries):
             key, value = self.keys(self.key, index), self.keys(self.value, index)
             results.append(attend(query, key, value, self.scale, hidden(len(query), len(key))))
@@ -111,11 +115,9 @@ class Paged:
         return torch.cat(outputs), torch.cat(lse)
 
 
-def close(conformance, result: torch.Tensor, reference: torch.Tensor, keys: int) -> None:
+def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor, keys: int) -> None:
     # Scores, weights and their sums in float32: an error of some units a key, of values below 5.
-    conformance.close(
-        result.cpu(), reference, ulps=16 + keys, magnitude=torch.tensor(5.0).double()
-    )
+    conformance.close(result.cpu(), reference, ulps=16 + keys, magnitude=torch.tensor(5.0).double())
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -130,11 +132,15 @@ def close(conformance, result: torch.Tensor, reference: torch.Tensor, keys: int)
     ],
 )
 def test_packed_layout_over_pages_equals_reference(
-    conformance, dtype, query_lengths: list[int], key_lengths: list[int]
+    conformance: Any, dtype: torch.dtype, query_lengths: list[int], key_lengths: list[int]
 ) -> None:
     batch = Paged(query_lengths, key_lengths, dtype=dtype)
     output, lse = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), softmax_lse_flag=True, **batch.arguments()
+        batch.query.to("npu"),
+        batch.key.to("npu"),
+        batch.value.to("npu"),
+        softmax_lse_flag=True,
+        **batch.arguments(),
     )
     expected, expected_lse = batch.reference()
     close(conformance, output, expected, max(key_lengths))
@@ -143,42 +149,51 @@ def test_packed_layout_over_pages_equals_reference(
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(8, 8), (8, 1), (32, 8)])
-def test_grouped_heads_share_their_keys(conformance, heads: int, kv_heads: int) -> None:
+def test_grouped_heads_share_their_keys(conformance: Any, heads: int, kv_heads: int) -> None:
     batch = Paged([2, 3], [10, 140], heads=heads, kv_heads=kv_heads)
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), **batch.arguments()
+        batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"), **batch.arguments()
     )
     close(conformance, output, batch.reference()[0], 140)
 
 
 @pytest.mark.parametrize("block", [16, 64, 256])
-def test_block_size_decides_the_pages(conformance, block: int) -> None:
+def test_block_size_decides_the_pages(conformance: Any, block: int) -> None:
     batch = Paged([1, 2], [37, 300], block=block)
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), **batch.arguments()
+        batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"), **batch.arguments()
     )
     close(conformance, output, batch.reference()[0], 300)
 
 
-def test_heads_before_tokens_in_the_pages(conformance) -> None:
+def test_heads_before_tokens_in_the_pages(conformance: Any) -> None:
     batch = Paged([1, 4], [37, 300])
 
     def by_head(cache: torch.Tensor) -> torch.Tensor:
-        return cache.view(-1, BLOCK, KV_HEADS, DIM).transpose(1, 2).contiguous().npu()
+        return cache.view(-1, BLOCK, KV_HEADS, DIM).transpose(1, 2).contiguous().to("npu")
 
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), by_head(batch.key), by_head(batch.value), **batch.arguments()
+        batch.query.to("npu"), by_head(batch.key), by_head(batch.value), **batch.arguments()
     )
     close(conformance, output, batch.reference()[0], 300)
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-def test_batch_layout_decodes_over_pages(conformance, dtype: torch.dtype) -> None:
+def test_batch_layout_decodes_over_pages(conformance: Any, dtype: torch.dtype) -> None:
     batch = Paged([1, 1, 1], [5, 0, 300], dtype=dtype)
-    for layout, shape in (("BSH", (3, 1, HEADS * DIM)), ("BSND", (3, 1, HEADS, DIM)), ("BNSD", (3, HEADS, 1, DIM))):
-        arguments = batch.arguments(input_layout=layout, sparse_mode=0, atten_mask=None, actual_seq_lengths=None)
+    for layout, shape in (
+        ("BSH", (3, 1, HEADS * DIM)),
+        ("BSND", (3, 1, HEADS, DIM)),
+        ("BNSD", (3, HEADS, 1, DIM)),
+    ):
+        arguments = batch.arguments(
+            input_layout=layout, sparse_mode=0, atten_mask=None, actual_seq_lengths=None
+        )
         output, _ = torch_npu.npu_fused_infer_attention_score(
-            batch.query.view(shape).npu(), batch.key.npu(), batch.value.npu(), **arguments
+            batch.query.view(shape).to("npu"),
+            batch.key.to("npu"),
+            batch.value.to("npu"),
+            **arguments,
         )
         assert output.shape == shape
         close(conformance, output.view(3, HEADS, DIM), batch.reference(nothing_hidden)[0], 300)
@@ -198,15 +213,17 @@ def laid_out(tensor: torch.Tensor, layout: str) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("causal", [False, True])
-def test_batch_layouts_prefill_with_ragged_lengths(conformance, dtype, layout: str, causal: bool) -> None:
+def test_batch_layouts_prefill_with_ragged_lengths(
+    conformance: Any, dtype: torch.dtype, layout: str, causal: bool
+) -> None:
     own, lengths = 6, [6, 2, 4]
     query = random(3, own, HEADS, DIM, seed=1, dtype=dtype)
     key = random(3, own, KV_HEADS, DIM, seed=2, dtype=dtype)
     value = random(3, own, KV_HEADS, DIM, seed=3, dtype=dtype)
     inside, _, outside = layout.partition("_")
-    mask = {"sparse_mode": 2, "atten_mask": CAUSAL.bool().npu()} if causal else {}
+    mask = {"sparse_mode": 2, "atten_mask": CAUSAL.bool().to("npu")} if causal else {}
     output, lse = torch_npu.npu_fused_infer_attention_score(
-        *(laid_out(tensor, inside).npu() for tensor in (query, key, value)),
+        *(laid_out(tensor, inside).to("npu") for tensor in (query, key, value)),
         actual_seq_lengths=lengths,
         actual_seq_lengths_kv=lengths,
         num_heads=HEADS,
@@ -220,7 +237,9 @@ def test_batch_layouts_prefill_with_ragged_lengths(conformance, dtype, layout: s
     expected_lse = torch.zeros(3, HEADS, own, 1, dtype=torch.float64)
     for index, length in enumerate(lengths):
         hidden = hidden_ahead(length, length) if causal else nothing_hidden(length, length)
-        result = attend(query[index, :length], key[index, :length], value[index, :length], 0.1, hidden)
+        result = attend(
+            query[index, :length], key[index, :length], value[index, :length], 0.1, hidden
+        )
         expected[index, :length] = result[0]
         expected_lse[index, :, :length, 0] = result[1].t()
         close(conformance, lse[index, :, :length], expected_lse[index, :, :length], own)
@@ -228,15 +247,15 @@ def test_batch_layouts_prefill_with_ragged_lengths(conformance, dtype, layout: s
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8])
-def test_whole_mask_hides_single_keys(conformance, dtype: torch.dtype) -> None:
+def test_whole_mask_hides_single_keys(conformance: Any, dtype: torch.dtype) -> None:
     own, keys = 5, 9
     query = random(2, own, HEADS, DIM, seed=1, dtype=torch.bfloat16)
     key, value = (random(2, keys, KV_HEADS, DIM, seed=s, dtype=torch.bfloat16) for s in (2, 3))
     mask = torch.rand(2, 1, own, keys, generator=torch.Generator().manual_seed(7)).gt(0.6)
     mask[0, 0, 3] = True
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        *(t.npu() for t in (query, key, value)),
-        atten_mask=mask.to(dtype).npu(),
+        *(t.to("npu") for t in (query, key, value)),
+        atten_mask=mask.to(dtype).to("npu"),
         num_heads=HEADS,
         num_key_value_heads=KV_HEADS,
         scale=0.1,
@@ -248,11 +267,11 @@ def test_whole_mask_hides_single_keys(conformance, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(("pre", "following"), [(3, 2), (INFINITE, 0), (0, 0), (4, INFINITE)])
-def test_band_is_anchored_at_the_end(conformance, pre: int, following: int) -> None:
+def test_band_is_anchored_at_the_end(conformance: Any, pre: int, following: int) -> None:
     batch = Paged([6, 3], [20, 3])
     arguments = batch.arguments(sparse_mode=4, pre_tokens=pre, next_tokens=following)
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), **arguments
+        batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"), **arguments
     )
 
     def band(length: int, keys: int) -> torch.Tensor:
@@ -262,10 +281,14 @@ def test_band_is_anchored_at_the_end(conformance, pre: int, following: int) -> N
     close(conformance, output, batch.reference(band)[0], 20)
 
 
-def test_more_queries_than_keys_leave_zeros(conformance) -> None:
+def test_more_queries_than_keys_leave_zeros(conformance: Any) -> None:
     batch = Paged([6], [2])
     output, lse = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), softmax_lse_flag=True, **batch.arguments()
+        batch.query.to("npu"),
+        batch.key.to("npu"),
+        batch.value.to("npu"),
+        softmax_lse_flag=True,
+        **batch.arguments(),
     )
     expected, expected_lse = batch.reference()
     assert expected[:4].eq(0).all()
@@ -273,12 +296,12 @@ def test_more_queries_than_keys_leave_zeros(conformance) -> None:
     assert torch.equal(lse.squeeze(-1).isinf().cpu(), expected_lse.isinf())
 
 
-def test_packed_layout_without_pages_reads_cumulative_key_lengths(conformance) -> None:
+def test_packed_layout_without_pages_reads_cumulative_key_lengths(conformance: Any) -> None:
     queries, keys = [2, 5], [7, 5]
     query = random(7, HEADS, DIM, seed=1, dtype=torch.bfloat16)
     key, value = (random(12, KV_HEADS, DIM, seed=s, dtype=torch.bfloat16) for s in (2, 3))
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        *(t.npu() for t in (query, key, value)),
+        *(t.to("npu") for t in (query, key, value)),
         actual_seq_lengths=[2, 7],
         actual_seq_lengths_kv=[7, 12],
         num_heads=HEADS,
@@ -286,16 +309,20 @@ def test_packed_layout_without_pages_reads_cumulative_key_lengths(conformance) -
         scale=0.1,
         input_layout="TND",
         sparse_mode=3,
-        atten_mask=CAUSAL.npu(),
+        atten_mask=CAUSAL.to("npu"),
     )
-    parts = zip(query.split(queries), key.split(keys), value.split(keys), strict=True)
-    expected = torch.cat([attend(q, k, v, 0.1, hidden_ahead(len(q), len(k)))[0] for q, k, v in parts])
+    parts = zip(
+        torch.split(query, queries), torch.split(key, keys), torch.split(value, keys), strict=True
+    )
+    expected = torch.cat(
+        [attend(q, k, v, 0.1, hidden_ahead(len(q), len(k)))[0] for q, k, v in parts]
+    )
     close(conformance, output, expected, 12)
 
 
 @settings(derandomize=True, deadline=None, max_examples=15)
 @given(data=st.data())
-def test_any_ragged_batch_equals_reference(conformance, data: st.DataObject) -> None:
+def test_any_ragged_batch_equals_reference(conformance: Any, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 4))
     queries = data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count))
     keys = [q + data.draw(st.integers(0, 150)) for q in queries]
@@ -303,7 +330,7 @@ def test_any_ragged_batch_equals_reference(conformance, data: st.DataObject) -> 
         queries[0], keys[0] = 1, keys[0] + 1
     batch = Paged(queries, keys, block=data.draw(st.sampled_from([16, 128])))
     output, _ = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), **batch.arguments()
+        batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"), **batch.arguments()
     )
     close(conformance, output, batch.reference()[0], max(keys))
 
@@ -311,15 +338,15 @@ def test_any_ragged_batch_equals_reference(conformance, data: st.DataObject) -> 
 def test_sequences_do_not_depend_on_their_batch() -> None:
     batch = Paged([1, 1, 1, 1], [100, 7, 260, 31])
     whole = torch_npu.npu_fused_infer_attention_score(
-        batch.query.npu(), batch.key.npu(), batch.value.npu(), **batch.arguments()
+        batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"), **batch.arguments()
     )[0].cpu()
     for index in range(4):
         alone = torch_npu.npu_fused_infer_attention_score(
-            batch.query[index : index + 1].npu(),
-            batch.key.npu(),
-            batch.value.npu(),
+            batch.query[index : index + 1].to("npu"),
+            batch.key.to("npu"),
+            batch.value.to("npu"),
             **batch.arguments(
-                block_table=batch.table[index : index + 1].npu(),
+                block_table=batch.table[index : index + 1].to("npu"),
                 actual_seq_lengths=[1],
                 actual_seq_lengths_kv=[batch.key_lengths[index]],
             ),
@@ -329,9 +356,9 @@ def test_sequences_do_not_depend_on_their_batch() -> None:
 
 def test_out_overload_with_workspace_gives_the_same_bits() -> None:
     batch = Paged([1, 4], [37, 300])
-    inputs = (batch.query.npu(), batch.key.npu(), batch.value.npu())
+    inputs = (batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"))
     expected, _ = torch_npu.npu_fused_infer_attention_score(*inputs, **batch.arguments())
-    workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(  # noqa: SLF001
+    workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
         *inputs, **batch.arguments()
     )
     out, lse = torch.empty_like(expected), torch.empty(1, dtype=torch.float32, device="npu")
@@ -341,24 +368,24 @@ def test_out_overload_with_workspace_gives_the_same_bits() -> None:
     assert torch.equal(out.cpu(), expected.cpu())
 
 
-def test_second_version_takes_sinks(conformance) -> None:
+def test_second_version_takes_sinks(conformance: Any) -> None:
     batch = Paged([2, 1], [40, 9])
     sink = random(HEADS, seed=8, dtype=torch.bfloat16)
     output, lse = torch_npu.npu_fused_infer_attention_score_v2(
-        batch.query.npu(),
-        batch.key.npu(),
-        batch.value.npu(),
-        atten_mask=CAUSAL.npu(),
+        batch.query.to("npu"),
+        batch.key.to("npu"),
+        batch.value.to("npu"),
+        atten_mask=CAUSAL.to("npu"),
         actual_seq_qlen=batch.totals,
         actual_seq_kvlen=batch.key_lengths,
-        block_table=batch.table.npu(),
+        block_table=batch.table.to("npu"),
         block_size=BLOCK,
         num_query_heads=HEADS,
         num_key_value_heads=KV_HEADS,
         softmax_scale=batch.scale,
         input_layout="TND",
         sparse_mode=3,
-        learnable_sink=sink.npu(),
+        learnable_sink=sink.to("npu"),
         return_softmax_lse=True,
     )
     plain, plain_lse = batch.reference()
@@ -368,13 +395,13 @@ def test_second_version_takes_sinks(conformance) -> None:
 
 
 @pytest.mark.parametrize("fused_call", [False, True])
-def test_task_update_gives_a_captured_graph_new_lengths(conformance, fused_call: bool) -> None:
+def test_task_update_gives_a_captured_graph_new_lengths(conformance: Any, fused_call: bool) -> None:
     batch = Paged([1, 1], [17, 200])
-    inputs = (batch.query.npu(), batch.key.npu(), batch.value.npu())
+    inputs = (batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"))
     arguments = batch.arguments()
     out = torch.zeros_like(inputs[0])
     lse = torch.empty(1, dtype=torch.float32, device="npu")
-    arguments["workspace"] = torch_npu._npu_fused_infer_attention_score_get_max_workspace(  # noqa: SLF001
+    arguments["workspace"] = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
         *inputs, **arguments
     )
 
@@ -383,19 +410,23 @@ def test_task_update_gives_a_captured_graph_new_lengths(conformance, fused_call:
             *inputs, out=[out, lse], **{**arguments, "actual_seq_lengths_kv": lengths}
         )
 
-    graph, event, update_stream = torch.npu.NPUGraph(), torch.npu.ExternalEvent(), torch.npu.Stream()
-    with torch.npu.graph(graph):
-        stream = torch.npu.current_stream()
+    graph, event, update_stream = (
+        torch_npu.npu.NPUGraph(),
+        torch_npu.npu.ExternalEvent(),
+        torch_npu.npu.Stream(),
+    )
+    with torch_npu.npu.graph(graph):
+        stream = torch_npu.npu.current_stream()
         event.wait(stream)
         event.reset(stream)
-        torch.npu.graph_task_group_begin(stream)
+        torch_npu.npu.graph_task_group_begin(stream)
         call([17, 200])
-        handle = torch.npu.graph_task_group_end(stream)
+        handle = torch_npu.npu.graph_task_group_end(stream)
     for lengths in ([17, 200], [18, 201], [1, 256], [0, 3]):
         graph.replay()
-        with torch.npu.stream(update_stream):
+        with torch_npu.npu.stream(update_stream):
             if fused_call:
-                torch_npu._C._npu_fused_infer_attention_score_out_graph(  # noqa: SLF001
+                torch_npu._C._npu_fused_infer_attention_score_out_graph(
                     update_stream,
                     handle,
                     event,
@@ -406,16 +437,16 @@ def test_task_update_gives_a_captured_graph_new_lengths(conformance, fused_call:
                     **{**arguments, "actual_seq_lengths_kv": lengths},
                 )
             else:
-                torch.npu.graph_task_update_begin(update_stream, handle)
+                torch_npu.npu.graph_task_update_begin(update_stream, handle)
                 call(lengths)
-                torch.npu.graph_task_update_end(update_stream)
+                torch_npu.npu.graph_task_update_end(update_stream)
                 event.record(update_stream)
-        torch.npu.synchronize()
+        torch_npu.npu.synchronize()
         batch.key_lengths = lengths
         close(conformance, out, batch.reference()[0], 256)
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "float32 query": ({"query": torch.float32}, "argument 'query': expected one of the dtypes"),
     "mixed dtypes": ({"key": torch.float16}, "argument 'key': expected bfloat16"),
     "no key lengths": ({"actual_seq_lengths_kv": None}, "argument 'actualSeqLengthsKv'"),
@@ -426,15 +457,33 @@ REFUSED = {
     "block size 100": ({"block_size": 100}, "argument 'blockSize'"),
     "block size of another cache": ({"block_size": 64}, "argument 'key'"),
     "heads not divisible": ({"num_key_value_heads": 3}, "a divisor of the 8 query heads"),
-    "heads of another query": ({"num_heads": 4, "num_key_value_heads": 2}, "argument 'query': expected 4 heads"),
+    "heads of another query": (
+        {"num_heads": 4, "num_key_value_heads": 2},
+        "argument 'query': expected 4 heads",
+    ),
     "sparse mode 5": ({"sparse_mode": 5}, "argument 'sparseMode'"),
     "causal without mask": ({"atten_mask": None}, "argument 'attenMask'"),
-    "small compressed mask": ({"atten_mask": torch.ones(16, 16, dtype=torch.int8)}, "the compressed mask"),
-    "float mask": ({"atten_mask": torch.ones(2048, 2048)}, "argument 'attenMask': expected one of the dtypes"),
-    "int64 table": ({"block_table": torch.int64}, "argument 'blockTable': expected one of the dtypes int32"),
+    "small compressed mask": (
+        {"atten_mask": torch.ones(16, 16, dtype=torch.int8)},
+        "the compressed mask",
+    ),
+    "float mask": (
+        {"atten_mask": torch.ones(2048, 2048)},
+        "argument 'attenMask': expected one of the dtypes",
+    ),
+    "int64 table": (
+        {"block_table": torch.int64},
+        "argument 'blockTable': expected one of the dtypes int32",
+    ),
     "quantised output": ({"quant_scale2": torch.ones(1)}, "quantisation is not simulated"),
-    "position shift": ({"pse_shift": torch.ones(1, 8, 1, 64).bfloat16()}, "a position shift is not simulated"),
-    "rotary part": ({"query_rope": torch.ones(2, 8, 64).bfloat16()}, "a separate rotary part is not simulated"),
+    "position shift": (
+        {"pse_shift": torch.ones(1, 8, 1, 64).bfloat16()},
+        "a position shift is not simulated",
+    ),
+    "rotary part": (
+        {"query_rope": torch.ones(2, 8, 64).bfloat16()},
+        "a separate rotary part is not simulated",
+    ),
 }
 
 
@@ -450,15 +499,18 @@ def test_refused_argument_is_named(case: str) -> None:
             (inputs if name in inputs else arguments)[name] = before.to(value)
         else:
             arguments[name] = value
-    moved = {k: v.npu() if isinstance(v, torch.Tensor) else v for k, v in {**inputs, **arguments}.items()}
+    moved = {
+        k: v.to("npu") if isinstance(v, torch.Tensor) else v
+        for k, v in {**inputs, **arguments}.items()
+    }
     with pytest.raises(RuntimeError, match=message):
         torch_npu.npu_fused_infer_attention_score(**moved)
 
 
 def test_table_that_names_no_block_is_reported() -> None:
     batch = Paged([1], [17])
-    arguments = batch.arguments(block_table=(batch.table + 1000).npu())
+    arguments = batch.arguments(block_table=(batch.table + 1000).to("npu"))
     with pytest.raises(RuntimeError, match="507015"):
         torch_npu.npu_fused_infer_attention_score(
-            batch.query.npu(), batch.key.npu(), batch.value.npu(), **arguments
+            batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"), **arguments
         )[0].cpu()

@@ -18,8 +18,8 @@ def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.bfloat16) -> t
 def test_scatter_nd_update_writes_rows(dtype: torch.dtype, index: torch.dtype) -> None:
     cache, rows = random(20, 8, dtype=dtype), random(3, 8, seed=1, dtype=dtype)
     slots = torch.tensor([[7], [0], [19]]).to(index)
-    device = cache.npu()
-    torch_npu.npu_scatter_nd_update_(device, slots.npu(), rows.npu())
+    device = cache.to("npu")
+    torch_npu.npu_scatter_nd_update_(device, slots.to("npu"), rows.to("npu"))
     expected = cache.clone()
     expected[slots[:, 0].long()] = rows
     assert torch.equal(device.cpu(), expected)
@@ -28,18 +28,18 @@ def test_scatter_nd_update_writes_rows(dtype: torch.dtype, index: torch.dtype) -
 def test_scatter_nd_update_addresses_several_dimensions() -> None:
     cache, values = random(4, 5, 6), random(2, 6, seed=1)
     places = torch.tensor([[0, 4], [3, 1]])
-    device = cache.npu()
-    torch_npu.npu_scatter_nd_update_(device, places.npu(), values.npu())
+    device = cache.to("npu")
+    torch_npu.npu_scatter_nd_update_(device, places.to("npu"), values.to("npu"))
     expected = cache.clone()
     expected[places[:, 0], places[:, 1]] = values
     assert torch.equal(device.cpu(), expected)
 
 
 def test_index_outside_the_cache_is_reported() -> None:
-    device = random(4, 8).npu()
+    device = random(4, 8).to("npu")
+    torch_npu.npu_scatter_nd_update_(device, torch.tensor([[4]]).to("npu"), random(1, 8).to("npu"))
     with pytest.raises(RuntimeError):
-        torch_npu.npu_scatter_nd_update_(device, torch.tensor([[4]]).npu(), random(1, 8).npu())
-        torch.npu.synchronize()
+        torch_npu.npu.synchronize()
 
 
 @pytest.mark.parametrize("mode", ["Norm", "PA_NZ", None])
@@ -56,9 +56,9 @@ def test_scatter_pa_kv_cache_writes_slots(mode: str | None, slot_dtype: torch.dt
         pieces = cache.reshape(BLOCKS, BLOCK, HEADS * DIM // 16, 16)
         return pieces.permute(0, 2, 1, 3).contiguous()
 
-    caches = [stored(cache).npu() for cache in plain]
+    caches = [stored(cache).to("npu") for cache in plain]
     torch_npu.npu_scatter_pa_kv_cache(
-        key.npu(), value.npu(), *caches, slots.to(slot_dtype).npu(), cache_mode=mode
+        key.to("npu"), value.to("npu"), *caches, slots.to(slot_dtype).to("npu"), cache_mode=mode
     )
     for cache, rows, device in zip(plain, (key, value), caches, strict=True):
         expected = cache.clone()
@@ -67,8 +67,8 @@ def test_scatter_pa_kv_cache_writes_slots(mode: str | None, slot_dtype: torch.dt
 
 
 def test_cache_of_another_shape_is_refused() -> None:
-    key = random(4, HEADS, DIM).npu()
-    cache = random(BLOCKS, BLOCK, HEADS, DIM // 2).npu()
-    slots = torch.arange(4).npu()
+    key = random(4, HEADS, DIM).to("npu")
+    cache = random(BLOCKS, BLOCK, HEADS, DIM // 2).to("npu")
+    slots = torch.arange(4).to("npu")
     with pytest.raises(RuntimeError, match=r"aclnnScatterPaKvCache: argument 'keyCacheRef'"):
         torch_npu.npu_scatter_pa_kv_cache(key, key, cache, cache, slots, cache_mode="Norm")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 Views = Callable[[torch.dtype], dict[str, torch.Tensor]]
 
 # Function and the interval its inputs are drawn from.
-SMOOTH = {
+SMOOTH: dict[str, tuple[Callable[..., torch.Tensor], float, float]] = {
     "acos": (torch.acos, -0.9, 0.9),
     "acosh": (torch.acosh, 1.1, 5),
     "asin": (torch.asin, -0.9, 0.9),
@@ -37,7 +38,7 @@ SMOOTH = {
     "sqrt": (torch.sqrt, 0.0, 8),
     "tan": (torch.tan, -1.2, 1.2),
 }
-EXACT = {
+EXACT: dict[str, Callable[..., torch.Tensor]] = {
     "abs": torch.abs,
     "ceil": torch.ceil,
     "floor": torch.floor,
@@ -57,7 +58,7 @@ EXACT = {
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_float_function_in_every_layout_is_rounded_once(
-    conformance, views: Views, name: str, dtype: torch.dtype
+    conformance: Any, views: Views, name: str, dtype: torch.dtype
 ) -> None:
     function, low, high = SMOOTH[name]
     for view in views(torch.float32).values():
@@ -73,15 +74,15 @@ def test_exact_function_in_every_layout_equals_reference(
 ) -> None:
     for view in views(dtype).values():
         expected = EXACT[name](view)
-        result = EXACT[name](view.npu()).cpu()
+        result = EXACT[name](view.to("npu")).cpu()
         assert result.dtype == expected.dtype
         assert torch.equal(result, expected)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_inplace_function_writes_through_a_view(conformance, dtype: torch.dtype) -> None:
+def test_inplace_function_writes_through_a_view(conformance: Any, dtype: torch.dtype) -> None:
     values = torch.rand(4, 6).add(0.1).to(dtype)
-    device = values.npu()
+    device = values.to("npu")
     device[:, ::2].exp_()
     device[:, 1::2].sqrt_()
     reference = values.double()
@@ -91,9 +92,9 @@ def test_inplace_function_writes_through_a_view(conformance, dtype: torch.dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int16, torch.int32, torch.int64, torch.bool])
-def test_float_function_of_integers_gives_floats(conformance, dtype: torch.dtype) -> None:
+def test_float_function_of_integers_gives_floats(conformance: Any, dtype: torch.dtype) -> None:
     values = torch.arange(1, 5).to(dtype)
-    result = torch.sqrt(values.npu()).cpu()
+    result = torch.sqrt(values.to("npu")).cpu()
     assert result.dtype == torch.float32
     conformance.close(result, values.double().sqrt())
 
@@ -104,19 +105,21 @@ def test_integer_function_is_exact(dtype: torch.dtype) -> None:
     for function in (torch.neg, torch.bitwise_not, torch.sign, torch.abs):
         if function is torch.abs and dtype == torch.uint8:
             continue
-        assert torch.equal(function(values.npu()).cpu(), function(values))
+        assert torch.equal(function(values.to("npu")).cpu(), function(values))
 
 
 def test_special_values_pass_through() -> None:
     values = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1.0])
     for function in (torch.exp, torch.isnan, torch.isinf, torch.isposinf, torch.isneginf):
-        result = function(values.npu()).cpu()
+        result = function(values.to("npu")).cpu()
         torch.testing.assert_close(result, function(values), equal_nan=True)
-    replaced = torch.nan_to_num(values.npu(), 7.0, 8.0, -9.0).cpu()
+    replaced = torch.nan_to_num(values.to("npu"), 7.0, 8.0, -9.0).cpu()
     assert torch.equal(replaced, torch.tensor([7.0, 8.0, -9.0, 0.0, -0.0, 1.0]))
 
 
 def test_complex_argument_is_refused_by_name() -> None:
-    values = torch.ones(3, dtype=torch.complex64).npu()
-    with pytest.raises(RuntimeError, match=r"aclnnExp: argument 'self': expected one of the dtypes"):
+    values = torch.ones(3, dtype=torch.complex64).to("npu")
+    with pytest.raises(
+        RuntimeError, match=r"aclnnExp: argument 'self': expected one of the dtypes"
+    ):
         torch.exp(values)

@@ -8,38 +8,45 @@ import torch_npu
 
 
 def test_missing_operator_names_itself_and_the_torch_operator() -> None:
-    values = torch.ones(4, 3).npu()
+    values = torch.ones(4, 3).to("npu")
     with pytest.raises(RuntimeError, match=r"aclnnCdist is not simulated; .* aten::\w*cdist"):
         torch.cdist(values, values)
 
 
 def test_missing_npu_operator_names_itself_and_the_torch_operator() -> None:
-    values = torch.ones(4, 64, dtype=torch.bfloat16).npu()
-    with pytest.raises(RuntimeError, match=r"aclnnDynamicQuant\w* is not simulated; .* npu::npu_dynamic_quant"):
+    values = torch.ones(4, 64, dtype=torch.bfloat16).to("npu")
+    with pytest.raises(
+        RuntimeError, match=r"aclnnDynamicQuant\w* is not simulated; .* npu::npu_dynamic_quant"
+    ):
         torch_npu.npu_dynamic_quant(values)
 
 
 def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> None:
-    values = torch.ones(1, 2, 4, 8).npu()
+    values = torch.ones(1, 2, 4, 8).to("npu")
     with pytest.raises(RuntimeError, match=r"aclnn\w*Attention\w* is not simulated"):
         torch.nn.functional.scaled_dot_product_attention(values, values, values)
 
 
 def test_missing_operator_fails_while_capturing_as_well() -> None:
-    values = torch.ones(4, 3).npu()
-    graph = torch.npu.NPUGraph()
-    with pytest.raises(RuntimeError, match="aclnnCdist is not simulated"), torch.npu.graph(graph):
+    values = torch.ones(4, 3).to("npu")
+    graph = torch_npu.npu.NPUGraph()
+    with (
+        pytest.raises(RuntimeError, match="aclnnCdist is not simulated"),
+        torch_npu.npu.graph(graph),
+    ):
         torch.cdist(values, values)
-    torch.npu.synchronize()
+    torch_npu.npu.synchronize()
     assert (values + 1).sum().item() == 24
 
 
 def test_process_goes_on_after_a_refusal() -> None:
     with pytest.raises(RuntimeError, match="not simulated"):
-        torch.cdist(torch.ones(2, 2).npu(), torch.ones(2, 2).npu())
-    assert torch.ones(3).npu().sum().item() == 3
+        torch.cdist(torch.ones(2, 2).to("npu"), torch.ones(2, 2).to("npu"))
+    assert torch.ones(3).to("npu").sum().item() == 3
 
 
 def test_validation_names_the_torch_operator() -> None:
-    with pytest.raises(RuntimeError, match=r"aclnnRmsNorm: .* \(called by the torch operator npu::npu_rms_norm\)"):
-        torch_npu.npu_rms_norm(torch.ones(2, 8).npu(), torch.ones(4).npu())
+    with pytest.raises(
+        RuntimeError, match=r"aclnnRmsNorm: .* \(called by the torch operator npu::npu_rms_norm\)"
+    ):
+        torch_npu.npu_rms_norm(torch.ones(2, 8).to("npu"), torch.ones(4).to("npu"))

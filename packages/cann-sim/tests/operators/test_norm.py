@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch_npu
@@ -22,9 +24,11 @@ def reference(x: torch.Tensor, gamma: torch.Tensor) -> tuple[torch.Tensor, torch
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("shape", [(1, 8), (3, 128), (2, 5, 4, 64), (0, 16), (130, 1000)])
-def test_rms_norm_equals_reference(conformance, dtype, shape: tuple[int, ...]) -> None:
+def test_rms_norm_equals_reference(
+    conformance: Any, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
     x, gamma = random(*shape, dtype=dtype), random(shape[-1], seed=1, dtype=dtype)
-    y, rstd = torch_npu.npu_rms_norm(x.npu(), gamma.npu(), EPSILON)
+    y, rstd = torch_npu.npu_rms_norm(x.to("npu"), gamma.to("npu"), EPSILON)
     expected, expected_rstd = reference(x, gamma)
     # The device rounds the normalised value before it multiplies by gamma.
     conformance.close(y.cpu(), expected, roundings=2, ulps=shape[-1])
@@ -33,24 +37,28 @@ def test_rms_norm_equals_reference(conformance, dtype, shape: tuple[int, ...]) -
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_rms_norm_with_float32_gamma_is_rounded_once(conformance, dtype: torch.dtype) -> None:
+def test_rms_norm_with_float32_gamma_is_rounded_once(conformance: Any, dtype: torch.dtype) -> None:
     x, gamma = random(4, 64, dtype=dtype), random(64, seed=1, dtype=torch.float32)
-    y, _ = torch_npu.npu_rms_norm(x.npu(), gamma.npu(), EPSILON)
+    y, _ = torch_npu.npu_rms_norm(x.to("npu"), gamma.to("npu"), EPSILON)
     conformance.close(y.cpu(), reference(x, gamma)[0], ulps=64)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rms_norm_rounds_where_the_device_rounds(dtype: torch.dtype) -> None:
     x, gamma = random(16, 256, dtype=dtype), random(256, seed=1, dtype=dtype)
-    y, rstd = torch_npu.npu_rms_norm(x.npu(), gamma.npu(), EPSILON)
+    y, rstd = torch_npu.npu_rms_norm(x.to("npu"), gamma.to("npu"), EPSILON)
     normalized = (x.float() * rstd.cpu()).to(dtype)
     assert torch.equal(y.cpu(), normalized * gamma)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_add_rms_norm_gives_norm_and_sum(conformance, dtype: torch.dtype) -> None:
-    a, b, gamma = random(6, 128, dtype=dtype), random(6, 128, seed=1, dtype=dtype), random(128, seed=2, dtype=dtype)
-    y, rstd, x = torch_npu.npu_add_rms_norm(a.npu(), b.npu(), gamma.npu(), EPSILON)
+def test_add_rms_norm_gives_norm_and_sum(conformance: Any, dtype: torch.dtype) -> None:
+    a, b, gamma = (
+        random(6, 128, dtype=dtype),
+        random(6, 128, seed=1, dtype=dtype),
+        random(128, seed=2, dtype=dtype),
+    )
+    y, rstd, x = torch_npu.npu_add_rms_norm(a.to("npu"), b.to("npu"), gamma.to("npu"), EPSILON)
     assert torch.equal(x.cpu(), a + b)
     # float16 is added in float16; bfloat16 keeps the float32 sum for the norm.
     total = (a + b) if dtype == torch.float16 else a.double() + b.double()
@@ -61,9 +69,14 @@ def test_add_rms_norm_gives_norm_and_sum(conformance, dtype: torch.dtype) -> Non
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("normalized", [(64,), (5, 64)])
-def test_layer_norm_equals_reference(conformance, dtype, normalized: tuple[int, ...]) -> None:
+def test_layer_norm_equals_reference(
+    conformance: Any, dtype: torch.dtype, normalized: tuple[int, ...]
+) -> None:
     x = random(3, 5, 64, dtype=dtype)
-    weight, bias = random(*normalized, seed=1, dtype=dtype), random(*normalized, seed=2, dtype=dtype)
+    weight, bias = (
+        random(*normalized, seed=1, dtype=dtype),
+        random(*normalized, seed=2, dtype=dtype),
+    )
     conformance.check(
         lambda v, w, b: torch.nn.functional.layer_norm(v, normalized, w, b, 1e-5),
         x,
@@ -73,23 +86,33 @@ def test_layer_norm_equals_reference(conformance, dtype, normalized: tuple[int, 
         magnitude=torch.tensor(4.0).double(),
     )
     conformance.check(
-        lambda v: torch.nn.functional.layer_norm(v, normalized), x, ulps=400, magnitude=torch.tensor(4.0).double()
+        lambda v: torch.nn.functional.layer_norm(v, normalized),
+        x,
+        ulps=400,
+        magnitude=torch.tensor(4.0).double(),
     )
 
 
 def test_rows_do_not_depend_on_the_batch() -> None:
-    x, gamma = random(33, 128, dtype=torch.bfloat16).npu(), random(128, dtype=torch.bfloat16).npu()
+    x, gamma = (
+        random(33, 128, dtype=torch.bfloat16).to("npu"),
+        random(128, dtype=torch.bfloat16).to("npu"),
+    )
     whole = torch_npu.npu_rms_norm(x, gamma)[0].cpu()
     again = torch_npu.npu_rms_norm(x.clone(), gamma)[0].cpu()
     assert torch.equal(whole, again)
 
 
 def test_gamma_of_another_width_is_refused() -> None:
-    x, gamma = torch.ones(2, 8).npu(), torch.ones(4).npu()
-    with pytest.raises(RuntimeError, match=r"aclnnRmsNorm: argument 'gamma': expected the trailing shape"):
+    x, gamma = torch.ones(2, 8).to("npu"), torch.ones(4).to("npu")
+    with pytest.raises(
+        RuntimeError, match=r"aclnnRmsNorm: argument 'gamma': expected the trailing shape"
+    ):
         torch_npu.npu_rms_norm(x, gamma)
 
 
 def test_integer_input_is_refused() -> None:
-    with pytest.raises(RuntimeError, match=r"aclnnRmsNorm: argument 'x': expected one of the dtypes"):
-        torch_npu.npu_rms_norm(torch.ones(2, 8).npu().int(), torch.ones(8).npu().int())
+    with pytest.raises(
+        RuntimeError, match=r"aclnnRmsNorm: argument 'x': expected one of the dtypes"
+    ):
+        torch_npu.npu_rms_norm(torch.ones(2, 8).to("npu").int(), torch.ones(8).to("npu").int())

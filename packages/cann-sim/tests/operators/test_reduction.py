@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -15,7 +17,9 @@ def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("dim", "keepdim"), DIMS)
-def test_sum_and_mean_accumulate_in_float32(conformance, dtype, dim, keepdim) -> None:
+def test_sum_and_mean_accumulate_in_float32(
+    conformance: Any, dtype: torch.dtype, dim: Any, keepdim: bool
+) -> None:
     values = random(6, 40, 30, dtype=dtype)
     count = 1200
     # Any order of n float32 additions errs by at most n units of the sum of magnitudes.
@@ -25,21 +29,21 @@ def test_sum_and_mean_accumulate_in_float32(conformance, dtype, dim, keepdim) ->
 
 
 def test_sum_in_half_precision_does_not_saturate() -> None:
-    ones = torch.ones(4096, dtype=torch.bfloat16).npu()
+    ones = torch.ones(4096, dtype=torch.bfloat16).to("npu")
     assert ones.sum().item() == 4096
 
 
 def test_sum_of_integers_is_exact() -> None:
     values = torch.tensor([2**53, 1, -(2**53), 5])
-    assert values.npu().sum().item() == 6
-    assert torch.tensor([True, True, False]).npu().sum().item() == 2
-    assert values.npu().int()[1:2].sum(dtype=torch.int64).item() == 1
+    assert values.to("npu").sum().item() == 6
+    assert torch.tensor([True, True, False]).to("npu").sum().item() == 2
+    assert values.to("npu").int()[1:2].sum(dtype=torch.int64).item() == 1
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, torch.int32, torch.int64])
 def test_extremes_are_exact(dtype: torch.dtype) -> None:
     values = random(4, 5, 6, dtype=torch.float32).mul(100).to(dtype)
-    device = values.npu()
+    device = values.to("npu")
     assert device.max().item() == values.max().item()
     assert device.min().item() == values.min().item()
     assert torch.equal(device.amax((0, 2)).cpu(), values.amax((0, 2)))
@@ -48,17 +52,19 @@ def test_extremes_are_exact(dtype: torch.dtype) -> None:
         assert torch.equal(device.max(dim).values.cpu(), values.max(dim).values)
         assert torch.equal(device.argmax(dim).cpu(), values.argmax(dim))
         assert torch.equal(device.argmin(dim).cpu(), values.argmin(dim))
-        assert torch.equal(device.min(dim, keepdim=True).indices.cpu(), values.min(dim, True).indices)
+        assert torch.equal(
+            device.min(dim, keepdim=True).indices.cpu(), values.min(dim, True).indices
+        )
     assert device.argmax().item() == values.argmax().item()
 
 
 def test_argmax_of_ties_is_the_first() -> None:
-    assert torch.tensor([1.0, 3.0, 3.0, 2.0]).npu().argmax().item() == 1
+    assert torch.tensor([1.0, 3.0, 3.0, 2.0]).to("npu").argmax().item() == 1
 
 
 def test_all_and_any_over_dimensions() -> None:
     values = torch.tensor([[True, True], [False, True], [False, False]])
-    device = values.npu()
+    device = values.to("npu")
     assert not device.all().item()
     assert device.any().item()
     for dim in (0, 1):
@@ -67,18 +73,18 @@ def test_all_and_any_over_dimensions() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_cumulative_sums_and_products(conformance, dtype: torch.dtype) -> None:
+def test_cumulative_sums_and_products(conformance: Any, dtype: torch.dtype) -> None:
     values = random(5, 12, dtype=dtype)
     size = values.double().abs().sum()
     conformance.check(lambda v: v.cumsum(1), values, ulps=12, magnitude=size)
     conformance.check(lambda v: v.cumsum(0), values.t(), ulps=12, magnitude=size)
     conformance.check(lambda v: v.cummax(1).values, values)
     conformance.check(lambda v: v.prod(1), values[:, :4], ulps=12)
-    assert torch.equal(torch.arange(10).npu().cumsum(0).cpu(), torch.arange(10).cumsum(0))
+    assert torch.equal(torch.arange(10).to("npu").cumsum(0).cpu(), torch.arange(10).cumsum(0))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_spread_and_norms(conformance, dtype: torch.dtype) -> None:
+def test_spread_and_norms(conformance: Any, dtype: torch.dtype) -> None:
     values = random(5, 12, dtype=dtype)
     magnitude = values.double().square().sum()
     for function in (
@@ -93,4 +99,4 @@ def test_spread_and_norms(conformance, dtype: torch.dtype) -> None:
 
 def test_extreme_of_nothing_is_refused() -> None:
     with pytest.raises(RuntimeError):
-        torch.empty(0).npu().max().cpu()
+        torch.empty(0).to("npu").max().cpu()

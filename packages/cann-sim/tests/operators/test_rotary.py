@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch_npu
@@ -40,19 +42,23 @@ def reference(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, mode: str) 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("mode", ["half", "interleave"])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_rotary_mul_is_rounded_once(conformance, layout: str, mode: str, dtype: torch.dtype) -> None:
+def test_rotary_mul_is_rounded_once(
+    conformance: Any, layout: str, mode: str, dtype: torch.dtype
+) -> None:
     shape, angle_shape = LAYOUTS[layout]
     x = random(*shape, dtype=dtype)
     cos, sin = angles(angle_shape, dtype)
-    result = torch_npu.npu_rotary_mul(x.npu(), cos.npu(), sin.npu(), mode).cpu()
+    result = torch_npu.npu_rotary_mul(x.to("npu"), cos.to("npu"), sin.to("npu"), mode).cpu()
     conformance.close(result, reference(x, cos, sin, mode), magnitude=torch.tensor(8.0).double())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_apply_rotary_pos_emb_turns_query_and_key(conformance, dtype: torch.dtype) -> None:
+def test_apply_rotary_pos_emb_turns_query_and_key(conformance: Any, dtype: torch.dtype) -> None:
     query, key = random(2, 3, 4, 128, dtype=dtype), random(2, 3, 1, 128, seed=1, dtype=dtype)
     cos, sin = angles((2, 3, 1, 128), dtype)
-    results = torch_npu.npu_apply_rotary_pos_emb(query.npu(), key.npu(), cos.npu(), sin.npu(), "BSND")
+    results = torch_npu.npu_apply_rotary_pos_emb(
+        query.to("npu"), key.to("npu"), cos.to("npu"), sin.to("npu"), "BSND"
+    )
     magnitude = torch.tensor(8.0).double()
     for result, x in zip(results, (query, key), strict=True):
         conformance.close(result.cpu(), reference(x, cos, sin, "half"), magnitude=magnitude)
@@ -60,25 +66,42 @@ def test_apply_rotary_pos_emb_turns_query_and_key(conformance, dtype: torch.dtyp
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("mode", ["half", "interleave"])
-def test_mrope_reads_the_cache_at_the_positions(conformance, mode: str, dtype: torch.dtype) -> None:
+def test_mrope_reads_the_cache_at_the_positions(
+    conformance: Any, mode: str, dtype: torch.dtype
+) -> None:
     tokens, head, rotary = 6, 64, 32
-    query, key = random(tokens, 4 * head, dtype=dtype), random(tokens, 2 * head, seed=1, dtype=dtype)
+    query, key = (
+        random(tokens, 4 * head, dtype=dtype),
+        random(tokens, 2 * head, seed=1, dtype=dtype),
+    )
     cache = torch.cat(angles((50, rotary // 2), dtype), -1)
     positions = torch.tensor([0, 3, 49, 3, 7, 1])
     results = torch_npu.npu_mrope(
-        positions.npu(), query.npu(), key.npu(), cache.npu(), head, mrope_section=[0, 0, 0], rotary_mode=mode
+        positions.to("npu"),
+        query.to("npu"),
+        key.to("npu"),
+        cache.to("npu"),
+        head,
+        mrope_section=[0, 0, 0],
+        rotary_mode=mode,
     )
     chosen = cache.double()[positions]
     cos, sin = chosen.chunk(2, -1)
-    spread = (lambda t: torch.cat([t, t], -1)) if mode == "half" else (lambda t: t.repeat_interleave(2, -1))
+    spread = (
+        (lambda t: torch.cat([t, t], -1))
+        if mode == "half"
+        else (lambda t: t.repeat_interleave(2, -1))
+    )
     for result, x in zip(results, (query, key), strict=True):
         heads = x.view(tokens, -1, head)
-        turned = reference(heads[..., :rotary], spread(cos).unsqueeze(1), spread(sin).unsqueeze(1), mode)
+        turned = reference(
+            heads[..., :rotary], spread(cos).unsqueeze(1), spread(sin).unsqueeze(1), mode
+        )
         expected = torch.cat([turned, heads[..., rotary:].double()], -1).view_as(x)
         conformance.close(result.cpu(), expected, magnitude=torch.tensor(8.0).double())
 
 
 def test_odd_dimension_is_refused() -> None:
-    x, cos = torch.ones(1, 1, 2, 5).npu(), torch.ones(1, 1, 2, 5).npu()
-    with pytest.raises(RuntimeError, match="even last dimension|RotaryPositionEmbedding"):
+    x, cos = torch.ones(1, 1, 2, 5).to("npu"), torch.ones(1, 1, 2, 5).to("npu")
+    with pytest.raises(RuntimeError, match=r"even last dimension|RotaryPositionEmbedding"):
         torch_npu.npu_rotary_mul(x, cos, cos)

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+import torch_npu
 
 COUNT = 20000
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
@@ -13,7 +14,7 @@ FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 
 @pytest.fixture(autouse=True)
 def _seed() -> None:
-    torch.npu.manual_seed(1234)
+    torch_npu.npu.manual_seed(1234)
 
 
 def mean_bound(deviation: float) -> float:
@@ -84,7 +85,7 @@ def test_randperm_is_a_permutation() -> None:
 
 def test_equal_seeds_give_equal_values_and_calls_differ() -> None:
     first = [torch.rand(100, device="npu").cpu() for _ in range(2)]
-    torch.npu.manual_seed(1234)
+    torch_npu.npu.manual_seed(1234)
     second = [torch.rand(100, device="npu").cpu() for _ in range(2)]
     assert torch.equal(first[0], second[0])
     assert torch.equal(first[1], second[1])
@@ -93,13 +94,13 @@ def test_equal_seeds_give_equal_values_and_calls_differ() -> None:
 
 def test_captured_draws_advance_with_every_replay() -> None:
     values = torch.zeros(64, device="npu")
-    graph = torch.npu.NPUGraph()
-    with torch.npu.graph(graph):
+    graph = torch_npu.npu.NPUGraph()
+    with torch_npu.npu.graph(graph):
         values.uniform_()
     draws = []
     for _ in range(3):
         graph.replay()
-        torch.npu.synchronize()
+        torch_npu.npu.synchronize()
         draws.append(values.cpu())
     assert not torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[1], draws[2])

@@ -15,10 +15,10 @@ def numbered(*shape: int, dtype: torch.dtype) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_joining_is_exact(dtype: torch.dtype) -> None:
     a, b = numbered(3, 4, dtype=dtype), numbered(3, 2, dtype=dtype)
-    device = [a.npu(), b.npu()]
+    device = [a.to("npu"), b.to("npu")]
     assert torch.equal(torch.cat(device, 1).cpu(), torch.cat([a, b], 1))
     assert torch.equal(torch.cat([d.t() for d in device]).cpu(), torch.cat([a.t(), b.t()]))
-    with_empty = [torch.empty(0, dtype=dtype).npu(), device[0]]
+    with_empty = [torch.empty(0, dtype=dtype).to("npu"), device[0]]
     assert torch.equal(torch.cat(with_empty).cpu(), a)
     for dim in (0, 1, -1):
         stacked = torch.stack([device[0], device[0] * 1], dim).cpu()
@@ -28,8 +28,10 @@ def test_joining_is_exact(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_parting_is_exact(dtype: torch.dtype) -> None:
     values = numbered(3, 10, dtype=dtype)
-    device = values.npu()
-    for part, expected in zip(device.split([3, 5, 2], 1), values.split([3, 5, 2], 1), strict=True):
+    device = values.to("npu")
+    for part, expected in zip(
+        torch.split(device, [3, 5, 2], 1), torch.split(values, [3, 5, 2], 1), strict=True
+    ):
         assert torch.equal(part.contiguous().cpu(), expected)
     for part, expected in zip(device.chunk(2, -1), values.chunk(2, -1), strict=True):
         assert torch.equal(part.contiguous().cpu(), expected)
@@ -39,21 +41,21 @@ def test_parting_is_exact(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_repeating_is_exact(dtype: torch.dtype) -> None:
     values = numbered(2, 3, dtype=dtype)
-    device = values.npu()
+    device = values.to("npu")
     assert torch.equal(device.repeat(2, 1, 3).cpu(), values.repeat(2, 1, 3))
     assert torch.equal(device[:, :1].expand(2, 4).contiguous().cpu(), values[:, :1].expand(2, 4))
     assert torch.equal(device.repeat_interleave(2).cpu(), values.repeat_interleave(2))
     assert torch.equal(device.repeat_interleave(3, 1).cpu(), values.repeat_interleave(3, 1))
     counts = torch.tensor([2, 0, 1])
     assert torch.equal(
-        device.repeat_interleave(counts.npu(), 1).cpu(), values.repeat_interleave(counts, 1)
+        device.repeat_interleave(counts.to("npu"), 1).cpu(), values.repeat_interleave(counts, 1)
     )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_rearranging_is_exact(dtype: torch.dtype) -> None:
     values = numbered(2, 3, 4, dtype=dtype)
-    device = values.npu()
+    device = values.to("npu")
     assert torch.equal(device.flip(0, 2).cpu(), values.flip(0, 2))
     assert torch.equal(device.roll(1, 1).cpu(), values.roll(1, 1))
     if dtype != torch.bool:

@@ -1,0 +1,1 @@
+"""Conformance of the operators: real torch.npu calls against float64."""
