@@ -61,6 +61,11 @@ class AliasAnalysis:
             root = parent
         return root
 
+    def forget(self, nodes: Iterable[Node]) -> None:
+        """Forget what was found of nodes that compute something else now."""
+        for node in nodes:
+            self._parents.pop(node, None)
+
     def fresh(self, node: Node) -> bool:
         """Return whether the node's result shares memory with no argument."""
         return self.group(node) is node

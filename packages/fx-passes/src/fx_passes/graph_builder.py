@@ -36,10 +36,14 @@ class GraphBuilder:
         created: The nodes created so far.
     """
 
-    def __init__(self, graph: Graph, match: Match, signatures: SignatureTable) -> None:
+    def __init__(
+        self, graph: Graph, match: Match, before: Node, signatures: SignatureTable
+    ) -> None:
         self.created: list[Node] = []
         self._graph = graph
+        self._before = before
         self._needed = match.needed
+        self._outputs = match.outputs
         self._signatures = signatures
         self._meta = {
             key: value for key, value in match.nodes[-1].meta.items() if key not in _NOT_CARRIED
@@ -90,7 +94,10 @@ class GraphBuilder:
         return self._finish(node, element)
 
     def elements(self, source: Node, positions: Mapping[str, int]) -> dict[str, Node]:
-        """Create a `getitem` for each output that something outside of the match uses.
+        """Take a result of a call for each output that something outside of the match uses.
+
+        The nodes of the outputs become the `getitem`s: they keep their name, their users and their
+        metadata, which is also the cheapest way.
 
         Args:
             source: A call that has several results.
@@ -99,11 +106,18 @@ class GraphBuilder:
         Returns:
             What a rewrite returns: the replacement of each needed output.
         """
-        return {
-            name: self.element(source, position)
-            for name, position in positions.items()
-            if name in self._needed
-        }
+        taken: dict[str, Node] = {}
+        for name, position in positions.items():
+            if name in self._needed:
+                node = self._outputs[name]
+                node.target = operator.getitem
+                node.args = (source, position)
+                if node.kwargs:
+                    node.kwargs = {}
+                if node is not self._before:
+                    self._before.prepend(node)
+                taken[name] = node
+        return taken
 
     def _finish(self, node: Node, value: object) -> Node:
         meta = node.meta

@@ -18,7 +18,7 @@ class MatchRecord:
     Attributes:
         anchor: Name of the node at which the pattern was found.
         removed: Names of the nodes that are gone.
-        created: Names of the nodes that took their place.
+        created: Names of the new nodes. Nodes that only changed what they compute are neither.
         literals: Literals of the graph that the pattern's parameters stood for, as text.
     """
 

@@ -123,7 +123,7 @@ class _Rewriter:
         return self._build(rule, match, placement)
 
     def _build(self, rule: Rule, match: Match, placement: Placement) -> MatchRecord:
-        builder = GraphBuilder(self._graph, match, self._signatures)
+        builder = GraphBuilder(self._graph, match, placement.before, self._signatures)
         record_literals = {
             name: repr(value)
             for name, value in match.bound.items()
@@ -141,9 +141,12 @@ class _Rewriter:
         for node in placement.moved:
             placement.before.prepend(node)
         self._replace(rule, match, replacements, builder.created)
+        kept = replacements.values()
+        if self._aliases is not None:
+            self._aliases.forget(kept)
         return MatchRecord(
             anchor=match.anchor.name,
-            removed=tuple(node.name for node in match.nodes),
+            removed=tuple(node.name for node in match.nodes if node not in kept),
             created=tuple(node.name for node in builder.created),
             literals=record_literals,
         )
@@ -155,14 +158,19 @@ class _Rewriter:
         replacements: Mapping[str, Node],
         created: Sequence[Node],
     ) -> None:
-        removed = set(match.nodes)
+        kept = set(replacements.values())
+        removed = set(match.nodes) - kept
         for name, new in replacements.items():
             old = match.outputs[name]
+            if new is old:
+                continue
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in removed)
             # What the replaced node knew of itself is nearer than what all new nodes were given.
             if new in created:
                 new.meta.update(old.meta)
         for node in reversed(match.nodes):
+            if node in kept:
+                continue
             if node.users:
                 raise RuleError(
                     f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the new "

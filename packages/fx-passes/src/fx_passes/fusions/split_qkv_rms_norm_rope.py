@@ -158,7 +158,8 @@ def _rewrite(
             call.eps,
             val=(q, k, torch.empty_like(k)),
         )
-        fused = build.elements(node, {"q": 0, "k": 1, "v": 2})
+        fused = {"v": build.element(node, 2)} if "v" in match.needed else {}
+        fused |= build.elements(node, {"q": 0, "k": 1})
     if "v" in match.needed:
         v = match.value("v")
         fused["v"] = build.call(
