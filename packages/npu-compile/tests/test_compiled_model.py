@@ -11,7 +11,6 @@ from npu_graph_runtime import GraphKey, GraphNotCapturedError, RunMode
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
-
     from npu_graph_runtime import FakeDevice
 
 DYNAMIC = {"input_ids": (0,), "table": (0,)}

@@ -21,7 +21,6 @@ from piecewise_split import SplittingOpAbsentError
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
-
     from npu_graph_runtime import FakeDevice
 
 SPECS = {
