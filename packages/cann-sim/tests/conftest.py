@@ -1,0 +1,98 @@
+"""The simulated device in the process of the tests, and Python processes of their own."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cann_sim
+
+os.environ.setdefault("CANN_SIM_DEADLOCK_SECONDS", "5")
+cann_sim.activate()
+
+import pytest  # noqa: E402
+import torch_npu  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # torch_npu says so once for every device but the newest.
+    config.addinivalue_line("filterwarnings", "ignore:.*32 padding size:UserWarning")
+
+
+@pytest.fixture(scope="session")
+def npu() -> Any:
+    """Return `torch.npu`, set up as an engine sets it up."""
+    torch_npu.npu.config.allow_internal_format = False
+    torch_npu.npu.set_compile_mode(jit_compile=False)
+    torch_npu.npu.set_device(0)
+    return torch_npu.npu
+
+
+class Acl:
+    """The C interface of the simulated runtime: codes and messages as torch_npu gets them."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libascendcl.so")
+        self.library.aclGetRecentErrMsg.restype = ctypes.c_char_p
+
+    def __call__(self, function: str, *arguments: Any) -> int:
+        """Call a function; integers are passed as addresses or 64-bit numbers."""
+        wide = [ctypes.c_void_p(a) if isinstance(a, int) else a for a in arguments]
+        code = getattr(self.library, function)(*wide)
+        assert isinstance(code, int)
+        return code
+
+    def message(self) -> str:
+        """Return what the last failed call of this thread said."""
+        text = self.library.aclGetRecentErrMsg()
+        return "" if text is None else text.decode()
+
+
+@pytest.fixture(scope="session")
+def acl(npu: Any) -> Acl:
+    return Acl()
+
+
+class Finished:
+    """A Python process that has ended."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.status = done.returncode
+        self.output = done.stdout
+        self.errors = done.stderr
+
+
+RunPython = Callable[..., Finished]
+
+
+@pytest.fixture(scope="session")
+def run_python() -> RunPython:
+    """Return a function that runs source text in a new Python process."""
+
+    def run(
+        source: str,
+        *,
+        environment: Mapping[str, str | None] | None = None,
+        program: tuple[str, ...] = (sys.executable, "-c"),
+        seconds: float = 120,
+    ) -> Finished:
+        variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+        for name, value in (environment or {}).items():
+            variables.pop(name, None)
+            if value is not None:
+                variables[name] = value
+        done = subprocess.run(
+            [*program, source],
+            capture_output=True,
+            text=True,
+            env=variables,
+            timeout=seconds,
+            check=False,
+        )
+        return Finished(done)
+
+    return run

@@ -1,0 +1,130 @@
+"""Device memory, pinned memory, copies."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+OUT_OF_MEMORY = 207001
+PARAMETER_INVALID = 107000
+
+
+def allocate(acl: Any, size: int) -> tuple[int, int]:
+    """Return (code, address) of an allocation."""
+    address = ctypes.c_void_p()
+    code = acl("aclrtMalloc", ctypes.byref(address), ctypes.c_size_t(size), ctypes.c_int(0))
+    return code, address.value or 0
+
+
+def test_memory_copied_to_the_device_and_back_is_equal(npu: Any) -> None:
+    values = torch.arange(1000, dtype=torch.float32)
+    assert torch.equal(values.to("npu:0").cpu(), values)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.binary(min_size=1, max_size=4096))
+def test_memory_copied_with_any_bytes_is_equal(content: bytes) -> None:
+    values = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+    assert torch.equal(values.to("npu:0").cpu(), values)
+
+
+def test_memory_allocated_is_accounted_and_given_back(npu: Any, acl: Any) -> None:
+    npu.empty_cache()
+    before = npu.mem_get_info()[0]
+    code, address = allocate(acl, 1 << 20)
+    assert code == 0
+    assert address % 512 == 0
+    assert npu.mem_get_info()[0] == before - (1 << 20)
+    assert acl("aclrtFree", address) == 0
+    assert npu.mem_get_info()[0] == before
+
+
+def test_memory_beyond_the_device_is_out_of_memory(npu: Any, acl: Any) -> None:
+    total = npu.mem_get_info()[1]
+    code, _ = allocate(acl, total + 1)
+    assert code == OUT_OF_MEMORY
+    assert "CANN_SIM_MEMORY_GB" in acl.message()
+
+
+def test_memory_beyond_the_device_raises_out_of_memory_in_torch(npu: Any) -> None:
+    total = npu.mem_get_info()[1]
+    with pytest.raises(torch.OutOfMemoryError):
+        torch.empty(total + 1, dtype=torch.uint8, device="npu:0")
+    assert torch.equal(torch.ones(2).to("npu:0").cpu(), torch.ones(2))
+
+
+def test_memory_freed_twice_is_refused(acl: Any) -> None:
+    code, address = allocate(acl, 512)
+    assert code == 0
+    assert acl("aclrtFree", address) == 0
+    assert acl("aclrtFree", address) == PARAMETER_INVALID
+
+
+def test_copy_larger_than_its_destination_is_refused(acl: Any) -> None:
+    _, address = allocate(acl, 512)
+    source = ctypes.create_string_buffer(1024)
+    to_device = ctypes.c_int(1)
+    size, room = ctypes.c_size_t(1024), ctypes.c_size_t(512)
+    assert acl("aclrtMemcpy", address, room, source, size, to_device) == PARAMETER_INVALID
+    assert "1024 bytes do not fit into a destination of 512" in acl.message()
+    assert acl("aclrtFree", address) == 0
+
+
+def test_copy_of_a_kind_that_does_not_fit_the_addresses_is_refused(acl: Any) -> None:
+    _, address = allocate(acl, 512)
+    source = ctypes.create_string_buffer(512)
+    size, device_to_device = ctypes.c_size_t(512), ctypes.c_int(3)
+    assert acl("aclrtMemcpy", address, size, source, size, device_to_device) == PARAMETER_INVALID
+    assert "the source is device memory" in acl.message()
+    assert acl("aclrtFree", address) == 0
+
+
+def test_pinned_memory_is_known_to_torch(npu: Any) -> None:
+    pinned = torch.ones(16).pin_memory()
+    assert pinned.is_pinned()
+    assert torch.equal(pinned.to("npu:0", non_blocking=True).cpu(), torch.ones(16))
+
+
+def test_expandable_segments_hold_tensors_and_give_memory_back(run_python: Any) -> None:
+    done = run_python(
+        """
+import cann_sim
+cann_sim.activate()
+import torch, torch_npu
+torch.npu.set_device(0)
+free = torch.npu.mem_get_info()[0]
+tensors = [torch.full((1 << 20,), i, dtype=torch.int32).to("npu:0") for i in range(8)]
+assert all(int(t.cpu()[-1]) == i for i, t in enumerate(tensors))
+assert torch.npu.mem_get_info()[0] <= free - 8 * 4 * (1 << 20)
+del tensors
+torch.npu.empty_cache()
+assert torch.npu.mem_get_info()[0] >= free - (64 << 20)
+print("held")
+""",
+        environment={"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"},
+    )
+    assert done.output.endswith("held\n"), done.errors
+
+
+def test_memory_size_is_what_the_environment_says(run_python: Any) -> None:
+    done = run_python(
+        "import cann_sim; cann_sim.activate()\n"
+        "import torch, torch_npu; torch.npu.set_device(0); print(torch.npu.mem_get_info()[1])",
+        environment={"CANN_SIM_MEMORY_GB": "0.5"},
+    )
+    assert done.output.endswith(f"{1 << 29}\n"), done.errors
+
+
+def test_memory_size_that_is_no_number_ends_the_process(run_python: Any) -> None:
+    done = run_python(
+        "import cann_sim; cann_sim.activate()\n"
+        "import torch, torch_npu; torch.npu.set_device(0); print(torch.npu.mem_get_info()[1])",
+        environment={"CANN_SIM_MEMORY_GB": "much"},
+    )
+    assert done.status == 2
+    assert "CANN_SIM_MEMORY_GB: expected a number above 0, found 'much'" in done.errors

@@ -1,0 +1,117 @@
+"""Streams: order within one, concurrency between several, their limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+
+def test_stream_runs_its_tasks_in_order(npu: Any) -> None:
+    stream = npu.Stream()
+    value = torch.zeros(1).to("npu:0")
+    with npu.stream(stream):
+        for _ in range(200):
+            value.mul_(2.0)
+            value.add_(1.0)
+            value.sub_(value)
+            value.add_(3.0)
+    stream.synchronize()
+    assert value.cpu().item() == 3.0
+
+
+def test_stream_that_waits_leaves_the_others_running(npu: Any) -> None:
+    gate = npu.ExternalEvent()
+    waiting, running = npu.Stream(), npu.Stream()
+    held = torch.zeros(1).to("npu:0")
+    other = torch.zeros(1).to("npu:0")
+    npu.synchronize()
+    gate.wait(waiting)
+    with npu.stream(waiting):
+        held.add_(1.0)
+    with npu.stream(running):
+        other.add_(1.0)
+    running.synchronize()
+    assert not waiting.query()
+    gate.record(running)
+    waiting.synchronize()
+    assert waiting.query()
+    assert (held.cpu().item(), other.cpu().item()) == (1.0, 1.0)
+
+
+def test_stream_waits_for_another_stream(npu: Any) -> None:
+    gate = npu.ExternalEvent()
+    first, second = npu.Stream(), npu.Stream()
+    value = torch.zeros(1).to("npu:0")
+    npu.synchronize()
+    gate.wait(first)
+    with npu.stream(first):
+        value.add_(2.0)
+    second.wait_stream(first)
+    with npu.stream(second):
+        value.mul_(10.0)
+    assert not second.query()
+    gate.record(npu.current_stream())
+    second.synchronize()
+    assert value.cpu().item() == 20.0
+
+
+def test_stream_priorities_are_accepted(npu: Any) -> None:
+    stream = npu.Stream(priority=-1)
+    with npu.stream(stream):
+        value = torch.ones(3).to("npu:0") + 1.0
+    stream.synchronize()
+    assert torch.equal(value.cpu(), torch.full((3,), 2.0))
+
+
+def test_stream_beyond_the_limit_is_refused_with_its_code(run_python: Any) -> None:
+    done = run_python(
+        """
+import ctypes, cann_sim
+cann_sim.activate()
+acl = ctypes.CDLL("libascendcl.so")
+acl.aclGetRecentErrMsg.restype = ctypes.c_char_p
+assert acl.aclrtSetDevice(0) == 0
+stream = ctypes.c_void_p()
+print([acl.aclrtCreateStream(ctypes.byref(stream)) for _ in range(4)])
+print(acl.aclGetRecentErrMsg().decode())
+""",
+        environment={"CANN_SIM_STREAMS": "3"},
+    )
+    assert "[0, 0, 0, 207008]" in done.output
+    assert "insufficient" in done.output
+
+
+def test_stream_that_was_destroyed_is_refused(acl: Any) -> None:
+    import ctypes
+
+    stream = ctypes.c_void_p()
+    assert acl("aclrtCreateStream", ctypes.byref(stream)) == 0
+    assert acl("aclrtDestroyStream", stream) == 0
+    assert acl("aclrtSynchronizeStream", stream) == 107003
+    assert "was destroyed" in acl.message()
+
+
+@pytest.mark.parametrize("enable", ["0", "1"])
+def test_deadlock_is_named_and_leaves_the_process_usable(run_python: Any, enable: str) -> None:
+    done = run_python(
+        """
+import cann_sim
+cann_sim.activate()
+import torch, torch_npu
+event = torch.npu.ExternalEvent()
+stream = torch.npu.Stream()
+event.wait(stream)
+try:
+    stream.synchronize()
+except RuntimeError as error:
+    assert "507046" in str(error) and "deadlock" in str(error), error
+    assert "external event that was not recorded" in str(error), error
+event.record(torch.npu.current_stream())
+stream.synchronize()
+print("usable", (torch.ones(1).npu() + 1).cpu().item())
+""",
+        environment={"CANN_SIM_DEADLOCK_SECONDS": "0.5", "TASK_QUEUE_ENABLE": enable},
+    )
+    assert "usable 2.0" in done.output, done.errors
