@@ -99,3 +99,36 @@ def test_effects_of_dynamo_level_calls() -> None:
     assert writes(graph.call_function(operator.add, (1, 2))) == ()
     assert writes(graph.call_function(aten.add_, (x, y))) == (x,)
     assert table.of(graph.call_method("reshape", (x, -1))).aliases == (x,)
+
+
+def test_writes_are_seen_after_the_written_value_was_replaced() -> None:
+    graph = Graph()
+    x = tensor_placeholder(graph, "x")
+    old = graph.call_function(aten.neg.default, (x,))
+    view = graph.call_function(aten.view.default, (old, [16]))
+    write = graph.call_function(aten.zero_.default, (view,))
+    graph.output(view)
+    aliases = AliasAnalysis(graph)
+    assert aliases.group(view) is old
+    with graph.inserting_before(old):
+        new = graph.call_function(aten.clone.default, (x,))
+
+    old.replace_all_uses_with(new)
+    graph.erase_node(old)
+    aliases.replace(old, new)
+
+    assert aliases.writer_between(new, None, (new,)) is write
+    assert aliases.writer_between(new, None, (x,)) is None
+
+
+def test_value_replaced_by_one_that_shares_memory_with_it_stays_in_its_group() -> None:
+    graph = Graph()
+    x = tensor_placeholder(graph, "x")
+    old = graph.call_function(aten.clone.default, (x,))
+    graph.call_function(unknown_function, (x, old))
+    graph.output(old)
+    aliases = AliasAnalysis(graph)
+
+    aliases.replace(old, x)
+
+    assert aliases.group(old) is aliases.group(x)

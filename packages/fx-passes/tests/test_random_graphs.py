@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
@@ -137,6 +137,7 @@ def _run(module: GraphModule) -> tuple[object, list[Tensor]]:
 def test_rewriting_random_graphs_keeps_values_and_side_effects(
     module: GraphModule, rules: list[fx_passes.Rule]
 ) -> None:
+    note(module.code)
     expected = _run(module)
 
     first_rule = tuple(rules[:2])

@@ -20,7 +20,7 @@ class AliasAnalysis:
 
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
     Placeholders are taken to be distinct, as torch.compile guarantees. It stays right while nodes
-    that write nothing come and go.
+    that write nothing come and go, if `replace` and `forget` are told.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -28,14 +28,11 @@ class AliasAnalysis:
         # A node's parent shares memory with it. Parents of views are found when they are asked for.
         self._parents: dict[Node, Node] = {}
         self._writers: list[Node] = []
-        self._written: dict[Node, tuple[Node, ...]] = {}
         for node in self._effects.writes_nothing(graph.nodes):
             effect = self._effects.of(node)
             self._join(node, effect.aliases)
             if effect.writes or effect.barrier:
                 self._writers.append(node)
-                # A barrier is kept as a write to nothing in particular.
-                self._written[node] = () if effect.barrier else effect.writes
 
     def _join(self, node: Node, aliases: tuple[Node, ...]) -> None:
         for alias in aliases:
@@ -60,6 +57,14 @@ class AliasAnalysis:
         while (parent := self._parent(root)) is not root:
             root = parent
         return root
+
+    def replace(self, old: Node, new: Node) -> None:
+        """Take note that all users of one node use another now."""
+        root = new
+        while root is not old and (parent := self._parent(root)) is not root:
+            root = parent
+        if root is not old:
+            self._parents[old] = new
 
     def forget(self, nodes: Iterable[Node]) -> None:
         """Forget what was found of nodes that compute something else now."""
@@ -91,8 +96,8 @@ class AliasAnalysis:
             return None
         groups = {self.group(value) for value in values}
         for writer in writers[begin:end]:
-            written = self._written[writer]
-            if not written or any(self.group(each) in groups for each in written):
+            effect = self._effects.of(writer)
+            if effect.barrier or any(self.group(each) in groups for each in effect.writes):
                 return writer
         return None
 

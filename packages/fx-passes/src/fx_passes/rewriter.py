@@ -120,9 +120,11 @@ class _Rewriter:
         placement = place(match, self._aliases, shares_memory=rule.shares_memory)
         if isinstance(placement, NoMatch):
             return placement
-        return self._build(rule, match, placement)
+        return self._build(rule, match, placement, self._aliases)
 
-    def _build(self, rule: Rule, match: Match, placement: Placement) -> MatchRecord:
+    def _build(
+        self, rule: Rule, match: Match, placement: Placement, aliases: AliasAnalysis
+    ) -> MatchRecord:
         builder = GraphBuilder(self._graph, match, placement.before, self._signatures)
         record_literals = {
             name: repr(value)
@@ -142,8 +144,11 @@ class _Rewriter:
             placement.before.prepend(node)
         self._replace(rule, match, replacements, builder.created)
         kept = replacements.values()
-        if self._aliases is not None:
-            self._aliases.forget(kept)
+        for name, node in replacements.items():
+            if node is match.outputs[name]:
+                aliases.forget((node,))
+            else:
+                aliases.replace(match.outputs[name], node)
         return MatchRecord(
             anchor=match.anchor.name,
             removed=tuple(node.name for node in match.nodes if node not in kept),
