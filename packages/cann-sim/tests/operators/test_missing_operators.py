@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch_npu
@@ -37,6 +39,34 @@ def test_missing_operator_fails_while_capturing_as_well() -> None:
         torch.cdist(values, values)
     torch_npu.npu.synchronize()
     assert (values + 1).sum().item() == 24
+
+
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_operator_of_the_older_road_names_itself_and_the_torch_operator(
+    run_python: Any, queue: str
+) -> None:
+    code = """
+import cann_sim
+cann_sim.activate()
+import torch, torch_npu
+boxes = torch.ones(4, 4).to("npu")
+try:
+    torch_npu.npu_ptiou(boxes, boxes)
+    torch.npu.synchronize()
+except RuntimeError as error:
+    print(error)
+"""
+    done = run_python(code, environment={"TASK_QUEUE_ENABLE": queue})
+    expected = "operator Iou is not simulated; the torch operator npu::npu_ptiou needs it"
+    assert expected in done.output, done.errors
+
+
+def test_status_is_that_of_the_failed_call() -> None:
+    values = torch.ones(2, 2).to("npu")
+    with pytest.raises(RuntimeError, match="error code is 561112"):
+        torch.cdist(values, values)
+    with pytest.raises(RuntimeError, match="error code is 161002"):
+        torch_npu.npu_rms_norm(torch.ones(2, 8).to("npu"), torch.ones(4).to("npu"))
 
 
 def test_process_goes_on_after_a_refusal() -> None:

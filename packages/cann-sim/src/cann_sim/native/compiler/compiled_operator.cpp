@@ -6,14 +6,18 @@
 #include <string>
 
 #include "../runtime/error_message.h"
+#include "operator_attribute.h"
 
 namespace {
 
-aclError Refuse(const char* operator_type) {
+aclError Refuse(const char* operator_type, const aclopAttr* attribute) {
+  std::string message = std::string("operator ") + (operator_type == nullptr ? "?" : operator_type) + " is not simulated";
+  if (attribute != nullptr && !attribute->asked_by.empty()) {
+    message += "; the torch operator " + attribute->asked_by + " needs it";
+  }
   return cann_sim::Fail(ACL_ERROR_OP_NOT_FOUND,
-                        std::string("operator ") + (operator_type == nullptr ? "?" : operator_type) +
-                            " is not simulated (torch_npu asked the operator compiler for it, because it has no aclnn "
-                            "operator for the call or because that one is not simulated)");
+                        message + " (torch_npu asked the operator compiler for it, because it has no aclnn operator for "
+                                  "the call)");
 }
 
 }  // namespace
@@ -22,20 +26,20 @@ extern "C" {
 
 aclError aclopCompileAndExecute(const char* operator_type, int, const aclTensorDesc* const[],
                                 const aclDataBuffer* const[], int, const aclTensorDesc* const[], aclDataBuffer* const[],
-                                const aclopAttr*, aclopEngineType, aclopCompileType, const char*, aclrtStream) {
-  return Refuse(operator_type);
+                                const aclopAttr* attribute, aclopEngineType, aclopCompileType, const char*, aclrtStream) {
+  return Refuse(operator_type, attribute);
 }
 
 aclError aclopCompileAndExecuteV2(const char* operator_type, int, aclTensorDesc*[], aclDataBuffer*[], int,
-                                  aclTensorDesc*[], aclDataBuffer*[], aclopAttr*, aclopEngineType, aclopCompileType,
+                                  aclTensorDesc*[], aclDataBuffer*[], aclopAttr* attribute, aclopEngineType, aclopCompileType,
                                   const char*, aclrtStream) {
-  return Refuse(operator_type);
+  return Refuse(operator_type, attribute);
 }
 
 aclError aclGenGraphAndDumpForOp(const char* operator_type, int, const aclTensorDesc* const[],
                                  const aclDataBuffer* const[], int, const aclTensorDesc* const[], aclDataBuffer* const[],
-                                 const aclopAttr*, aclopEngineType, const char*, const aclGraphDumpOption*) {
-  return Refuse(operator_type);
+                                 const aclopAttr* attribute, aclopEngineType, const char*, const aclGraphDumpOption*) {
+  return Refuse(operator_type, attribute);
 }
 
 }  // extern "C"

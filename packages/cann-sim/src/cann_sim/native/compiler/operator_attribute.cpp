@@ -1,15 +1,32 @@
 // Attributes of compiled operators. torch_npu makes them before it calls the operator, which then is refused by name, so
 // what is in them is never read and need not be kept.
 
+#include "operator_attribute.h"
+
 #include <acl/acl_op.h>
+#include <dlfcn.h>
 
 #include "../runtime/launch.h"
 
-struct aclopAttr {};
+namespace {
+
+// Name of the torch operator that runs in this thread, or empty. The operator library knows torch, and is loaded later.
+std::string AskingOperator() {
+  void* library = dlopen("libopapi.so", RTLD_LAZY | RTLD_NOLOAD);
+  if (library == nullptr) {
+    return "";
+  }
+  const auto ask = reinterpret_cast<const char* (*)()>(dlsym(library, "cann_sim_asking_operator"));
+  const std::string name = ask == nullptr ? "" : ask();
+  dlclose(library);
+  return name;
+}
+
+}  // namespace
 
 extern "C" {
 
-aclopAttr* aclopCreateAttr() { return new aclopAttr; }
+aclopAttr* aclopCreateAttr() { return new aclopAttr{AskingOperator()}; }
 
 void aclopDestroyAttr(const aclopAttr* attribute) { delete attribute; }
 

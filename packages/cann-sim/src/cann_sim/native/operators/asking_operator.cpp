@@ -102,3 +102,10 @@ std::string AskingOperator() {
 }
 
 }  // namespace cann_sim::operators
+
+// For the operator compiler's library, which must not depend on torch. Valid until the next call on the same thread.
+extern "C" __attribute__((visibility("default"))) const char* cann_sim_asking_operator() {
+  static thread_local std::string name;
+  name = cann_sim::operators::AskingOperator();
+  return name.c_str();
+}

@@ -50,8 +50,7 @@ int RefuseCall(const char* operator_name, const std::string& reason, int status)
   if (!asked_by.empty()) {
     message += " (called by the torch operator " + asked_by + ")";
   }
-  SetErrorMessage(message);
-  return status;
+  return Report(status, message);
 }
 
 }  // namespace
@@ -72,8 +71,8 @@ int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor**
 
 int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream) {
   if (executor == nullptr) {
-    SetErrorMessage("launch of an aclnn operator: expected an executor from its GetWorkspaceSize, found a null pointer");
-    return kStatusNullArgument;
+    return Report(kStatusNullArgument,
+                  "launch of an aclnn operator: expected an executor from its GetWorkspaceSize, found a null pointer");
   }
   std::unique_ptr<aclOpExecutor> owned(executor->repeatable ? nullptr : executor);
   if (workspace_size < executor->plan.workspace_size) {

@@ -4,7 +4,6 @@
 
 #include <string>
 
-#include "../runtime/launch.h"
 #include "asking_operator.h"
 #include "refusal.h"
 
@@ -15,8 +14,8 @@ int RefuseMissing(const char* operator_name) {
   const std::string asked_by = cann_sim::operators::AskingOperator();
   message += asked_by.empty() ? "; it was launched from the task queue, set TASK_QUEUE_ENABLE=1 or 0 to see by what"
                               : "; the torch operator " + asked_by + " needs it";
-  cann_sim::SetErrorMessage(message + " (`cann-sim ops` lists what is simulated)");
-  return cann_sim::operators::kStatusKernelNotFound;
+  return cann_sim::operators::Report(cann_sim::operators::kStatusKernelNotFound,
+                                     message + " (`cann-sim ops` lists what is simulated)");
 }
 
 }  // namespace

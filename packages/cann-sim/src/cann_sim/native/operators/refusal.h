@@ -24,4 +24,8 @@ class Refusal : public std::runtime_error {
   int status_;
 };
 
+// Makes `message` the error message of this thread and returns `status`. Takes away a code that an earlier failed call left
+// behind, which torch_npu would report in place of `status`.
+int Report(int status, const std::string& message);
+
 }  // namespace cann_sim::operators

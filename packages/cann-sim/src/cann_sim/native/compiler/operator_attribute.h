@@ -1,0 +1,10 @@
+// Attributes of a compiled operator.
+#pragma once
+
+#include <string>
+
+// torch_npu makes the attributes in the thread that calls the torch operator, also where a task queue executes the compiled
+// one in another thread. So this is where the asking operator can still be found.
+struct aclopAttr {
+  std::string asked_by;
+};
