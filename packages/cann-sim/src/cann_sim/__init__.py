@@ -2,7 +2,6 @@
 
 from cann_sim.__about__ import __version__
 from cann_sim.activation import activate, is_active, launch_environment
-from cann_sim.build import Build, build
 from cann_sim.counters import Counters, counters
 from cann_sim.errors import (
     ActivationError,
@@ -12,6 +11,7 @@ from cann_sim.errors import (
     InstallationError,
     SettingError,
 )
+from cann_sim.native_build import Build, build
 
 __all__ = [
     "ActivationError",

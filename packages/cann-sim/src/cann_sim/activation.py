@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cann_sim.build import Build, build
 from cann_sim.errors import ActivationError, SettingError
+from cann_sim.native_build import Build, build
 from cann_sim.native_library import EXTERNAL_EVENT_FORMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def activate() -> None:
@@ -50,7 +53,9 @@ def is_active() -> bool:
     return loaded is not None and _is_ours(loaded)
 
 
-def launch_environment(environment: Mapping[str, str], built: Build | None = None) -> dict[str, str]:
+def launch_environment(
+    environment: Mapping[str, str], built: Build | None = None
+) -> dict[str, str]:
     """Return an environment in which a new process finds the simulated libraries.
 
     Args:
@@ -104,4 +109,3 @@ def _loaded_path(library: str) -> str | None:
 
 def _is_ours(path: str) -> bool:
     return hasattr(ctypes.CDLL(path), "cann_sim_counters")
-

@@ -5,9 +5,12 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 def cache_folder() -> Path:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cann_sim.__about__ import __version__
 from cann_sim.activation import external_event_form, launch_environment
-from cann_sim.build import build
 from cann_sim.build_cache import cache_folder
 from cann_sim.compiler import find_compiler
 from cann_sim.errors import (
@@ -20,6 +19,10 @@ from cann_sim.errors import (
     SettingError,
 )
 from cann_sim.installation import find_installation
+from cann_sim.native_build import build
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _COMMAND_NOT_FOUND = 127
 _EXPECTED_ERRORS = (

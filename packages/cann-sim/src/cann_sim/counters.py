@@ -5,12 +5,15 @@ from __future__ import annotations
 import ctypes
 import json
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from cann_sim.activation import is_active
 from cann_sim.errors import InactiveError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,9 +53,7 @@ class Counters:
         difference = Counter(self.launches_by_operator)
         difference.subtract(earlier.launches_by_operator)
         operators = {name: count for name, count in sorted(difference.items()) if count}
-        numbers = {
-            name: getattr(self, name) - getattr(earlier, name) for name in _NUMBERS
-        }
+        numbers = {name: getattr(self, name) - getattr(earlier, name) for name in _NUMBERS}
         return Counters(**numbers, launches_by_operator=MappingProxyType(operators))
 
 

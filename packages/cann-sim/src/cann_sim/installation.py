@@ -76,7 +76,7 @@ def _find(package: str, remedy: str) -> tuple[str, Path]:
 
 def _release(version: str) -> str:
     """Return the version without its local part and without a post release."""
-    return version.split("+")[0].split(".post")[0]
+    return version.split("+", maxsplit=1)[0].split(".post", maxsplit=1)[0]
 
 
 def _minor(version: str) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from cann_sim.installation import Installation
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cann_sim.installation import Installation
 
 NATIVE = Path(__file__).parent / "native"
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PARAMETER_INVALID = 107000
 CAPTURE_DEPENDENCY = 107024

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MODEL_CAPTURED = 107026
 PARAMETER_INVALID = 107000

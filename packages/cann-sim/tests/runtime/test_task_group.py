@@ -133,9 +133,7 @@ def test_update_with_a_wrong_launch_is_refused(
         {launches}
     except RuntimeError as error:
         print(error)"""
-    done = run_python(
-        REFUSED_LAUNCH.format(launches=tried), environment={"TASK_QUEUE_ENABLE": "0"}
-    )
+    done = run_python(REFUSED_LAUNCH.format(launches=tried), environment={"TASK_QUEUE_ENABLE": "0"})
     assert re.search(f"(?s){INTERNAL_ERROR}.*{message}", done.output + done.errors), done.errors
     assert "afterwards 2.0" in done.output, done.errors
 
@@ -197,7 +195,7 @@ def test_group_end_without_begin_is_refused(npu: Any) -> None:
 
 
 def test_group_left_open_fails_the_end_of_the_capture(npu: Any) -> None:
-    with pytest.raises(RuntimeError, match=f"(?s){GROUP_STATUS}.*still open"):  # noqa: PT012, SIM117
+    with pytest.raises(RuntimeError, match=f"(?s){GROUP_STATUS}.*still open"):  # noqa: SIM117
         with npu.graph(npu.NPUGraph()):
             npu.graph_task_group_begin(npu.current_stream())
     npu.synchronize()

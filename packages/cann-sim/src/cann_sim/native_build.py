@@ -7,16 +7,19 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cann_sim.build_cache import cache_folder, content_key, locked
 from cann_sim.compiler import Compiler, find_compiler
 from cann_sim.errors import CompilerNotFoundError
 from cann_sim.installation import Installation, find_installation
 from cann_sim.native_library import NativeLibrary, native_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _MOST_PROCESSES = 8
 

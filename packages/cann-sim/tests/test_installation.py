@@ -1,0 +1,50 @@
+"""Finding torch and torch_npu, and refusing what does not fit."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+
+import pytest
+
+import cann_sim
+from cann_sim.installation import find_installation
+
+
+def versions(monkeypatch: pytest.MonkeyPatch, torch: str, torch_npu: str) -> None:
+    known = {"torch": torch, "torch_npu": torch_npu}
+    monkeypatch.setattr(importlib.metadata, "version", known.__getitem__)
+
+
+def test_installation_is_found_with_its_headers() -> None:
+    found = find_installation()
+    assert (found.torch_folder / "include" / "ATen" / "ATen.h").exists()
+    assert (found.torch_npu_folder / "include" / "acl" / "acl_rt.h").exists()
+
+
+def test_torch_of_another_minor_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, "2.12.1+cpu", "2.13.0")
+    with pytest.raises(cann_sim.InstallationError, match=r"(?s)expected torch 2\.13.*2\.12\.1"):
+        find_installation()
+
+
+def test_torch_npu_of_an_unknown_minor_version_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    versions(monkeypatch, "2.9.0", "2.9.0.post1")
+    with pytest.raises(cann_sim.InstallationError, match=r"expected version 2\.13, found 2\.9\.0"):
+        find_installation()
+
+
+def test_post_release_of_torch_npu_fits_its_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions(monkeypatch, "2.13.0+cpu", "2.13.0.post2")
+    assert find_installation().torch_npu_version == "2.13.0.post2"
+
+
+def test_missing_torch_npu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "torch_npu" else find(name)
+    )
+    with pytest.raises(cann_sim.InstallationError, match=r"pip install 'cann-sim\[npu\]'"):
+        find_installation()

@@ -1,0 +1,155 @@
+"""Building the native libraries: once, only what changed, and clear errors."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cann_sim
+from cann_sim.compiler import Compiler, find_compiler
+from cann_sim.installation import Installation
+from cann_sim.native_build import build
+from cann_sim.native_library import NativeLibrary
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Libraries = Callable[[Installation], tuple[NativeLibrary, ...]]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    file = tmp_path / "answer.cpp"
+    file.write_text('#include "answer.h"\nextern "C" int answer() { return ANSWER; }\n')
+    (tmp_path / "answer.h").write_text("#define ANSWER 42\n")
+    (tmp_path / "other.cpp").write_text('extern "C" int other() { return 1; }\n')
+    return file
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of what the compiler is asked to compile, as it is asked."""
+    names: list[str] = []
+    run = Compiler.run
+
+    def watched(self: Compiler, arguments: Any, purpose: str) -> None:
+        if purpose.startswith("compiling"):
+            names.append(purpose.rpartition("/")[2])
+        run(self, arguments, purpose)
+
+    monkeypatch.setattr(Compiler, "run", watched)
+    return names
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Path) -> None:
+    """Build two small libraries instead of the real ones, into a cache of the test."""
+    monkeypatch.setenv("CANN_SIM_CACHE", str(tmp_path / "cache"))
+
+    def library(name: str, file: Path, headers: tuple[Path, ...]) -> NativeLibrary:
+        return NativeLibrary(
+            name=f"lib{name}.so",
+            folder="common",
+            sources=(file,),
+            headers=headers,
+            compile_flags=("-fPIC",),
+            link_flags=(),
+        )
+
+    def libraries(_installation: Installation) -> tuple[NativeLibrary, ...]:
+        other = source.with_name("other.cpp")
+        return (
+            library("answer", source, (source.with_name("answer.h"),)),
+            library("other", other, ()),
+        )
+
+    monkeypatch.setattr("cann_sim.native_build.native_libraries", libraries)
+
+
+def test_build_makes_every_library_with_its_soname() -> None:
+    built = build()
+    names = [path.name for path in built.library_paths("value")]
+    assert names == ["libanswer.so", "libother.so"]
+    assert all(path.exists() for path in built.library_paths("value"))
+
+
+def test_build_again_compiles_nothing(compiled: list[str]) -> None:
+    first = build()
+    assert sorted(compiled) == ["answer.cpp", "other.cpp"]
+    compiled.clear()
+    assert build().folder == first.folder
+    assert compiled == []
+
+
+def test_build_after_a_change_compiles_only_what_changed(compiled: list[str], source: Path) -> None:
+    first = build()
+    compiled.clear()
+    source.write_text(source.read_text() + "// changed\n")
+    assert build().folder != first.folder
+    assert compiled == ["answer.cpp"]
+
+
+def test_build_after_a_change_of_a_header_compiles_its_library(
+    compiled: list[str], source: Path
+) -> None:
+    build()
+    compiled.clear()
+    source.with_name("answer.h").write_text("#define ANSWER 43\n")
+    build()
+    assert compiled == ["answer.cpp"]
+
+
+def test_build_of_a_change_undone_is_found_again(compiled: list[str], source: Path) -> None:
+    first = build()
+    text = source.read_text()
+    source.write_text(text + "// changed\n")
+    build()
+    source.write_text(text)
+    compiled.clear()
+    assert build().folder == first.folder
+    assert compiled == []
+
+
+def test_build_by_several_at_once_compiles_once(compiled: list[str]) -> None:
+    folders: list[Path] = []
+    threads = [threading.Thread(target=lambda: folders.append(build().folder)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(folders) == 4
+    assert len(set(folders)) == 1
+    assert sorted(compiled) == ["answer.cpp", "other.cpp"]
+
+
+def test_build_of_a_wrong_source_shows_the_compiler_output(source: Path, tmp_path: Path) -> None:
+    source.write_text("int answer() { return nothing; }\n")
+    with pytest.raises(cann_sim.CompilationError, match="(?s)answer.cpp.*nothing.*not declared"):
+        build()
+    assert list((tmp_path / "cache" / "builds").iterdir()) == []
+
+
+def test_build_without_a_compiler_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(cann_sim.CompilerNotFoundError, match=r"'g\+\+' on the path.*apt-get"):
+        build()
+
+
+def test_build_without_a_compiler_uses_an_earlier_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = build()
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    assert build().folder == first.folder
+
+
+def test_compiler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    false = shutil.which("false")
+    assert false is not None
+    monkeypatch.setenv("CXX", false)
+    with pytest.raises(cann_sim.CompilerNotFoundError, match="asked the C.. compiler"):
+        find_compiler()
