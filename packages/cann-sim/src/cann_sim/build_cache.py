@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def cache_folder() -> Path:
-    """Return the folder of built files: ``$CANN_SIM_CACHE``, or ``cann-sim`` in the user's cache."""
+    """Return the folder of built files: ``$CANN_SIM_CACHE``, or one in the user's cache."""
     chosen = os.environ.get("CANN_SIM_CACHE")
     if chosen:
         return Path(chosen).expanduser().absolute()

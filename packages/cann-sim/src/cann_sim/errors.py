@@ -1,4 +1,4 @@
-"""Errors of the package. Each says what was being done, what was expected and found, and the remedy."""
+"""Errors of the package: what was being done, what was expected and found, and the remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is installed: the torch and torch_npu whose headers the native libraries are built against."""
+"""What is installed: the torch and torch_npu that the native libraries are built against."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_device_synchronisation_while_capturing_is_refused(acl: Any, capture: Ca
 
 def test_synchronisation_in_a_torch_capture_raises_the_code(npu: Any) -> None:
     value = torch.ones(1).to("npu:0")
-    with pytest.raises(RuntimeError, match="107027|107030"), npu.graph(npu.NPUGraph()):
+    with pytest.raises(RuntimeError, match=r"107027|107030"), npu.graph(npu.NPUGraph()):
         value.cpu()
 
 
