@@ -68,3 +68,25 @@ def test_swiglu_splits_its_dimension(conformance: Any, dtype: torch.dtype, dim: 
 def test_swiglu_of_an_odd_dimension_is_refused() -> None:
     with pytest.raises(RuntimeError, match=r"SwiGlu|swiglu"):
         torch_npu.npu_swiglu(torch.ones(2, 5).to("npu"))
+
+
+@pytest.mark.parametrize("name", ["relu_", "sigmoid_", "tanh_"])
+def test_inplace_activation_equals_reference(name: str) -> None:
+    values = random(4, 6, dtype=torch.float32)
+    result = getattr(values.to("npu"), name)().cpu()
+    torch.testing.assert_close(result, getattr(values.clone(), name)())
+    for function in (F.hardswish, F.hardsigmoid, F.mish):
+        result = function(values.to("npu"), inplace=True).cpu()
+        torch.testing.assert_close(result, function(values))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_gelu_forms_of_torch_npu(conformance: Any, dtype: torch.dtype) -> None:
+    values = random(4, 6, dtype=dtype)
+    magnitude = torch.tensor(16.0).double()
+    for form in ("none", "tanh"):
+        result = torch_npu.npu_gelu(values.to("npu"), approximate=form).cpu()
+        conformance.close(result, F.gelu(values.double(), approximate=form), magnitude=magnitude)
+    wide = values.double()
+    result = torch_npu.fast_gelu(values.to("npu")).cpu()
+    conformance.close(result, wide * torch.sigmoid(1.702 * wide), magnitude=magnitude)

@@ -147,3 +147,44 @@ def test_add_of_broadcast_shapes_equals_reference(data: st.DataObject) -> None:
     other = [size if kept else 1 for size, kept in zip(shape, keep, strict=True)][drop:]
     a, b = random(*shape), random(*other, seed=1)
     assert torch.equal((a.to("npu") + b.to("npu")).cpu(), a + b)
+
+
+INPLACE: dict[str, Callable[..., torch.Tensor]] = {
+    "add": lambda a, b: a.add_(b, alpha=2),
+    "add scalar": lambda a, b: a.add_(1.5, alpha=2),
+    "sub": lambda a, b: a.sub_(b, alpha=2),
+    "sub scalar": lambda a, b: a.sub_(1.5),
+    "mul": lambda a, b: a.mul_(b),
+    "div": lambda a, b: a.div_(b),
+    "div scalar": lambda a, b: a.div_(1.5),
+    "div floor": lambda a, b: a.div_(b, rounding_mode="floor"),
+    "div floor scalar": lambda a, b: a.div_(0.7, rounding_mode="floor"),
+    "floor_divide": lambda a, b: a.floor_divide_(b),
+    "floor_divide scalar": lambda a, b: a.floor_divide_(0.7),
+    "remainder": lambda a, b: a.remainder_(b),
+    "remainder scalar": lambda a, b: a.remainder_(0.7),
+    "fmod": lambda a, b: a.fmod_(b),
+    "fmod scalar": lambda a, b: a.fmod_(0.7),
+    "pow": lambda a, b: a.abs_().pow_(b),
+    "pow scalar": lambda a, b: a.pow_(2),
+    "clamp max": lambda a, b: a.clamp_max_(0.25),
+    "clamp max tensor": lambda a, b: a.clamp_max_(b),
+    "clamp min tensor": lambda a, b: a.clamp_min_(b),
+    "addcmul": lambda a, b: a.addcmul_(b, b, value=0.5),
+    "addcdiv": lambda a, b: a.addcdiv_(b, b.abs() + 1, value=0.5),
+}
+OTHER: dict[str, Callable[..., torch.Tensor]] = {
+    "clamp max tensor": torch.clamp_max,
+    "clamp min tensor": torch.clamp_min,
+    "lerp tensor": lambda a, b: torch.lerp(a, b, b.abs()),
+    "scalar remainder": lambda a, b: torch.remainder(2.5, b.abs() + 0.5),
+    "hardtanh": lambda a, b: torch.nn.functional.hardtanh(a, -0.5, 0.75),
+}
+
+
+@pytest.mark.parametrize("name", [*INPLACE, *OTHER])
+def test_other_form_equals_reference_in_float32(name: str) -> None:
+    function = INPLACE.get(name) or OTHER[name]
+    a, b = random(5, 7), random(5, 7, seed=1)
+    result = function(a.to("npu"), b.to("npu")).cpu()
+    torch.testing.assert_close(result, function(a.clone(), b), rtol=1e-6, atol=1e-6)

@@ -72,3 +72,13 @@ def test_cache_of_another_shape_is_refused() -> None:
     slots = torch.arange(4).to("npu")
     with pytest.raises(RuntimeError, match=r"aclnnScatterPaKvCache: argument 'keyCacheRef'"):
         torch_npu.npu_scatter_pa_kv_cache(key, key, cache, cache, slots, cache_mode="Norm")
+
+
+def test_scatter_update_writes_at_a_position_of_each_sequence() -> None:
+    cache, update = random(3, HEADS, 10, DIM), random(3, HEADS, 2, DIM, seed=1)
+    starts = torch.tensor([0, 8, 3])
+    device = cache.to("npu")
+    torch_npu.scatter_update_(device, starts.to("npu"), update.to("npu"), 2)
+    for index, start in enumerate(starts.tolist()):
+        cache[index, :, start : start + 2] = update[index]
+    assert torch.equal(device.cpu(), cache)

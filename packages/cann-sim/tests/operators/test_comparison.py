@@ -71,3 +71,26 @@ def test_where_broadcasts(dtype: torch.dtype) -> None:
     a, b = torch.arange(3).to(dtype), torch.arange(10, 16).view(2, 3).to(dtype)
     result = torch.where(condition.to("npu"), a.to("npu"), b.to("npu")).cpu()
     assert torch.equal(result, torch.where(condition, a, b))
+
+
+@pytest.mark.parametrize("name", ["eq_", "ne_", "ge_", "gt_", "le_", "lt_"])
+def test_inplace_comparison_keeps_the_dtype(name: str) -> None:
+    a, b = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 3.0, 2.0])
+    for other in (b, 2):
+        device = getattr(a.to("npu"), name)(other.to("npu") if other is b else other)
+        assert device.dtype == torch.float32
+        assert torch.equal(device.cpu(), getattr(a.clone(), name)(other))
+
+
+@pytest.mark.parametrize("name", ["logical_and_", "logical_or_", "logical_xor_"])
+def test_inplace_logic_equals_reference(name: str) -> None:
+    a, b = torch.tensor([0, 1, 0, 2]), torch.tensor([0, 0, 3, 4])
+    assert torch.equal(getattr(a.to("npu"), name)(b.to("npu")).cpu(), getattr(a.clone(), name)(b))
+
+
+@pytest.mark.parametrize("name", ["bitwise_and_", "bitwise_or_", "bitwise_xor_"])
+def test_inplace_bitwise_equals_reference(name: str) -> None:
+    a, b = torch.tensor([0, 1, 5, 7]), torch.tensor([1, 1, 3, 0])
+    for other in (b, 6):
+        device = getattr(a.to("npu"), name)(other.to("npu") if other is b else other)
+        assert torch.equal(device.cpu(), getattr(a.clone(), name)(other))

@@ -123,3 +123,20 @@ def test_complex_argument_is_refused_by_name() -> None:
         RuntimeError, match=r"aclnnExp: argument 'self': expected one of the dtypes"
     ):
         torch.exp(values)
+
+
+@pytest.mark.parametrize("name", [n for n in SMOOTH if hasattr(torch.Tensor, f"{n}_")])
+def test_inplace_float_function_equals_the_other(name: str) -> None:
+    function, low, high = SMOOTH[name]
+    values = torch.linspace(low, high, 24).view(4, 6).to("npu")
+    expected = function(values).cpu()
+    assert torch.equal(getattr(values, f"{name}_")().cpu(), expected)
+    assert torch.equal(values.cpu(), expected)
+
+
+@pytest.mark.parametrize("name", ["ceil", "floor", "frac", "neg", "round", "trunc", "logical_not"])
+def test_inplace_exact_function_equals_the_other(name: str) -> None:
+    values = torch.linspace(-3, 3, 24).view(4, 6)
+    device = values.to("npu")
+    getattr(device, f"{name}_")()
+    assert torch.equal(device.cpu(), getattr(values, f"{name}_")())

@@ -71,3 +71,9 @@ def test_triangles_in_batches(dtype: torch.dtype, diagonal: int) -> None:
     assert torch.equal(
         device.transpose(1, 2).tril(diagonal).cpu(), values.transpose(1, 2).tril(diagonal)
     )
+
+
+@pytest.mark.parametrize("name", ["tril_", "triu_"])
+def test_inplace_triangle_equals_reference(name: str) -> None:
+    values = torch.ones(4, 5)
+    assert torch.equal(getattr(values.to("npu"), name)(1).cpu(), getattr(values, name)(1))

@@ -115,3 +115,13 @@ def test_products_of_integers_are_refused() -> None:
         torch.ones(2, 2, dtype=torch.int32).to("npu") @ torch.ones(2, 2, dtype=torch.int32).to(
             "npu"
         )
+
+
+def test_inplace_scaled_sum_equals_reference() -> None:
+    c, a, b = (
+        random(3, 4, dtype=torch.float32),
+        random(3, 8, dtype=torch.float32),
+        random(8, 4, dtype=torch.float32),
+    )
+    result = c.to("npu").addmm_(a.to("npu"), b.to("npu"), beta=0.5, alpha=2).cpu()
+    torch.testing.assert_close(result, c.clone().addmm_(a, b, beta=0.5, alpha=2))

@@ -116,3 +116,13 @@ def test_integer_input_is_refused() -> None:
         RuntimeError, match=r"aclnnRmsNorm: argument 'x': expected one of the dtypes"
     ):
         torch_npu.npu_rms_norm(torch.ones(2, 8).to("npu").int(), torch.ones(8).to("npu").int())
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_inplace_add_rms_norm_overwrites_both_inputs(conformance: Any, dtype: torch.dtype) -> None:
+    a, b, gamma = (random(6, 128, seed=s, dtype=dtype) for s in range(3))
+    expected = torch_npu.npu_add_rms_norm(a.to("npu"), b.to("npu"), gamma[0].to("npu"), EPSILON)
+    first, second = a.to("npu"), b.to("npu")
+    rstd = torch_npu.npu_add_rms_norm_v2(first, second, gamma[0].to("npu"), EPSILON)
+    for result, reference_value in zip((first, rstd, second), expected, strict=True):
+        assert torch.equal(result.cpu(), reference_value.cpu())

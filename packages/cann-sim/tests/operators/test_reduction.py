@@ -100,3 +100,18 @@ def test_spread_and_norms(conformance: Any, dtype: torch.dtype) -> None:
 def test_extreme_of_nothing_is_refused() -> None:
     with pytest.raises(RuntimeError):
         torch.empty(0).to("npu").max().cpu()
+
+
+def test_remaining_reductions_equal_reference(conformance: Any) -> None:
+    values = random(4, 5, dtype=torch.float32)
+    conformance.check(lambda v: v.prod(), values, ulps=24)
+    conformance.check(lambda v: v.cumprod(1), values, ulps=12)
+    conformance.check(lambda v: v.cummin(0).values, values)
+    conformance.check(lambda v: torch.stack(torch.aminmax(v, dim=1)), values)
+    for part in range(2):
+        conformance.check(
+            lambda v, part=part: torch.var_mean(v, 1)[part],
+            values,
+            ulps=24,
+            magnitude=torch.tensor(4.0).double(),
+        )

@@ -104,3 +104,42 @@ def test_captured_draws_advance_with_every_replay() -> None:
         draws.append(values.cpu())
     assert not torch.equal(draws[0], draws[1])
     assert not torch.equal(draws[1], draws[2])
+
+
+def test_remaining_forms_have_their_distributions() -> None:
+    mean = torch.full((COUNT,), 2.0, device="npu")
+    deviation = torch.full((COUNT,), 0.5, device="npu")
+    forms = [
+        torch.normal(mean, deviation),
+        torch.normal(mean, 0.5),
+        torch.normal(2.0, deviation),
+        torch.normal(2.0, 0.5, (COUNT,), device="npu"),
+    ]
+    for values in forms:
+        assert abs(values.cpu().mean().item() - 2) < mean_bound(0.5)
+        assert values.cpu().std().item() == pytest.approx(0.5, rel=0.05)
+    drawn = torch.empty(COUNT, device="npu").bernoulli_(0.25).cpu()
+    assert abs(drawn.mean().item() - 0.25) < mean_bound(0.44)
+    whole = torch.empty(COUNT, dtype=torch.uint8, device="npu").random_().cpu()
+    # torch_npu asks for [0, 255).
+    assert len(set(whole.tolist())) == 255
+
+
+def test_every_captured_random_operator_advances() -> None:
+    values = torch.zeros(4, 64, device="npu")
+    weights = torch.ones(64, device="npu")
+    chosen = torch.zeros(8, dtype=torch.long, device="npu")
+    graph = torch_npu.npu.NPUGraph()
+    with torch_npu.npu.graph(graph):
+        values[0].uniform_()
+        values[1].normal_()
+        values[2].random_(0, 1000)
+        values[3].random_()
+        chosen.copy_(torch.multinomial(weights, 8))
+    draws = []
+    for _ in range(2):
+        graph.replay()
+        torch_npu.npu.synchronize()
+        draws.append([row.cpu() for row in (*values, chosen)])
+    for first, second in zip(*draws, strict=True):
+        assert not torch.equal(first, second)

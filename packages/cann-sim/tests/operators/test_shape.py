@@ -61,3 +61,17 @@ def test_rearranging_is_exact(dtype: torch.dtype) -> None:
     if dtype != torch.bool:
         padded = torch.nn.functional.pad(device, (1, 2, 0, 1), value=3)
         assert torch.equal(padded.cpu(), torch.nn.functional.pad(values, (1, 2, 0, 1), value=3))
+
+
+def test_parts_are_copied_to_given_tensors() -> None:
+    values = torch.arange(12.0).view(2, 6)
+    parts = [torch.empty(2, 2, device="npu"), torch.empty(2, 4, device="npu")]
+    torch.split_with_sizes_copy(values.to("npu"), [2, 4], 1, out=parts)
+    for part, expected in zip(parts, torch.split(values, [2, 4], 1), strict=True):
+        assert torch.equal(part.cpu(), expected)
+
+
+def test_flat_repeats_by_count() -> None:
+    values, counts = torch.arange(4.0), torch.tensor([2, 0, 1, 3])
+    result = torch.repeat_interleave(values.to("npu"), counts.to("npu")).cpu()
+    assert torch.equal(result, torch.repeat_interleave(values, counts))

@@ -66,3 +66,11 @@ def test_selection_among_sorted_values() -> None:
         True,
         False,
     ]
+
+
+def test_selection_with_scalars() -> None:
+    boundaries = torch.tensor([1.0, 2.0, 4.0])
+    assert torch.searchsorted(boundaries.to("npu"), 2.0, right=True).item() == 2
+    assert torch.isin(boundaries.to("npu"), 2.0).tolist() == [False, True, False]
+    assert torch.isin(2.0, boundaries.to("npu")).item()
+    assert not torch.isin(3.0, boundaries.to("npu")).item()

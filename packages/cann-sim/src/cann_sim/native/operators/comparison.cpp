@@ -64,32 +64,40 @@ CANN_SIM_COMPARISON(Lt, lt)
 #define CANN_SIM_LOGIC(Name, function)                                                          \
   CANN_SIM_OPERATOR(aclnn##Name, (Tensor, self), (Tensor, other), (Tensor, out)) {              \
     return Compare(static_cast<TensorFunction>(at::function), self, other, out, kReals);        \
-  }                                                                                             \
+  }
+
+#define CANN_SIM_INPLACE_LOGIC(Name, function)                                                  \
   CANN_SIM_OPERATOR(aclnnInplace##Name, (Tensor, self), (Tensor, other)) {                      \
     return Compare(static_cast<TensorFunction>(at::function), self, other, self, kReals);       \
   }
 
 CANN_SIM_LOGIC(LogicalAnd, logical_and)
+CANN_SIM_INPLACE_LOGIC(LogicalAnd, logical_and)
 CANN_SIM_LOGIC(LogicalOr, logical_or)
+CANN_SIM_INPLACE_LOGIC(LogicalOr, logical_or)
 CANN_SIM_LOGIC(LogicalXor, logical_xor)
 
 #define CANN_SIM_BITWISE(Name, function)                                                                 \
   CANN_SIM_OPERATOR(aclnn##Name##Tensor, (Tensor, self), (Tensor, other), (Tensor, out)) {               \
     return Compare(static_cast<TensorFunction>(at::function), self, other, out, kIntegers | kBool);      \
   }                                                                                                      \
-  CANN_SIM_OPERATOR(aclnnInplace##Name##Tensor, (Tensor, self), (Tensor, other)) {                       \
-    return Compare(static_cast<TensorFunction>(at::function), self, other, self, kIntegers | kBool);     \
-  }                                                                                                      \
   CANN_SIM_OPERATOR(aclnn##Name##Scalar, (Tensor, self), (Scalar, other), (Tensor, out)) {               \
     return Compare(static_cast<ScalarFunction>(at::function), self, other, out, kIntegers | kBool);      \
+  }
+
+#define CANN_SIM_INPLACE_BITWISE(Name, function)                                                         \
+  CANN_SIM_OPERATOR(aclnnInplace##Name##Tensor, (Tensor, self), (Tensor, other)) {                       \
+    return Compare(static_cast<TensorFunction>(at::function), self, other, self, kIntegers | kBool);     \
   }                                                                                                      \
   CANN_SIM_OPERATOR(aclnnInplace##Name##Scalar, (Tensor, self), (Scalar, other)) {                       \
     return Compare(static_cast<ScalarFunction>(at::function), self, other, self, kIntegers | kBool);     \
   }
 
 CANN_SIM_BITWISE(BitwiseAnd, bitwise_and)
+CANN_SIM_INPLACE_BITWISE(BitwiseAnd, bitwise_and)
 CANN_SIM_BITWISE(BitwiseOr, bitwise_or)
 CANN_SIM_BITWISE(BitwiseXor, bitwise_xor)
+CANN_SIM_INPLACE_BITWISE(BitwiseXor, bitwise_xor)
 
 // One boolean: same shape and same values.
 CANN_SIM_OPERATOR(aclnnEqual, (Tensor, self), (Tensor, other), (Tensor, out)) {

@@ -20,7 +20,6 @@
 #include <ATen/ops/floor.h>
 #include <ATen/ops/frac.h>
 #include <ATen/ops/isfinite.h>
-#include <ATen/ops/isinf.h>
 #include <ATen/ops/isneginf.h>
 #include <ATen/ops/isposinf.h>
 #include <ATen/ops/log.h>
@@ -114,13 +113,12 @@ CANN_SIM_EXACT_FUNCTION(Abs, abs, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_INPLACE_FUNCTION(Ceil, ceil, kFloats | kDouble)
 CANN_SIM_EXACT_INPLACE_FUNCTION(Floor, floor, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_INPLACE_FUNCTION(Frac, frac, kFloats | kDouble)
-CANN_SIM_EXACT_INPLACE_FUNCTION(Neg, neg, kFloats | kDouble | kIntegers)
-CANN_SIM_EXACT_INPLACE_FUNCTION(Round, round, kFloats | kDouble | kIntegers)
-CANN_SIM_EXACT_INPLACE_FUNCTION(Trunc, trunc, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_FUNCTION(Neg, neg, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_FUNCTION(Round, round, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_FUNCTION(Trunc, trunc, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_FUNCTION(Sign, sign, kReals)
 CANN_SIM_EXACT_FUNCTION(Signbit, signbit, kReals)
 CANN_SIM_EXACT_FUNCTION(IsFinite, isfinite, kReals)
-CANN_SIM_EXACT_FUNCTION(IsInf, isinf, kReals)
 CANN_SIM_EXACT_FUNCTION(IsPosInf, isposinf, kReals)
 CANN_SIM_EXACT_FUNCTION(IsNegInf, isneginf, kReals)
 CANN_SIM_EXACT_INPLACE_FUNCTION(LogicalNot, logical_not, kReals)

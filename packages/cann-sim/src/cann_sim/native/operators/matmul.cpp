@@ -103,11 +103,5 @@ CANN_SIM_OPERATOR(aclnnBaddbmm, (Tensor, self), (Tensor, batch1), (Tensor, batch
   RequireRank(batch2, 3, 3);
   return Addmm(self, batch1, batch2, beta, alpha, out);
 }
-CANN_SIM_OPERATOR(aclnnInplaceBaddbmm, (Tensor, selfRef), (Tensor, batch1), (Tensor, batch2), (Scalar, beta),
-                  (Scalar, alpha), (Int8, cubeMathType)) {
-  RequireRank(batch1, 3, 3);
-  RequireRank(batch2, 3, 3);
-  return Addmm(selfRef, batch1, batch2, beta, alpha, selfRef);
-}
 
 }  // namespace cann_sim::operators

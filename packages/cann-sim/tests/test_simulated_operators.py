@@ -1,0 +1,43 @@
+"""The list of what is simulated."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import cann_sim
+from cann_sim.requested_operators import requested_operators
+from cann_sim.simulated_operators import simulated_operators
+
+
+def library() -> Path:
+    paths = cann_sim.build().library_paths("value")
+    return next(path for path in paths if path.name == "libopapi.so")
+
+
+def installed_library() -> Path:
+    spec = find_spec("torch_npu")
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "lib" / "libtorch_npu.so"
+
+
+def test_simulated_operators_are_those_with_a_kernel() -> None:
+    names = simulated_operators(library())
+    assert {"aclnnAdd", "aclnnRmsNorm", "aclnnFusedInferAttentionScoreV3"} <= set(names)
+    assert not {"aclnnCdist", "aclnnFlashAttentionScore"} & set(names)
+    assert list(names) == sorted(set(names))
+
+
+def test_simulated_operators_are_all_ones_that_torch_npu_asks_for() -> None:
+    requested = requested_operators([installed_library()])
+    assert set(simulated_operators(library())) <= set(requested)
+
+
+def test_simulated_operators_of_another_file_are_an_error(tmp_path: Path) -> None:
+    other = tmp_path / "libother.so"
+    other.write_text("not a library")
+    with pytest.raises(ValueError, match="expected a 64-bit little-endian ELF file"):
+        simulated_operators(other)
