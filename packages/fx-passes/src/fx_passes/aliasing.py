@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
+
+from torch.fx import Node
 
 from fx_passes.effects import EffectTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from torch.fx import Graph, Node
+    from torch.fx import Graph
 
 __all__ = ["AliasAnalysis"]
 
@@ -45,6 +48,10 @@ class AliasAnalysis:
         if parent is None:
             if self._effects.fresh(node):
                 return node
+            source = node.args[0] if node.args else None
+            if node.target is operator.getitem and isinstance(source, Node):
+                self._parents[node] = source
+                return source
             parent, *others = (*self._effects.of(node).aliases, node)
             self._parents[node] = parent
             if parent is not node:

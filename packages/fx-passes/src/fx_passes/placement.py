@@ -155,9 +155,9 @@ def _move_users(
 def _written_meanwhile(
     match: Match, inputs: set[Node], placement: Placement, aliases: AliasAnalysis
 ) -> NoMatch | None:
-    if not aliases.writes_anywhere():
-        return None
     first, last = match.nodes[0], max(match.nodes[-1], placement.before)
+    if aliases.any_writer_between(first, last) is None:
+        return None
     writer = aliases.writer_between(first, last, {*inputs, *match.nodes})
     # New nodes go before placement.before, so what it writes comes too late, unless a removed node
     # read it even later.
