@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import cann_sim
+from cann_sim.cli import main
 from cann_sim.requested_operators import requested_operators
 from cann_sim.simulated_operators import simulated_operators
 
@@ -41,3 +42,8 @@ def test_simulated_operators_of_another_file_are_an_error(tmp_path: Path) -> Non
     other.write_text("not a library")
     with pytest.raises(ValueError, match="expected a 64-bit little-endian ELF file"):
         simulated_operators(other)
+
+
+def test_ops_command_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ops"]) == 0
+    assert tuple(capsys.readouterr().out.split()) == simulated_operators(library())

@@ -20,6 +20,7 @@ from cann_sim.errors import (
 )
 from cann_sim.installation import find_installation
 from cann_sim.native_build import build
+from cann_sim.simulated_operators import simulated_operators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,11 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command")
     commands.add_parser("build", help="build the native libraries ahead")
     commands.add_parser("info", help="say what is installed, built and chosen")
+    commands.add_parser("ops", help="list the operators that are simulated")
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "run":
             return _run(chosen.program)
-        return _build() if chosen.command == "build" else _info()
+        return {"build": _build, "info": _info, "ops": _ops}[chosen.command]()
     except _EXPECTED_ERRORS as error:
         sys.stderr.write(f"cann-sim: {error}\n")
         return 1
@@ -75,6 +77,13 @@ def _run(program: Sequence[str]) -> int:
 
 def _build() -> int:
     sys.stdout.write(f"{build().folder}\n")
+    return 0
+
+
+def _ops() -> int:
+    paths = build().library_paths(external_event_form(os.environ))
+    library = next(path for path in paths if path.name == "libopapi.so")
+    sys.stdout.writelines(f"{name}\n" for name in simulated_operators(library))
     return 0
 
 
