@@ -22,9 +22,8 @@ from attn_update import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from conftest import Model
-
     from attn_update.testing import ScheduledDevice
+    from conftest import Model
 
 
 def test_attention_outside_a_capture_runs_at_once(model: Model, device: ScheduledDevice) -> None:
