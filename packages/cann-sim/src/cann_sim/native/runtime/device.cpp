@@ -58,8 +58,10 @@ Stream* Device::CreateStream(uint32_t priority) {
 void Device::DestroyStream(Stream& stream) {
   stream.state.store(StreamState::kDestroyed);
   stream.Stop();
+  stream.DropTasks();
   const std::lock_guard<std::mutex> lock(mutex_);
   streams_.erase(std::remove(streams_.begin(), streams_.end(), &stream), streams_.end());
+  destroyed_.push_back(&stream);
 }
 
 std::vector<Stream*> Device::Streams() {

@@ -32,6 +32,7 @@ struct Device {
   std::mutex mutex_;
   Stream* default_stream_ = nullptr;
   std::vector<Stream*> streams_;
+  std::vector<Stream*> destroyed_;
   size_t graph_streams_ = 0;
   int32_t next_stream_id_ = 0;
 };

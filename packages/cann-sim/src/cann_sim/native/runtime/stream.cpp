@@ -78,6 +78,12 @@ void Stream::Stop() {
   idle_.notify_all();
 }
 
+void Stream::DropTasks() {
+  std::deque<Task> dropped;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  dropped.swap(queue_);
+}
+
 void Stream::Work() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {

@@ -38,6 +38,8 @@ class Stream {
   aclError Synchronize(int32_t milliseconds);
   // Lets the worker end after the task that it is running.
   void Stop();
+  // Frees the tasks that will never run, once the stream is stopped.
+  void DropTasks();
 
   std::atomic<StreamState> state{StreamState::kRunning};
 
