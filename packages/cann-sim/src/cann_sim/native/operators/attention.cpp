@@ -29,8 +29,9 @@ at::Tensor HiddenKeys(const Visibility& visibility, int64_t query_length, int64_
   if (!cuts_ahead && !cuts_behind) {
     return hidden;
   }
-  const at::Tensor distance =
-      at::arange(key_length, at::kLong).unsqueeze(0).sub(at::arange(query_length, at::kLong).unsqueeze(1), 1).sub(visibility.shift);
+  const at::Tensor keys = at::arange(key_length, at::kLong).unsqueeze(0);
+  const at::Tensor positions = at::arange(query_length, at::kLong).unsqueeze(1);
+  const at::Tensor distance = keys.sub(positions, 1).sub(visibility.shift);
   if (cuts_ahead) {
     hidden = distance.gt(*visibility.ahead);
   }
@@ -53,8 +54,9 @@ AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at:
     return {at::zeros({length, heads, value.size(2)}, options), at::full({length, heads}, kInfinity, options)};
   }
   // [kv_heads, group * length, dim] against [kv_heads, dim, key_length]
-  const at::Tensor rows =
-      query.view({length, kv_heads, group, query.size(2)}).permute({1, 2, 0, 3}).reshape({kv_heads, group * length, -1});
+  const at::Tensor rows = query.view({length, kv_heads, group, query.size(2)})
+                              .permute({1, 2, 0, 3})
+                              .reshape({kv_heads, group * length, -1});
   at::Tensor scores = at::bmm(rows, key.permute({1, 2, 0})).mul_(scale).view({kv_heads, group, length, key_length});
   if (hidden.defined()) {
     scores.masked_fill_(hidden, -kInfinity);
@@ -73,8 +75,8 @@ AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at:
   if (sink.defined()) {
     total = total.add(at::exp(sink_logit.sub(offset)));
   }
-  const at::Tensor product =
-      at::bmm(weights.view({kv_heads, group * length, key_length}), value.transpose(0, 1)).view({kv_heads, group, length, -1});
+  const at::Tensor product = at::bmm(weights.view({kv_heads, group * length, key_length}), value.transpose(0, 1))
+                                 .view({kv_heads, group, length, -1});
   const at::Tensor output = at::div(product, total).masked_fill_(total.eq(0.0), 0.0);
   const at::Tensor log_sum_exp = at::log(total).add_(offset).masked_fill_(total.eq(0.0), kInfinity);
   return {output.permute({2, 0, 1, 3}).reshape({length, heads, -1}),

@@ -1,0 +1,159 @@
+#include "fused_infer_attention.h"
+
+#include <ATen/ops/index_select.h>
+
+#include "attention.h"
+#include "refusal.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+// [B, S, N, D] or [T, N, D], whichever layout holds the tensor.
+at::Tensor Canonical(const at::Tensor& tensor, QueryLayout layout, int64_t heads) {
+  switch (layout) {
+    case QueryLayout::kBSH: return tensor.view({tensor.size(0), tensor.size(1), heads, -1});
+    case QueryLayout::kBNSD: return tensor.transpose(1, 2);
+    case QueryLayout::kNTD: return tensor.transpose(0, 1);
+    default: return tensor;
+  }
+}
+
+}  // namespace
+
+int64_t DimOf(const Tensor& tensor, QueryLayout layout, int64_t heads) {
+  return layout == QueryLayout::kBSH ? tensor.size(2) / heads : tensor.size(-1);
+}
+
+int64_t CacheDim(const FusedInferAttention& call, const Tensor& tensor) {
+  if (call.block_table) {
+    return tensor.rank() == 3 ? tensor.size(2) / call.kv_heads : tensor.size(3);
+  }
+  return DimOf(tensor, call.query_layout, call.kv_heads);
+}
+
+at::Tensor FusedInferAttention::QueryView() const { return Canonical(query, query_layout, heads); }
+
+at::Tensor FusedInferAttention::KeyView(const Tensor& tensor) const { return Canonical(tensor, query_layout, kv_heads); }
+
+at::Tensor FusedInferAttention::OutputView() const {
+  const at::Tensor tensor = output;
+  switch (output_layout) {
+    case OutputLayout::kBSH: return tensor.view({tensor.size(0), tensor.size(1), heads, -1});
+    case OutputLayout::kBNSD: return tensor.transpose(1, 2);
+    case OutputLayout::kNBSD: return tensor.permute({1, 2, 0, 3});
+    case OutputLayout::kNTD: return tensor.transpose(0, 1);
+    default: return tensor;
+  }
+}
+
+int64_t FusedInferAttention::query_span() const {
+  switch (query_layout) {
+    case QueryLayout::kBNSD: return query.size(2);
+    case QueryLayout::kTND: return query.size(0);
+    default: return query.size(1);
+  }
+}
+
+// Keys of one sequence, [key_length, kv_heads, D], gathered from the blocks that its row of the table names.
+at::Tensor FusedInferAttention::Paged(const Tensor& cache, const at::Tensor& table, size_t index) const {
+  const int64_t length = sequences[index].key_length;
+  const int64_t count = (length + block_size - 1) / block_size;
+  const at::Tensor blocks = table.select(0, static_cast<int64_t>(index)).narrow(0, 0, count);
+  const at::Tensor all = cache;
+  if (count > 0) {
+    const int64_t lowest = blocks.min().item<int64_t>();
+    const int64_t highest = blocks.max().item<int64_t>();
+    if (lowest < 0 || highest >= all.size(0)) {
+      throw Refusal("argument 'blockTable': row " + std::to_string(index) + " expected block numbers in [0, " +
+                    std::to_string(all.size(0)) + "), found " + std::to_string(lowest < 0 ? lowest : highest));
+    }
+  }
+  at::Tensor gathered = at::index_select(all, 0, blocks);
+  if (cache.rank() == 4) {  // [blocks, kv_heads, block_size, D]
+    gathered = gathered.transpose(1, 2);
+  }
+  return gathered.reshape({count * block_size, kv_heads, CacheDim(*this, cache)}).narrow(0, 0, length);
+}
+
+at::Tensor FusedInferAttention::Hidden(size_t index) const {
+  const Sequence& sequence = sequences[index];
+  const int64_t shift = sequence.key_length - sequence.query_length;
+  // With one query position a batch layout runs the decode kernel, which knows no sparse modes.
+  const bool decodes = !packed() && query_span() == 1;
+  const bool compressed = sparse_mode >= 2;
+  at::Tensor hidden;
+  if (compressed) {
+    if (decodes) {
+      return hidden;
+    }
+    Visibility visibility{sparse_mode == 2 ? 0 : shift, int64_t{0}, std::nullopt};
+    if (sparse_mode == 4) {
+      visibility.ahead = next_tokens;
+      visibility.behind = pre_tokens;
+    }
+    // The mask is meant to be 1 above the diagonal; one that is 0 there hides nothing ahead.
+    if (!at::Tensor(*mask).view({kCompressedMaskSize, kCompressedMaskSize})[0][1].item().toBool()) {
+      visibility.ahead = std::nullopt;
+    }
+    return HiddenKeys(visibility, sequence.query_length, sequence.key_length);
+  }
+  if (!mask) {
+    return hidden;
+  }
+  at::Tensor full = at::Tensor(*mask).to(at::kBool);
+  if (full.dim() == 2 && decodes) {  // [B, KV_S]
+    full = full.select(0, static_cast<int64_t>(index)).unsqueeze(0);
+  } else {
+    if (full.dim() > 2) {
+      full = full.select(0, full.size(0) == 1 ? 0 : static_cast<int64_t>(index));
+    }
+    if (full.dim() > 2) {
+      full = full.select(0, 0);
+    }
+    full = full.narrow(0, 0, sequence.query_length);
+  }
+  hidden = full.narrow(1, 0, sequence.key_length);
+  if (sparse_mode == 0 && !decodes) {
+    const at::Tensor band =
+        HiddenKeys({0, next_tokens, pre_tokens}, sequence.query_length, sequence.key_length);
+    hidden = band.defined() ? hidden.logical_or(band) : hidden;
+  }
+  return hidden;
+}
+
+void FusedInferAttention::Run() const {
+  const at::Tensor queries = QueryView();
+  const at::Tensor outputs = OutputView();
+  const at::Tensor keys = block_table ? at::Tensor() : KeyView(key);
+  const at::Tensor values = block_table ? at::Tensor() : KeyView(value);
+  const at::Tensor table = block_table;
+  const at::Tensor sinks = sink ? at::Tensor(*sink).to(at::kFloat) : at::Tensor();
+  outputs.zero_();
+  // [B, N, S, 1] or [T, N, 1], turned so that the rows of a sequence come first.
+  at::Tensor logarithms;
+  if (wants_log_sum_exp) {
+    const at::Tensor flat = at::Tensor(log_sum_exp).squeeze(-1);
+    logarithms = packed() ? flat : flat.transpose(1, 2);
+  }
+  for (size_t index = 0; index < sequences.size(); ++index) {
+    const Sequence& sequence = sequences[index];
+    const auto rows = [&](const at::Tensor& tensor, int64_t start, int64_t length) {
+      const at::Tensor own = packed() ? tensor : tensor.select(0, static_cast<int64_t>(index));
+      return own.narrow(0, start, length);
+    };
+    const at::Tensor own_keys =
+        block_table ? Paged(key, table, index) : rows(keys, sequence.key_start, sequence.key_length);
+    const at::Tensor own_values =
+        block_table ? Paged(value, table, index) : rows(values, sequence.key_start, sequence.key_length);
+    const AttentionResult result =
+        Attend(rows(queries, sequence.query_start, sequence.query_length).to(at::kFloat), own_keys.to(at::kFloat),
+               own_values.to(at::kFloat), scale, Hidden(index), sinks);
+    rows(outputs, sequence.query_start, sequence.query_length).copy_(result.output);
+    if (wants_log_sum_exp) {
+      rows(logarithms, sequence.query_start, sequence.query_length).copy_(result.log_sum_exp);
+    }
+  }
+}
+
+}  // namespace cann_sim::operators

@@ -1,0 +1,52 @@
+// One call of FusedInferAttentionScore (FIA), as its workspace phase understood it.
+#pragma once
+
+#include <vector>
+
+#include "argument.h"
+
+namespace cann_sim::operators {
+
+enum class QueryLayout { kBSH, kBSND, kBNSD, kTND, kNTD };
+enum class OutputLayout { kBSH, kBSND, kBNSD, kNBSD, kTND, kNTD };
+
+// The side of the square mask that stands for any causal mask in the sparse modes 2 to 4.
+inline constexpr int64_t kCompressedMaskSize = 2048;
+
+// One sequence of the batch: its query rows and its number of keys.
+struct Sequence {
+  int64_t query_start;   // first row; within the batch entry where the layout has a batch, within T where it has not
+  int64_t query_length;
+  int64_t key_start;     // first key; 0 where the layout has a batch or the keys are paged
+  int64_t key_length;
+};
+
+// What the workspace phase made of the arguments; owned by the kernel.
+struct FusedInferAttention {
+  Tensor query, key, value, output, log_sum_exp;
+  OptionalTensor mask, block_table, sink;
+  QueryLayout query_layout;
+  OutputLayout output_layout;
+  int64_t heads, kv_heads, block_size, sparse_mode, pre_tokens, next_tokens;
+  double scale;
+  bool wants_log_sum_exp;
+  std::vector<Sequence> sequences;
+
+  bool packed() const { return query_layout == QueryLayout::kTND || query_layout == QueryLayout::kNTD; }
+  int64_t query_span() const;
+  void Run() const;
+
+ private:
+  at::Tensor QueryView() const;
+  at::Tensor OutputView() const;
+  at::Tensor KeyView(const Tensor& tensor) const;
+  at::Tensor Paged(const Tensor& cache, const at::Tensor& table, size_t index) const;
+  at::Tensor Hidden(size_t index) const;
+};
+
+// Head dimension of a tensor that has `heads` heads in this layout.
+int64_t DimOf(const Tensor& tensor, QueryLayout layout, int64_t heads);
+// Head dimension of the keys or the values of a call.
+int64_t CacheDim(const FusedInferAttention& call, const Tensor& tensor);
+
+}  // namespace cann_sim::operators
