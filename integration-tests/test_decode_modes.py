@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import cann_sim
 from attn_update import StepParameters, UpdateLane
 from npu_graph_runtime import RunMode
 from qwen3_engine import FinishReason, ReferenceModel, compare_with_reference
+from qwen3_engine.comparison import logit_tolerance
 from qwen3_engine.mode_run import ModeResult, ModeSettings, differing_requests, run_mode
 from qwen3_engine.tiny_checkpoint import TinyShape
 from qwen3_engine.workload import mixed_arrivals
@@ -84,6 +86,29 @@ def test_captured_mode_gives_the_logits_of_eager_bitwise(
     assert len(results[mode].decode_steps) == len(results["eager"].decode_steps)
     assert {step.run_mode.value for step in results[mode].decode_steps} == {mode}
     assert differing_requests(results[mode], results["eager"]) == []
+
+
+def test_padded_batch_is_near_the_unpadded_one(
+    checkpoint: Path, device: NpuDevice, results: dict[str, ModeResult]
+) -> None:
+    settings = dataclasses.replace(_settings(checkpoint), capture_sizes=())
+
+    unpadded = run_mode("eager", settings, _arrivals(), device=device)
+
+    assert all(step.padded_size == step.num_rows for step in unpadded.decode_steps)
+    for output, other in zip(results["full"].outputs, unpadded.outputs, strict=True):
+        assert output.logits is not None
+        assert other.logits is not None
+        pairs = zip(output.tokens, other.tokens, strict=True)
+        num_equal = next((i for i, (a, b) in enumerate(pairs) if a != b), len(output.tokens) - 1)
+        # Up to the first token that differs both have computed the same text.
+        logits, expected = output.logits[: num_equal + 1], other.logits[: num_equal + 1]
+        tolerance = logit_tolerance(
+            torch.bfloat16,
+            num_layers=SHAPE.num_layers,
+            logits_rms=float(expected.square().mean().sqrt()),
+        )
+        assert float((logits - expected).abs().max()) <= tolerance
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -180,14 +205,7 @@ def test_fused_and_plain_graphs_agree_with_the_reference_alike(
         (9, 140), vocab_size=SHAPE.vocab_size, output_tokens=(16,), steps_between=3
     )
     settings = _settings(checkpoint)
-    plain = ModeSettings(
-        folder=checkpoint,
-        capture_sizes=settings.capture_sizes,
-        num_blocks=settings.num_blocks,
-        max_length=settings.max_length,
-        max_num_sequences=settings.max_num_sequences,
-        options={"fuse": False},
-    )
+    plain = dataclasses.replace(settings, options={"fuse": False})
 
     for each in (settings, plain):
         result = run_mode("full", each, arrivals, device=device)
