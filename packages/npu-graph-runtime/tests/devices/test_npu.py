@@ -5,6 +5,7 @@ import sys
 import pytest
 import torch
 
+import cann_sim
 from npu_graph_runtime import (
     CaptureSession,
     DeviceUnavailableError,
@@ -130,3 +131,38 @@ def test_graphs_of_session_share_memory_of_weak_outputs(npu: NpuDevice, weak: bo
     wrapper.release_all()
     npu.empty_cache()
     assert npu.memory_figures().reserved <= before - num_bytes
+
+
+def test_direct_stream_launches_before_the_call_returns(npu: NpuDevice) -> None:
+    tensor = torch.ones(4, device="npu")
+    stream = npu.create_direct_stream()
+    npu.synchronize()
+
+    for _ in range(50):
+        before = cann_sim.counters()
+        with npu.use_stream(stream):
+            tensor.add_(1)
+        assert (cann_sim.counters() - before).launches == 1
+    npu.synchronize()
+
+    assert tensor.tolist() == [51.0] * 4
+
+
+def test_flush_launches_hands_over_what_the_task_queue_holds(npu: NpuDevice) -> None:
+    tensor = torch.ones(4, device="npu")
+    npu.synchronize()
+    before = cann_sim.counters()
+
+    for _ in range(200):
+        tensor.add_(1)
+    npu.flush_launches()
+    used = cann_sim.counters() - before
+    npu.synchronize()
+
+    assert used.launches == 200
+    assert used.synchronisations == 0
+
+
+def test_fused_update_exists_for_fused_attention_only(npu: NpuDevice) -> None:
+    assert callable(npu.fused_update("npu::npu_fused_infer_attention_score.out"))
+    assert npu.fused_update("npu::npu_rms_norm") is None

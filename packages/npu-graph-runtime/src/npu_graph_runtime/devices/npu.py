@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _FUSED_UPDATES = MappingProxyType(
     {"npu::npu_fused_infer_attention_score.out": "_npu_fused_infer_attention_score_out_graph"}
 )
+
+_TASK_UPDATE_CALLS = ("aclmdlRICaptureTaskUpdateBegin", "aclmdlRICaptureTaskUpdateEnd")
 
 
 class NpuDevice:
@@ -150,6 +153,47 @@ class NpuDevice:
         call: Callable[..., object] | None
         call = getattr(self._torch_npu._C, name, None) if name else None  # noqa: SLF001
         return call
+
+    def native_calls(self) -> dict[str, int]:
+        """Return addresses of the CANN functions that update a task group and set an event.
+
+        They act at once, so they are only right on a stream of `create_direct_stream`.
+
+        Returns:
+            From names (acl/acl_rt.h of CANN 8) to addresses: the two calls of a task update, and
+            ``aclrtValueWrite`` where external events are words of memory, as torch_npu 2.13 makes
+            them if CANN has value wait and write, else ``aclrtRecordEvent``. Empty where the
+            loaded CANN lacks one.
+        """
+        # Loaded by torch_npu before, so this finds it by its name.
+        library = ctypes.CDLL("libascendcl.so")
+        has_words = hasattr(library, "aclrtValueWait") and hasattr(library, "aclrtValueWrite")
+        names = (*_TASK_UPDATE_CALLS, "aclrtValueWrite" if has_words else "aclrtRecordEvent")
+        if not all(hasattr(library, name) for name in names):
+            return {}
+        pointers = {name: ctypes.cast(library[name], ctypes.c_void_p) for name in names}
+        return {name: pointer.value or 0 for name, pointer in pointers.items()}
+
+    def stream_address(self, stream: Stream) -> int:
+        """Return the ``aclrtStream`` of a stream."""
+        native: Any = stream
+        address: int = native.npu_stream
+        return address
+
+    def task_group_address(self, handle: object) -> int:
+        """Return the ``aclrtTaskGrp`` of what `end_task_group` returned."""
+        native: Any = handle
+        # A prototype of its own: setting types on ctypes.pythonapi would be seen by everyone.
+        prototype = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+        get_pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
+        address: int = get_pointer(native.task_group, None)
+        return address
+
+    def external_event_address(self, event: ExternalEvent) -> int:
+        """Return the word or the ``aclrtEvent`` of an external event that was waited for."""
+        native: Any = event
+        address: int = native.npu_event
+        return address
 
     def is_capturing(self) -> bool:
         """Return whether the current stream is capturing."""
