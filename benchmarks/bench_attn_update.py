@@ -6,13 +6,16 @@ own, under `cann-sim run` with kernels that do nothing, so that only the host is
 table and writes rows `{case, layers, sequences, task_queue, subject, microseconds_per_step_median,
 ratio_to_floor}` to build/bench/attn-update.json.
 
-A step is the replay and the update of all layers with lengths that changed. The floor is the bare
-operator call of every layer, without begin, end, record and replay.
+A step is the replay and the update of all layers with lengths that changed. The floor is the
+bare aclnn call of every layer from C++ (attn_update_floor.cpp), with tensors described ahead, without
+begin, end, record and replay. A row "operator calls from Python" shows what torch adds to that.
+The subjects take turns in every round, and each is measured from an empty device.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import functools
 import importlib
 import json
@@ -20,6 +23,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
 # By name: it is a peer here, and banned elsewhere.
 TORCH_NPU = "torch_npu"
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
-FLOOR = "floor: bare operator calls"
+FLOOR = "floor: aclnn calls from C++"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,14 +161,22 @@ def make_npu_graph_update(workload: Workload) -> Callable[[int], None]:
 
 
 def make_ours(
-    workload: Workload, *, fused: bool, keys: int = 1, changing: bool = True
+    workload: Workload,
+    *,
+    fused: bool = True,
+    native: bool = False,
+    keys: int = 1,
+    changing: bool = True,
 ) -> Callable[[int], None]:
     """Capture with attn_update, under several keys, and return the step of the first key."""
-    from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
+    from attn_update import NativeUpdater, Recorder, StepParameters, UpdateLane, UpdatePlan
     from npu_graph_runtime import NpuDevice
 
     device = NpuDevice(0)
-    recorder, lane = Recorder(device), UpdateLane(device)
+    recorder = Recorder(device)
+    lane = UpdateLane(device, native=NativeUpdater.load() if native else None)
+    if native and lane.native_reason is not None:
+        raise RuntimeError(f"the native updater cannot be measured: {lane.native_reason}")
     pool = device.create_memory_pool()
     graphs = []
     for key in range(keys):
@@ -183,7 +195,69 @@ def make_ours(
     return step
 
 
+def build_floor() -> ctypes.CDLL:
+    """Compile the floor into a temporary folder and load it."""
+    source = Path(__file__).with_name("attn_update_floor.cpp")
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "floor.so"
+        command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(target)]
+        subprocess.run([*command, "-ldl"], check=True, timeout=300)
+        return ctypes.CDLL(str(target))
+
+
 def make_floor(workload: Workload) -> Callable[[int], None]:
+    """Return the aclnn calls of all layers on a stream, issued by one C++ function."""
+    import torch
+
+    torch_npu = importlib.import_module(TORCH_NPU)
+    library = build_floor()
+    given = workload.arguments
+    workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
+        **given, **workload.lengths(0)
+    )
+    out = [torch.empty_like(given["query"]), torch.empty(1, device="npu")]
+    tensors = [given["query"], given["key"], given["atten_mask"], given["block_table"], *out]
+    # aclDataType of acl/acl_base.h.
+    types = {torch.float32: 0, torch.int8: 2, torch.int32: 3, torch.bfloat16: 27}
+    shapes = [(ctypes.c_int64 * tensor.dim())(*tensor.shape) for tensor in tensors]
+    count = len(tensors)
+    create = library.floor_create
+    create.restype = ctypes.c_void_p
+    floor = create(
+        (ctypes.c_void_p * count)(*(tensor.data_ptr() for tensor in tensors)),
+        (ctypes.c_int * count)(*(types[tensor.dtype] for tensor in tensors)),
+        (ctypes.c_void_p * count)(*(ctypes.addressof(shape) for shape in shapes)),
+        (ctypes.c_uint64 * count)(*(tensor.dim() for tensor in tensors)),
+        ctypes.c_void_p(workspace.data_ptr()),
+        ctypes.c_uint64(workspace.numel() * workspace.element_size()),
+    )
+    if not floor:
+        raise RuntimeError("the floor found no aclnn calls in the loaded libraries")
+    stream = torch_npu.npu.SyncLaunchStream(device=0)
+    address = stream.npu_stream
+    arrays = ctypes.c_int64 * workload.sequences
+
+    def step(number: int, _: object = (out, workspace, stream)) -> None:
+        lengths = workload.lengths(number)
+        status = library.floor_step(
+            ctypes.c_void_p(floor),
+            workload.layers,
+            arrays(*lengths["actual_seq_lengths"]),
+            arrays(*lengths["actual_seq_lengths_kv"]),
+            ctypes.c_uint64(workload.sequences),
+            ctypes.c_int64(HEADS),
+            ctypes.c_int64(KV_HEADS),
+            ctypes.c_double(HEAD_DIM**-0.5),
+            ctypes.c_int64(BLOCK_SIZE),
+            ctypes.c_void_p(address),
+        )
+        if status != 0:
+            raise RuntimeError(f"the aclnn calls of the floor failed with status {status}")
+
+    return step
+
+
+def make_operator_calls(workload: Workload) -> Callable[[int], None]:
     """Return the operator calls alone, with all that can be bound ahead bound."""
     import torch
 
@@ -205,16 +279,22 @@ def make_floor(workload: Workload) -> Callable[[int], None]:
 
 SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
     ("update", FLOOR): make_floor,
+    ("update", "operator calls from Python"): make_operator_calls,
     ("update", "Python loop (as vLLM-Ascend)"): functools.partial(make_protocol, fused=False),
     ("update", "NPUGraph.update"): make_npu_graph_update,
     ("update", "fused C call in a Python loop"): functools.partial(make_protocol, fused=True),
     ("update", "attn_update, operator calls"): functools.partial(make_ours, fused=False),
-    ("update", "attn_update, fused C call"): functools.partial(make_ours, fused=True),
-    ("update, 8 keys captured", "attn_update, fused C call"): functools.partial(
-        make_ours, fused=True, keys=8
+    ("update", "attn_update, fused C call"): functools.partial(make_ours),
+    ("update", "attn_update, native"): functools.partial(make_ours, native=True),
+    ("update, 8 keys captured", "attn_update, fused C call"): functools.partial(make_ours, keys=8),
+    ("update, 8 keys captured", "attn_update, native"): functools.partial(
+        make_ours, native=True, keys=8
     ),
     ("lengths unchanged", "attn_update, fused C call"): functools.partial(
-        make_ours, fused=True, changing=False
+        make_ours, changing=False
+    ),
+    ("lengths unchanged", "attn_update, native"): functools.partial(
+        make_ours, native=True, changing=False
     ),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -14,23 +13,19 @@ import cann_sim
 from attn_update import (
     AttnUpdateError,
     DeadTensorError,
-    Recorder,
     StepParameterError,
     StepParameters,
     UnknownKeyError,
     UpdateError,
     UpdateLane,
     UpdateOrder,
-    UpdatePlan,
 )
+from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from attn_update.testing.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-
-HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS = 4, 2, 16, 16, 3
-LONGEST = BLOCK_SIZE * COLUMNS
 
 
 @pytest.fixture(scope="module")
@@ -63,96 +58,6 @@ def num_launches() -> int:
     return now.launches + now.captured_launches + now.updated_launches + now.replays
 
 
-@dataclass(kw_only=True)
-class PagedModel:
-    """Layers of paged attention over one cache each, captured for several batch sizes."""
-
-    device: NpuDevice
-    dtype: torch.dtype = torch.float16
-    layout: str = "TND"
-    kind_name: str = "fused_infer_attention_v1"
-    num_layers: int = 3
-    fused: bool = True
-    seed: int = 0
-    recorder: Recorder = field(init=False)
-    pool: object = field(init=False)
-    caches: list[torch.Tensor] = field(init=False)
-    graphs: dict[int, Any] = field(default_factory=dict)
-    plans: dict[int, UpdatePlan] = field(default_factory=dict)
-    inputs: dict[int, dict[str, torch.Tensor]] = field(default_factory=dict)
-    outputs: dict[int, list[torch.Tensor]] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.recorder = Recorder(self.device)
-        self.pool = self.device.create_memory_pool()
-        self.caches = [
-            self.random(8, BLOCK_SIZE, KV_HEADS * HEAD_DIM) for _ in range(self.num_layers)
-        ]
-
-    def random(self, *shape: int) -> torch.Tensor:
-        self.seed += 1
-        generator = torch.Generator().manual_seed(self.seed)
-        return torch.randn(shape, generator=generator).to(self.dtype).to("npu")
-
-    def lengths(self, key: int, lengths: list[int]) -> dict[str, list[int]]:
-        names = {"fused_infer_attention_v1": ("actual_seq_lengths", "actual_seq_lengths_kv")}
-        query, keys = names.get(self.kind_name, ("actual_seq_qlen", "actual_seq_kvlen"))
-        own = list(range(1, key + 1)) if self.layout == "TND" else [1] * key
-        return {query: own, keys: lengths}
-
-    def parameters(self, key: int, lengths: list[int]) -> StepParameters:
-        return StepParameters(key=key, groups={"default": dict(self.lengths(key, lengths))})
-
-    def arguments(self, key: int, layer: int, lengths: list[int]) -> dict[str, object]:
-        if key not in self.inputs:
-            packed = (key, HEADS, HEAD_DIM) if self.layout == "TND" else (key, 1, HEADS * HEAD_DIM)
-            table = torch.arange(key * COLUMNS, dtype=torch.int32).reshape(key, COLUMNS) % 8
-            self.inputs[key] = {"query": self.random(*packed), "block_table": table.to("npu")}
-        is_v1 = self.kind_name == "fused_infer_attention_v1"
-        heads, scale = ("num_heads", "scale") if is_v1 else ("num_query_heads", "softmax_scale")
-        return {
-            **self.inputs[key],
-            **self.lengths(key, lengths),
-            "key": self.caches[layer],
-            "value": self.caches[layer],
-            "input_layout": self.layout,
-            "block_size": BLOCK_SIZE,
-            heads: HEADS,
-            "num_key_value_heads": KV_HEADS,
-            scale: HEAD_DIM**-0.5,
-        }
-
-    def attention(self, key: int, layer: int, lengths: list[int]) -> torch.Tensor:
-        arguments = self.arguments(key, layer, lengths)
-        return self.recorder.attention(f"layers.{layer}", self.kind_name, arguments)[0]
-
-    def capture(self, *keys: int) -> None:
-        for key in sorted(keys, reverse=True):
-            self.eager(key, [1] * key)
-            self.graphs[key] = graph = self.device.create_graph()
-            with self.recorder.recording(key), self.device.capture(graph, pool=self.pool):
-                layers = range(self.num_layers)
-                self.outputs[key] = [self.attention(key, layer, [1] * key) for layer in layers]
-            self.plans[key] = UpdatePlan.compile(self.recorder, key, fused=self.fused)
-
-    def eager(self, key: int, lengths: list[int]) -> list[torch.Tensor]:
-        return [self.attention(key, layer, lengths) for layer in range(self.num_layers)]
-
-    def step(self, lane: UpdateLane, key: int, lengths: list[int]) -> list[torch.Tensor]:
-        """Run one step and return copies of its outputs, queued behind the replay."""
-        lane.run(self.plans[key], self.parameters(key, lengths), self.graphs[key].replay)
-        return [out.clone() for out in self.outputs[key]]
-
-
-def assert_equal(outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
-    for layer, (out, value) in enumerate(zip(outputs, expected, strict=True)):
-        assert torch.equal(out.cpu(), value.cpu()), f"layer {layer}"
-
-
-def draw(random: Random, key: int) -> list[int]:
-    return [random.randint(1, LONGEST) for _ in range(key)]
-
-
 @pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("layout", ["TND", "BSH"])
@@ -174,13 +79,13 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
         burst = []
         for _ in range(4):
             key = random.choice([2, 4])
-            lengths, table = draw(random, key), random.choice(tables[key])
+            lengths, table = draw_lengths(random, key), random.choice(tables[key])
             model.inputs[key]["block_table"].copy_(table)
             burst.append((key, lengths, table, model.step(lane, key, lengths)))
         assert num_synchronisations() == before
         for key, lengths, table, outputs in burst:
             model.inputs[key]["block_table"].copy_(table)
-            assert_equal(outputs, model.eager(key, lengths))
+            assert_layers_equal(outputs, model.eager(key, lengths))
 
 
 def test_two_recorders_interleaved_on_one_lane_do_not_disturb_each_other(
@@ -197,10 +102,10 @@ def test_two_recorders_interleaved_on_one_lane_do_not_disturb_each_other(
         burst = []
         for _ in range(4):
             model, key = random.choice([target, draft]), random.choice([2, 4])
-            lengths = draw(random, key)
+            lengths = draw_lengths(random, key)
             burst.append((model, key, lengths, model.step(lane, key, lengths)))
         for model, key, lengths, outputs in burst:
-            assert_equal(outputs, model.eager(key, lengths))
+            assert_layers_equal(outputs, model.eager(key, lengths))
 
 
 def test_a_replay_without_updates_gives_the_captured_lengths(device: NpuDevice) -> None:
@@ -213,7 +118,7 @@ def test_a_replay_without_updates_gives_the_captured_lengths(device: NpuDevice) 
         update.event.record(other)
     device.synchronize()
 
-    assert_equal(model.outputs[2], model.eager(2, [1, 1]))
+    assert_layers_equal(model.outputs[2], model.eager(2, [1, 1]))
     assert not torch.equal(model.outputs[2][0].cpu(), model.eager(2, [9, 30])[0].cpu())
 
 
@@ -246,7 +151,7 @@ def test_a_mistake_launches_nothing_and_the_next_step_is_right(
         lane.run(model.plans[2], StepParameters(key=key, groups=groups), model.graphs[2].replay)
 
     assert num_launches() == before
-    assert_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
 def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(device: NpuDevice) -> None:
@@ -276,7 +181,7 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
     model = PagedModel(device=device, fused=fused)
     model.capture(2)
     lane = UpdateLane(device, order=order)
-    assert_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     launch = model.plans[2].updates[failing].launch
     launch["block_size"] = 17
 
@@ -287,9 +192,11 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
     assert caught.value.layer_name == f"layers.{failing}"
     assert caught.value.operator == "npu::npu_fused_infer_attention_score.out"
     for _ in range(25):
-        burst = [(lengths := draw(random, 2), model.step(lane, 2, lengths)) for _ in range(4)]
+        burst = [
+            (lengths := draw_lengths(random, 2), model.step(lane, 2, lengths)) for _ in range(4)
+        ]
         for lengths, outputs in burst:
-            assert_equal(outputs, model.eager(2, lengths))
+            assert_layers_equal(outputs, model.eager(2, lengths))
 
 
 def test_workspace_is_allocated_at_capture_and_never_in_a_step(device: NpuDevice) -> None:
@@ -326,8 +233,8 @@ def test_fused_calls_and_direct_launches_in_any_combination_give_the_same_values
         burst = []
         for _ in range(4):
             key = random.choice([2, 4])
-            lengths = draw(random, key)
+            lengths = draw_lengths(random, key)
             burst.append((key, lengths, model.step(lane, key, lengths)))
         assert num_synchronisations() == before
         for key, lengths, outputs in burst:
-            assert_equal(outputs, model.eager(key, lengths))
+            assert_layers_equal(outputs, model.eager(key, lengths))

@@ -14,6 +14,7 @@ from attn_update.errors import (
     DeadTensorError,
     LaneError,
     MissingLayerError,
+    NativeUnavailableError,
     PlanError,
     RecordingError,
     StepParameterError,
@@ -30,6 +31,8 @@ from attn_update.kinds import (
     fused_infer_attention_v1,
     fused_infer_attention_v2,
 )
+from attn_update.native_device import NativeUpdateDevice
+from attn_update.native_updater import NativeSupport, NativeUpdater, find_native_updater
 from attn_update.record import KeyRecords, Record
 from attn_update.recorder import Recorder
 from attn_update.step_parameters import LengthArray, Lengths, StepParameters
@@ -58,6 +61,10 @@ __all__ = [
     "LengthRule",
     "Lengths",
     "MissingLayerError",
+    "NativeSupport",
+    "NativeUnavailableError",
+    "NativeUpdateDevice",
+    "NativeUpdater",
     "ParameterGroup",
     "PlanError",
     "PlannedUpdate",
@@ -77,6 +84,7 @@ __all__ = [
     "UpdatePlan",
     "__version__",
     "default_kinds",
+    "find_native_updater",
     "fused_infer_attention_v1",
     "fused_infer_attention_v2",
 ]

@@ -88,6 +88,10 @@ class UpdateError(AttnUpdateError, RuntimeError):
         self.operator = operator
 
 
+class NativeUnavailableError(AttnUpdateError, RuntimeError):
+    """The native updater cannot be built or loaded on this machine."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a clause that helps to find a mistyped name.
 

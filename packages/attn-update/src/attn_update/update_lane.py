@@ -50,11 +50,14 @@ import torch
 
 from attn_update.direct_launch import find_direct_launch
 from attn_update.errors import LaneError, UpdateError
+from attn_update.native_lane import find_native_lane
 from attn_update.update_order import UpdateOrder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from attn_update.native_lane import NativeLane
+    from attn_update.native_updater import NativeUpdater
     from attn_update.record import KeyRecords
     from attn_update.step_parameters import StepParameters
     from attn_update.task_device import Stream, TaskDevice
@@ -72,12 +75,14 @@ class LaneCounters:
         updates: Launches updated.
         skipped: Launches left alone because their step parameters had not changed.
         failures: Steps that failed after something was launched.
+        native_steps: Steps whose updates the native updater issued.
     """
 
     steps: int = 0
     updates: int = 0
     skipped: int = 0
     failures: int = 0
+    native_steps: int = 0
 
 
 class UpdateLane:
@@ -92,9 +97,13 @@ class UpdateLane:
         skip_unchanged: Whether launches keep their arguments when the step parameters are those
             of the latest step of the key. Their external events are recorded all the same.
         direct: Whether to launch updates past the device's launch queue where it allows that.
+        native: Issues all updates of a step in one call, on a device that launches directly and
+            tells the addresses of its calls; elsewhere `native_reason` says what is missing, and
+            updates are issued one by one. See `attn_update.native_updater`.
 
     Attributes:
         counters: What the lane has done.
+        native_reason: Why updates are not issued natively; None if they are.
     """
 
     def __init__(
@@ -104,6 +113,7 @@ class UpdateLane:
         order: UpdateOrder = UpdateOrder.REPLAY_FIRST,
         skip_unchanged: bool = True,
         direct: bool = True,
+        native: NativeUpdater | None = None,
     ) -> None:
         self.device = device
         self.counters = LaneCounters()
@@ -116,6 +126,11 @@ class UpdateLane:
         else:
             # A graph that waits for its first update idles the device, so the lane goes first.
             self._stream = device.create_stream(priority=-1)
+        self.native_reason: str | None
+        self._native: NativeLane | None
+        self._native, self.native_reason = find_native_lane(
+            device, native, self._stream if self._direct is not None else None
+        )
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -149,6 +164,8 @@ class UpdateLane:
             current = self.device.current_stream()
             records = plan.records
             self._check_streams(stream, current, records)
+            if self._native is not None:
+                self._native.bind(plan)
             if records.unsettled or (order or self._order) is UpdateOrder.UPDATE_FIRST:
                 result = self._update_first(step, replay, stream, current)
             else:
@@ -245,8 +262,48 @@ class UpdateLane:
         stream.wait_event(records.replayed)
 
     def _update(self, step: CheckedStep, stream: Stream, *, release: bool) -> None:
-        updates = step.plan.updates
         changed = self._changed(step)
+        if self._native is not None:
+            self._update_natively(step, changed, self._native, stream, release=release)
+        else:
+            self._update_one_by_one(step, changed, stream, release=release)
+        updates = step.plan.updates
+        skipped = sum(not changed[update.slot] for update in updates)
+        self.counters.skipped += skipped
+        self.counters.updates += len(updates) - skipped
+
+    def _update_natively(
+        self,
+        step: CheckedStep,
+        changed: list[bool],
+        native: NativeLane,
+        stream: Stream,
+        *,
+        release: bool,
+    ) -> None:
+        updates = step.plan.updates
+        with self.device.use_stream(stream):
+            try:
+                failure = native.run(step, changed)
+            except BaseException:
+                # Nothing was begun: a value could not be turned into C++.
+                self._fail(step.plan.records)
+                if release:
+                    self._record_events(updates, stream)
+                raise
+            if failure is not None:
+                self._fail(step.plan.records)
+                notes = self._close(stream) if failure.open else []
+                if release:
+                    notes += self._record_events(updates[failure.position :], stream)
+                error = RuntimeError(failure.message)
+                raise _update_error(step.plan, updates[failure.position], error, notes)
+        self.counters.native_steps += 1
+
+    def _update_one_by_one(
+        self, step: CheckedStep, changed: list[bool], stream: Stream, *, release: bool
+    ) -> None:
+        updates = step.plan.updates
         begin, end = self.device.begin_task_update, self.device.end_task_update
         position = 0
         open_update = False
@@ -274,9 +331,6 @@ class UpdateLane:
                 if not isinstance(error, Exception):
                     raise
                 raise _update_error(step.plan, updates[position], error, notes) from error
-        skipped = sum(not changed[update.slot] for update in updates)
-        self.counters.skipped += skipped
-        self.counters.updates += len(updates) - skipped
 
     def _changed(self, step: CheckedStep) -> list[bool]:
         latest = step.plan.records.latest

@@ -1,5 +1,12 @@
 """Test support: a device model that runs queued work in an order that the test chooses."""
 
+from attn_update.testing.paged_model import (
+    CaptureDevice,
+    PagedModel,
+    ReplayableGraph,
+    assert_layers_equal,
+    draw_lengths,
+)
 from attn_update.testing.scheduled_device import DeadlockError, ScheduledDevice
 from attn_update.testing.scheduled_operators import ScheduledOperators
 from attn_update.testing.scheduled_stream import (
@@ -10,11 +17,16 @@ from attn_update.testing.scheduled_stream import (
 )
 
 __all__ = [
+    "CaptureDevice",
     "DeadlockError",
+    "PagedModel",
+    "ReplayableGraph",
     "ScheduledDevice",
     "ScheduledEvent",
     "ScheduledExternalEvent",
     "ScheduledGraph",
     "ScheduledOperators",
     "ScheduledStream",
+    "assert_layers_equal",
+    "draw_lengths",
 ]

@@ -1,0 +1,202 @@
+// The launches of one update plan, issued in one call without the interpreter lock.
+//
+// Built at first use by attn_update.native_build against the torch of the process, and against
+// nothing else: the calls of the device come in as addresses of CANN's public C functions.
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace {
+
+// The C interface of CANN 8 (acl/acl_rt.h); 0 is success.
+using BeginUpdate = int (*)(void* stream, void* group);
+using EndUpdate = int (*)(void* stream);
+using WriteValue = int (*)(void* word, std::uint64_t value, std::uint32_t flag, void* stream);
+using RecordEvent = int (*)(void* event, void* stream);
+
+template <typename T>
+T as_pointer(std::uint64_t address) {
+  return reinterpret_cast<T>(static_cast<std::uintptr_t>(address));
+}
+
+std::uint64_t address_of(const py::dict& calls, const char* name) {
+  return calls.contains(name) ? calls[name].cast<std::uint64_t>() : 0;
+}
+
+struct Calls {
+  explicit Calls(const py::dict& calls)
+      : begin(as_pointer<BeginUpdate>(address_of(calls, "aclmdlRICaptureTaskUpdateBegin"))),
+        end(as_pointer<EndUpdate>(address_of(calls, "aclmdlRICaptureTaskUpdateEnd"))),
+        write(as_pointer<WriteValue>(address_of(calls, "aclrtValueWrite"))),
+        record(as_pointer<RecordEvent>(address_of(calls, "aclrtRecordEvent"))) {
+    TORCH_CHECK_VALUE(begin != nullptr && end != nullptr, "the calls of a task update are missing");
+    TORCH_CHECK_VALUE(
+        (write != nullptr) != (record != nullptr),
+        "expected one way to record an external event, aclrtValueWrite or aclrtRecordEvent");
+  }
+
+  // An external event is a word where the device can wait for a value, else an event of its own.
+  int record_event(void* event, void* stream) const {
+    return write != nullptr ? write(event, 1, 0, stream) : record(event, stream);
+  }
+
+  BeginUpdate begin;
+  EndUpdate end;
+  WriteValue write;
+  RecordEvent record;
+};
+
+struct Launch {
+  c10::OperatorHandle op;
+  torch::jit::Stack arguments;
+  void* group;
+  void* event;
+  std::size_t slot;
+};
+
+struct Failure {
+  std::size_t position;
+  bool open;
+  std::string message;
+};
+
+std::string status_message(const char* call, int status) {
+  return std::string(call) + " returned " + std::to_string(status);
+}
+
+c10::IValue convert(const py::handle& value, const c10::Argument& argument) {
+  try {
+    return torch::jit::toIValue(value, argument.real_type());
+  } catch (const std::exception&) {
+    TORCH_CHECK_VALUE(
+        false,
+        "argument '",
+        argument.name(),
+        "' takes ",
+        argument.real_type()->annotation_str(),
+        ", found ",
+        py::repr(py::type::of(value)).cast<std::string>());
+  }
+}
+
+class Launches {
+ public:
+  explicit Launches(const py::dict& calls) : calls_(calls) {}
+
+  void add(
+      const std::string& name,
+      const std::string& overload,
+      const py::dict& given,
+      std::uint64_t group,
+      std::uint64_t event,
+      std::size_t slot) {
+    auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
+    const auto& schema = op.schema();
+    torch::jit::Stack arguments;
+    arguments.reserve(schema.arguments().size());
+    std::size_t used = 0;
+    for (const auto& argument : schema.arguments()) {
+      const py::str key(argument.name());
+      if (given.contains(key)) {
+        arguments.push_back(convert(given[key], argument));
+        ++used;
+      } else {
+        TORCH_CHECK_VALUE(
+            argument.default_value().has_value(), name, ": argument '", argument.name(), "' is missing");
+        arguments.push_back(*argument.default_value());
+      }
+    }
+    TORCH_CHECK_VALUE(used == given.size(), name, ": an argument is unknown to the operator");
+    launches_.push_back(Launch{
+        std::move(op), std::move(arguments), as_pointer<void*>(group), as_pointer<void*>(event), slot});
+  }
+
+  // Replaces one argument of all launches of a slot; converted once.
+  void set(std::size_t slot, const std::string& name, const py::object& value) {
+    std::optional<c10::IValue> converted;
+    int index = 0;
+    for (auto& launch : launches_) {
+      if (launch.slot != slot) {
+        continue;
+      }
+      if (!converted) {
+        const auto found = launch.op.schema().argumentIndexWithName(name);
+        TORCH_CHECK_VALUE(found.has_value(), "no argument '", name, "'");
+        index = *found;
+        converted = convert(value, launch.op.schema().arguments()[index]);
+      }
+      launch.arguments[index] = *converted;
+    }
+  }
+
+  // Returns nothing, or where it failed, whether an update is open, and why.
+  py::object run(std::uint64_t stream, const std::vector<bool>& changed) {
+    for (const auto& launch : launches_) {
+      TORCH_CHECK_INDEX(launch.slot < changed.size(), "slot out of range");
+    }
+    std::optional<Failure> failure;
+    {
+      const py::gil_scoped_release unlocked;
+      failure = issue(as_pointer<void*>(stream), changed);
+    }
+    if (!failure) {
+      return py::none();
+    }
+    return py::make_tuple(failure->position, failure->open, failure->message);
+  }
+
+ private:
+  std::optional<Failure> issue(void* stream, const std::vector<bool>& changed) {
+    const at::AutoDispatchBelowADInplaceOrView below_autograd;
+    torch::jit::Stack stack;
+    for (std::size_t position = 0; position < launches_.size(); ++position) {
+      const auto& launch = launches_[position];
+      if (changed[launch.slot]) {
+        int status = calls_.begin(stream, launch.group);
+        if (status != 0) {
+          return Failure{position, false, status_message("aclmdlRICaptureTaskUpdateBegin", status)};
+        }
+        try {
+          stack = launch.arguments;
+          launch.op.callBoxed(stack);
+        } catch (const c10::Error& error) {
+          return Failure{position, true, error.what_without_backtrace()};
+        } catch (const std::exception& error) {
+          return Failure{position, true, error.what()};
+        }
+        status = calls_.end(stream);
+        if (status != 0) {
+          return Failure{position, false, status_message("aclmdlRICaptureTaskUpdateEnd", status)};
+        }
+      }
+      const int status = calls_.record_event(launch.event, stream);
+      if (status != 0) {
+        return Failure{position, false, status_message("recording its external event", status)};
+      }
+    }
+    return std::nullopt;
+  }
+
+  Calls calls_;
+  std::vector<Launch> launches_;
+};
+
+} // namespace
+
+PYBIND11_MODULE(attn_update_native, module) {
+  py::class_<Launches>(module, "Launches", py::module_local())
+      .def(py::init<const py::dict&>())
+      .def("add", &Launches::add)
+      .def("set", &Launches::set)
+      .def("run", &Launches::run);
+}

@@ -1,0 +1,116 @@
+"""Builds the native updater, once for each source, torch, Python and compiler.
+
+The result lies in a folder of built files under a key of all that it depends on. It is moved into
+place when it is complete, so several processes may build at once: each writes a file of its own,
+and the last one to finish wins with the same content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+
+import torch
+
+from attn_update.errors import NativeUnavailableError
+
+MODULE_NAME = "attn_update_native"
+_COMPILERS = ("g++", "c++", "clang++")
+_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_LIBRARIES = ("-ltorch_cpu", "-ltorch_python", "-lc10")
+_TIME_LIMIT_SECONDS = 600
+
+
+def default_folder() -> Path:
+    """Return the folder of built files unless the caller gives one."""
+    return Path.home() / ".cache" / "attn-update"
+
+
+def build_native(folder: Path, compiler: str | None = None) -> Path:
+    """Return the built extension module, and build it first where it is not there.
+
+    Args:
+        folder: Of the built files. It is made, and may be shared between processes and versions.
+        compiler: A program that understands the command line of g++; default the first of g++,
+            c++ and clang++ on the path.
+
+    Raises:
+        NativeUnavailableError: There is no compiler, no header of Python or torch, the folder
+            cannot be written, or the compiler refused the source; the message says which.
+    """
+    program = _find_compiler(compiler)
+    source = files("attn_update").joinpath("native").joinpath("launches.cpp").read_text()
+    command = _command(program)
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    key = _key(source, str(torch.__version__), platform.machine(), suffix, *command)
+    target = folder / key / f"{MODULE_NAME}{suffix}"
+    if target.exists():
+        return target
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="partial-", dir=folder) as partial:
+            _compile(command, source, Path(partial) / target.name)
+            (Path(partial) / target.name).replace(target)
+    except OSError as error:
+        raise NativeUnavailableError(
+            f"building the native updater in {folder}: {error}; give another folder",
+        ) from error
+    return target
+
+
+def _find_compiler(compiler: str | None) -> str:
+    names = _COMPILERS if compiler is None else (compiler,)
+    for name in names:
+        program = shutil.which(name)
+        if program is not None:
+            return program
+    raise NativeUnavailableError(
+        f"building the native updater: expected a C++ compiler on the path ({', '.join(names)}), "
+        f"found none; install one (Debian and Ubuntu: apt-get install g++)",
+    )
+
+
+def _command(program: str) -> list[str]:
+    root = Path(torch.__file__).parent
+    includes = [
+        root / "include",
+        root / "include" / "torch" / "csrc" / "api" / "include",
+        Path(sysconfig.get_path("include")),
+    ]
+    return [
+        program,
+        *_FLAGS,
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
+        *(f"-I{include}" for include in includes),
+        f"-L{root / 'lib'}",
+    ]
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+def _compile(command: list[str], source: str, target: Path) -> None:
+    file = target.with_name("launches.cpp")
+    file.write_text(source)
+    full = [*command, os.fspath(file), "-o", os.fspath(target), *_LIBRARIES]
+    try:
+        done = subprocess.run(  # noqa: S603 - the caller's own compiler
+            full, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_SECONDS
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NativeUnavailableError(
+            f"building the native updater: {command[0]} took more than {_TIME_LIMIT_SECONDS} s",
+        ) from error
+    if done.returncode != 0:
+        raise NativeUnavailableError(
+            f"building the native updater: {command[0]} ended with status {done.returncode}. "
+            f"Command: {' '.join(full)}\n{done.stdout}{done.stderr}",
+        )

@@ -1,0 +1,173 @@
+"""The native updater: all launches of a plan in one call, without the interpreter lock.
+
+A Python loop over the layers spends most of its time on turning the same arguments into C++ again.
+Here they are turned once, when a plan is bound; a step replaces only what changed, once for all
+layers that share it. The update is the same, and so is its order: see `attn_update.update_lane`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from attn_update.errors import NativeUnavailableError
+from attn_update.native_build import MODULE_NAME, build_native, default_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from attn_update.native_device import NativeUpdateDevice
+    from attn_update.update_plan import CheckedStep, UpdatePlan
+
+
+class _Launches(Protocol):
+    def add(
+        self,
+        name: str,
+        overload: str,
+        arguments: dict[str, object],
+        group: int,
+        event: int,
+        slot: int,
+        /,
+    ) -> None: ...
+
+    def set(self, slot: int, name: str, value: object, /) -> None: ...
+
+    def run(self, stream: int, changed: Sequence[bool], /) -> tuple[int, bool, str] | None: ...
+
+
+class _Module(Protocol):
+    def Launches(self, calls: Mapping[str, int], /) -> _Launches: ...  # noqa: N802
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeFailure:
+    """Where native launches stopped.
+
+    Attributes:
+        position: Of the update in the plan.
+        open: Whether its task update was begun and not ended.
+        message: What failed.
+    """
+
+    position: int
+    open: bool
+    message: str
+
+
+class NativeLaunches:
+    """The launches of one plan, bound. Made by `NativeUpdater.bind`.
+
+    It holds what the plan holds: weak tensors, the workspace, and addresses that stay valid as long
+    as the plan's task groups and events.
+    """
+
+    def __init__(self, launches: _Launches) -> None:
+        self._launches = launches
+
+    def run(
+        self, step: CheckedStep, changed: Sequence[bool], stream_address: int
+    ) -> NativeFailure | None:
+        """Update the changed launches on a stream, which is current, and set all external events.
+
+        Args:
+            step: Checked by the bound plan.
+            changed: For each slot whether its values changed.
+            stream_address: Of a stream that launches directly.
+
+        Returns:
+            None, or where it stopped; the events from there on are not set.
+        """
+        for slot, values in enumerate(step.values):
+            if changed[slot]:
+                for name, value in values.items():
+                    self._launches.set(slot, name, value)
+        failure = self._launches.run(stream_address, changed)
+        if failure is None:
+            return None
+        position, is_open, message = failure
+        return NativeFailure(position=position, open=is_open, message=message)
+
+
+class NativeUpdater:
+    """Binds plans to native code. Made by `find_native_updater` or `NativeUpdater.load`."""
+
+    def __init__(self, module: _Module) -> None:
+        self._module = module
+
+    @classmethod
+    def load(cls, folder: Path | None = None, compiler: str | None = None) -> NativeUpdater:
+        """Build the extension where that was not done before (some 15 s), and load it.
+
+        Args:
+            folder: Of the built files; default ``~/.cache/attn-update``.
+            compiler: Default the first of g++, c++ and clang++ on the path.
+
+        Raises:
+            NativeUnavailableError: It cannot be built or loaded here.
+        """
+        path = build_native(folder or default_folder(), compiler)
+        spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+        if spec is None or spec.loader is None:
+            raise NativeUnavailableError(f"loading the native updater: {path} is no module")
+        try:
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        except ImportError as error:
+            raise NativeUnavailableError(
+                f"loading the native updater from {path}: {error}; remove the file to build it "
+                f"again",
+            ) from error
+        return cls(cast("_Module", module))
+
+    def bind(
+        self, plan: UpdatePlan, device: NativeUpdateDevice, calls: Mapping[str, int]
+    ) -> NativeLaunches:
+        """Turn the arguments of all launches of a plan into C++.
+
+        Args:
+            plan: Whose `PlannedUpdate.launch` is read now and not later.
+            device: Of the plan.
+            calls: What the device's `native_calls` returned.
+        """
+        launches = self._module.Launches(dict(calls))
+        for update in plan.updates:
+            name, _, overload = update.operator.partition(".")
+            launches.add(
+                name,
+                "" if overload == "default" else overload,
+                dict(update.launch),
+                device.task_group_address(update.handle),
+                device.external_event_address(update.event),
+                update.slot,
+            )
+        return NativeLaunches(launches)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NativeSupport:
+    """Whether there is a native updater on this machine.
+
+    Attributes:
+        updater: The updater, or None; `UpdateLane` takes either.
+        reason: Why there is none; None if there is one.
+    """
+
+    updater: NativeUpdater | None
+    reason: str | None
+
+
+def find_native_updater(folder: Path | None = None, compiler: str | None = None) -> NativeSupport:
+    """Return the native updater, or why there is none, for callers that can do without.
+
+    Args:
+        folder: As for `NativeUpdater.load`.
+        compiler: As for `NativeUpdater.load`.
+    """
+    try:
+        return NativeSupport(updater=NativeUpdater.load(folder, compiler), reason=None)
+    except NativeUnavailableError as error:
+        return NativeSupport(updater=None, reason=str(error))

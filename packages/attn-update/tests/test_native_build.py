@@ -1,0 +1,78 @@
+"""The build of the native updater: cached, keyed, whole or not there, clear when impossible."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from attn_update import NativeUnavailableError, find_native_updater
+from attn_update.native_build import build_native
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Stands for a compiler where only the handling of files is at stake.
+COPYING_COMPILER = """#!/bin/sh
+echo run >> "{log}"
+while [ "$1" != "-o" ]; do shift; done
+echo built > "$2"
+exit {status}
+"""
+
+
+def make_compiler(folder: Path, name: str = "compiler", status: int = 0) -> Path:
+    program = folder / name
+    program.write_text(COPYING_COMPILER.format(log=folder / "log", status=status))
+    program.chmod(0o755)
+    return program
+
+
+def num_runs(folder: Path) -> int:
+    return len((folder / "log").read_text().splitlines())
+
+
+def test_build_native_twice_compiles_once(tmp_path: Path) -> None:
+    compiler = make_compiler(tmp_path)
+    first = build_native(tmp_path / "cache", str(compiler))
+    second = build_native(tmp_path / "cache", str(compiler))
+    assert first == second
+    assert first.read_text() == "built\n"
+    assert num_runs(tmp_path) == 1
+    assert not list((tmp_path / "cache").glob("partial-*"))
+
+
+def test_build_native_with_another_compiler_compiles_again(tmp_path: Path) -> None:
+    first = build_native(tmp_path / "cache", str(make_compiler(tmp_path)))
+    second = build_native(tmp_path / "cache", str(make_compiler(tmp_path, "other")))
+    assert first != second
+    assert num_runs(tmp_path) == 2
+
+
+def test_build_native_refused_by_the_compiler_leaves_nothing(tmp_path: Path) -> None:
+    compiler = make_compiler(tmp_path, status=3)
+    with pytest.raises(NativeUnavailableError, match="ended with status 3"):
+        build_native(tmp_path / "cache", str(compiler))
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_find_native_updater_without_a_compiler_says_so(tmp_path: Path) -> None:
+    support = find_native_updater(tmp_path, "no-such-compiler")
+    assert support.updater is None
+    assert support.reason is not None
+    assert "found none; install one" in support.reason
+
+
+def test_find_native_updater_in_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    support = find_native_updater(tmp_path / "file", str(make_compiler(tmp_path)))
+    assert support.updater is None
+    assert support.reason is not None
+    assert "give another folder" in support.reason
+
+
+def test_find_native_updater_of_a_broken_module_says_so(tmp_path: Path) -> None:
+    support = find_native_updater(tmp_path / "cache", str(make_compiler(tmp_path)))
+    assert support.updater is None
+    assert support.reason is not None
+    assert "remove the file to build it again" in support.reason

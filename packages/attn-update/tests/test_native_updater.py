@@ -1,0 +1,195 @@
+"""The native updater on simulated CANN: the values of the Python loop, and its failures."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import cann_sim
+from attn_update import (
+    Lengths,
+    NativeUpdater,
+    PlanError,
+    StepParameters,
+    UpdateError,
+    UpdateLane,
+    UpdateOrder,
+    UpdatePlan,
+)
+from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal, draw_lengths
+from attn_update.testing.paged_model import COLUMNS
+from npu_graph_runtime import NpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="module")
+def device() -> NpuDevice:
+    cann_sim.activate()
+    device = NpuDevice(0)
+    npu: Any = vars(torch)["npu"]
+    npu.config.allow_internal_format = False
+    npu.set_compile_mode(jit_compile=False)
+    return device
+
+
+@pytest.fixture(autouse=True)
+def _stream(device: NpuDevice) -> Iterator[None]:
+    with device.use_stream(device.create_stream()):
+        yield
+    device.synchronize()
+
+
+@pytest.fixture(scope="module")
+def native() -> NativeUpdater:
+    return NativeUpdater.load()
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_native_steps_with_the_host_ahead_equal_the_eager_operator(
+    device: NpuDevice, native: NativeUpdater, dtype: torch.dtype, kind: str, order: UpdateOrder
+) -> None:
+    random = Random(1)
+    models = [PagedModel(device=device, dtype=dtype, kind_name=kind, seed=s) for s in (0, 100)]
+    for model in models:
+        model.capture(2, 4)
+    lane = UpdateLane(device, order=order, native=native)
+    assert lane.native_reason is None
+
+    for _ in range(20):
+        before = cann_sim.counters().synchronisations
+        burst = []
+        for _ in range(4):
+            model, key = random.choice(models), random.choice([2, 4])
+            lengths = draw_lengths(random, key)
+            burst.append((model, key, lengths, model.step(lane, key, lengths)))
+        assert cann_sim.counters().synchronisations == before
+        for model, key, lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(key, lengths))
+    assert lane.counters.native_steps == lane.counters.steps == 80
+
+
+def test_native_steps_take_a_rebound_block_table(device: NpuDevice, native: NativeUpdater) -> None:
+    random = Random(2)
+    model = PagedModel(device=device, kind_name="fused_infer_attention_v1_rebound")
+    model.capture(2)
+    lane = UpdateLane(device, native=native)
+    for _ in range(10):
+        table = torch.tensor([[random.randrange(8) for _ in range(COLUMNS)] for _ in range(2)])
+        lengths = draw_lengths(random, 2)
+        device_table = table.int().to("npu")
+        group: dict[str, Lengths] = {**model.lengths(2, lengths), "block_table": device_table}
+        lane.run(
+            model.plans[2], StepParameters(key=2, groups={"default": group}), model.graphs[2].replay
+        )
+        outputs = [out.clone() for out in model.outputs[2]]
+        model.inputs[2]["block_table"] = device_table
+        assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+def test_native_steps_skip_launches_that_did_not_change(
+    device: NpuDevice, native: NativeUpdater
+) -> None:
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device, native=native)
+    before = cann_sim.counters().updated_launches
+    for _ in range(3):
+        assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+    assert cann_sim.counters().updated_launches - before == model.num_layers
+    assert (lane.counters.updates, lane.counters.skipped) == (3, 6)
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("failing", range(3))
+def test_a_failing_native_update_is_named_and_the_next_steps_are_right(
+    device: NpuDevice, native: NativeUpdater, failing: int, order: UpdateOrder
+) -> None:
+    random = Random(3)
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device, order=order, native=native)
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[failing].launch["block_size"] = 17
+
+    with pytest.raises(UpdateError) as caught:
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+
+    assert caught.value.layer_name == f"layers.{failing}"
+    assert caught.value.operator == "npu::npu_fused_infer_attention_score.out"
+    for _ in range(25):
+        drawn = [draw_lengths(random, 2) for _ in range(4)]
+        burst = [(lengths, model.step(lane, 2, lengths)) for lengths in drawn]
+        for lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("block_sizes", 16, "unknown to the operator"),
+        ("block_size", "sixteen", "argument 'block_size' takes int, found <class 'str'>"),
+    ],
+)
+def test_a_plan_that_cannot_be_bound_launches_nothing(
+    device: NpuDevice, native: NativeUpdater, name: str, value: object, message: str
+) -> None:
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device, native=native)
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[1].launch[name] = value
+    before = cann_sim.counters().replays
+
+    with pytest.raises(PlanError, match=message):
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+
+    assert cann_sim.counters().replays == before
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+
+
+def test_native_steps_of_two_threads_keep_their_order(
+    device: NpuDevice, native: NativeUpdater
+) -> None:
+    models = [PagedModel(device=device, seed=seed) for seed in (0, 100)]
+    for model in models:
+        model.capture(2)
+    lane = UpdateLane(device, native=native)
+    npu: Any = vars(torch)["npu"]
+    errors: list[BaseException] = []
+
+    def work(model: PagedModel, seed: int) -> None:
+        random = Random(seed)
+        try:
+            npu.set_device(0)
+            with device.use_stream(device.create_stream()):
+                for _ in range(30):
+                    lengths = draw_lengths(random, 2)
+                    outputs = model.step(lane, 2, lengths)
+                    assert_layers_equal(outputs, model.eager(2, lengths))
+        except BaseException as error:  # noqa: BLE001 - shown below, in the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(model, i)) for i, model in enumerate(models)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert errors == []
+    assert lane.counters.native_steps == 60
+
+
+def test_a_lane_that_cannot_be_native_says_why(device: NpuDevice, native: NativeUpdater) -> None:
+    assert "without a native updater" in str(UpdateLane(device).native_reason)
+    indirect = UpdateLane(device, native=native, direct=False)
+    assert "does not launch directly" in str(indirect.native_reason)
+    scheduled = UpdateLane(ScheduledDevice(has_launch_queue=True), native=native)
+    assert "does not tell the addresses" in str(scheduled.native_reason)
