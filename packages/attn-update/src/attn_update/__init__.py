@@ -6,6 +6,7 @@ parameters reach which launch, and an `UpdateLane` replays and updates, step by 
 
 from attn_update.__about__ import __version__
 from attn_update.attention_geometry import AttentionGeometry, LengthRule
+from attn_update.automatic_recording import DEFAULT_OPERATORS, AutomaticRecording, number_layers
 from attn_update.direct_launch import DirectLaunchDevice
 from attn_update.errors import (
     ArgumentError,
@@ -42,10 +43,12 @@ from attn_update.update_order import UpdateOrder
 from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
 
 __all__ = [
+    "DEFAULT_OPERATORS",
     "ArgumentError",
     "AttentionGeometry",
     "AttentionKind",
     "AttnUpdateError",
+    "AutomaticRecording",
     "CaptureError",
     "CheckedStep",
     "DeadTensorError",
@@ -87,4 +90,5 @@ __all__ = [
     "find_native_updater",
     "fused_infer_attention_v1",
     "fused_infer_attention_v2",
+    "number_layers",
 ]

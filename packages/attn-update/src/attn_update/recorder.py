@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -60,11 +61,27 @@ class Recorder:
         self._kinds = dict(default_kinds() if kinds is None else kinds)
         self._keys: dict[Hashable, KeyRecords] = {}
         self._recording: _Recording | None = None
+        self._is_launching = False
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
         """The recorded graph keys, in the order of capture."""
         return tuple(self._keys)
+
+    @property
+    def kinds(self) -> Mapping[str, AttentionKind]:
+        """The table of kinds, to be read."""
+        return MappingProxyType(self._kinds)
+
+    @property
+    def position(self) -> int | None:
+        """How many launches the recording under way has; None if there is none under way."""
+        return None if self._recording is None else len(self._recording.records.records)
+
+    @property
+    def is_launching(self) -> bool:
+        """Whether this recorder is calling operators now, which are then not to be recorded."""
+        return self._is_launching
 
     @contextmanager
     def recording(self, key: Hashable) -> Iterator[None]:
@@ -136,11 +153,15 @@ class Recorder:
                 f"attention of layer {layer_name!r}: there is no kind {kind_name!r} in the "
                 f"recorder's table; {nearest(kind_name, self._kinds)}",
             )
-        if self.device.is_capturing():
-            return self._capture(layer_name, kind_name, kind, arguments, group)
-        if self._recording is not None:
-            self.workspace.measure(kind.workspace_bytes(arguments))
-        return kind.run(arguments)
+        self._is_launching = True
+        try:
+            if self.device.is_capturing():
+                return self._capture(layer_name, kind_name, kind, arguments, group)
+            if self._recording is not None:
+                self.workspace.measure(kind.workspace_bytes(arguments))
+            return kind.run(arguments)
+        finally:
+            self._is_launching = False
 
     def records(self, key: Hashable) -> KeyRecords:
         """Return what was recorded under a key.

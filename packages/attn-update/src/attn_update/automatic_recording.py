@@ -1,0 +1,129 @@
+"""Record attention that a model calls by its operator, without a change to the model.
+
+A dispatch mode sees every operator that is called inside it. Those it has a kind for go through the
+recorder as if the model had called `Recorder.attention`; all others run untouched.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from attn_update.errors import RecordingError, UnknownKindError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import torch
+
+    from attn_update.kind import AttentionKind
+    from attn_update.recorder import Recorder
+
+DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
+    {
+        "npu::npu_fused_infer_attention_score": "fused_infer_attention_v1",
+        "npu::npu_fused_infer_attention_score.out": "fused_infer_attention_v1",
+        "npu::npu_fused_infer_attention_score_v2": "fused_infer_attention_v2",
+        "npu::npu_fused_infer_attention_score_v2.out": "fused_infer_attention_v2",
+    }
+)
+"""From operators, as ``namespace::name`` or ``namespace::name.overload``, to kind names."""
+
+
+def number_layers(operator: str, position: int) -> str:
+    """Return a layer name from the position of the launch in its capture.
+
+    Args:
+        operator: The operator as it was called.
+        position: How many launches the capture recorded before.
+    """
+    return f"{operator.partition('.')[0].rpartition('::')[2]}.{position}"
+
+
+class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Routes known attention operators through a recorder while it is active.
+
+    Put it around warm-up and capture, inside `Recorder.recording`. Outside a recording it leaves
+    every operator alone, so it may stay active. Attention that calls the recorder itself is not
+    recorded twice.
+
+    Args:
+        recorder: Records. The caller owns it.
+        operators: From operators to kind names of the recorder's table; the default knows FIA v1
+            and v2 with the captured block table.
+        layer_name: Names a launch by its operator and its position in the capture. Names must be
+            the same for the same layer in every capture; default `number_layers`.
+        group: Gives the parameter group of a layer name; default ``default`` for all.
+
+    Raises:
+        UnknownKindError: The recorder has no such kind.
+        RecordingError: A kind is updated through another operator than the one it is given for, so
+            it is not clear what a call of it means.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        *,
+        operators: Mapping[str, str] = DEFAULT_OPERATORS,
+        layer_name: Callable[[str, int], str] = number_layers,
+        group: Callable[[str], str] | None = None,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        for operator, kind_name in operators.items():
+            _check_kind(operator, kind_name, recorder.kinds)
+        self._recorder = recorder
+        self._operators = dict(operators)
+        self._layer_name = layer_name
+        self._group = group
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Let torch keep other modes, and compiled code, as they are without this one."""
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one operator, through the recorder if it is known."""
+        kwargs = kwargs or {}
+        recorder = self._recorder
+        kind_name = self._operators.get(func.name())
+        position = recorder.position
+        if kind_name is None or position is None or recorder.is_launching:
+            return func(*args, **kwargs)
+        if "workspace" in kwargs and not recorder.device.is_capturing():
+            return func(*args, **kwargs)
+        arguments = _bind(func, args, kwargs)
+        # The model's own workspace is not needed: the recorder has one that is never too small.
+        arguments.pop("workspace", None)
+        layer_name = self._layer_name(func.name(), position)
+        group = "default" if self._group is None else self._group(layer_name)
+        outputs = recorder.attention(layer_name, kind_name, arguments, group=group)
+        return outputs[0] if len(func._schema.returns) == 1 else outputs  # noqa: SLF001
+
+
+def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, AttentionKind]) -> None:
+    kind = kinds.get(kind_name)
+    what = f"recording {operator} automatically"
+    if kind is None:
+        raise UnknownKindError(
+            f"{what}: there is no kind {kind_name!r} in the recorder's table; "
+            f"{nearest(kind_name, kinds)}",
+        )
+    if operator.partition(".")[0] != kind.operator.partition(".")[0]:
+        raise RecordingError(
+            f"{what}: kind {kind_name!r} is for {kind.operator}; give the operator the kind that "
+            f"is updated through an overload of it",
+        )
+
+
+def _bind(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
+    return {**dict(zip(names, args, strict=False)), **kwargs}
