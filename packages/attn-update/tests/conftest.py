@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attn_update.kinds import FusedInferAttention
 
 BLOCK_SIZE = 4
+SCHEDULES = 200
 
 
 @dataclass(kw_only=True)
@@ -103,6 +104,24 @@ class Model:
             self.device.launch("copy", lambda: slot.extend(out.clone() for out in outputs))
 
         return replay
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("attn-update")
+    group.addoption("--schedules", type=int, default=SCHEDULES, help="fuzzed schedules to run")
+    group.addoption("--schedule-seed", type=int, default=0, help="seed of the fuzzed schedules")
+
+
+@pytest.fixture
+def num_schedules(request: pytest.FixtureRequest) -> int:
+    count: int = request.config.getoption("--schedules", SCHEDULES)
+    return count
+
+
+@pytest.fixture
+def schedule_seed(request: pytest.FixtureRequest) -> int:
+    seed: int = request.config.getoption("--schedule-seed", 0)
+    return seed
 
 
 @pytest.fixture(params=[False, True], ids=["no_queue", "launch_queue"])

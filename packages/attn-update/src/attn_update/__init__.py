@@ -38,6 +38,7 @@ from attn_update.record import KeyRecords, Record
 from attn_update.recorder import Recorder
 from attn_update.step_parameters import LengthArray, Lengths, StepParameters
 from attn_update.task_device import Event, ExternalEvent, Stream, TaskDevice
+from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
 from attn_update.update_lane import LaneCounters, UpdateLane
 from attn_update.update_order import UpdateOrder
 from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
@@ -53,6 +54,7 @@ __all__ = [
     "CheckedStep",
     "DeadTensorError",
     "DirectLaunchDevice",
+    "DispatchedGraph",
     "Event",
     "ExternalEvent",
     "FusedInferAttention",
@@ -81,6 +83,7 @@ __all__ = [
     "UnknownKeyError",
     "UnknownKindError",
     "UnknownOperatorError",
+    "UpdatableGraph",
     "UpdateError",
     "UpdateLane",
     "UpdateOrder",

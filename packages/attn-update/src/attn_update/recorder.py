@@ -163,6 +163,22 @@ class Recorder:
         finally:
             self._is_launching = False
 
+    def adopt(self, records: KeyRecords) -> None:
+        """Take records that were made elsewhere, such as by torch_npu's own capture.
+
+        Args:
+            records: Complete; from now on this recorder's.
+
+        Raises:
+            RecordingError: The key is recorded already.
+        """
+        if records.key in self._keys:
+            raise RecordingError(
+                f"adopting the records of key {records.key!r}: it is recorded already; release it "
+                f"first, with its graph",
+            )
+        self._keys[records.key] = records
+
     def records(self, key: Hashable) -> KeyRecords:
         """Return what was recorded under a key.
 

@@ -1,0 +1,144 @@
+"""Graphs that torch_npu recorded itself, updated on a lane, on simulated CANN."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import cann_sim
+from attn_update import (
+    Recorder,
+    RecordingError,
+    StepParameterError,
+    UpdatableGraph,
+    UpdateLane,
+    find_native_updater,
+)
+from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_runtime import NpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OPERATORS = {
+    "fused_infer_attention_v1": "npu_fused_infer_attention_score",
+    "fused_infer_attention_v2": "npu_fused_infer_attention_score_v2",
+}
+
+
+@pytest.fixture(scope="module")
+def device() -> NpuDevice:
+    cann_sim.activate()
+    device = NpuDevice(0)
+    npu().config.allow_internal_format = False
+    npu().set_compile_mode(jit_compile=False)
+    return device
+
+
+@pytest.fixture(autouse=True)
+def _stream(device: NpuDevice) -> Iterator[None]:
+    with device.use_stream(device.create_stream()):
+        yield
+    device.synchronize()
+
+
+def npu() -> Any:
+    return vars(torch)["npu"]
+
+
+def capture(model: PagedModel, key: int) -> Any:
+    """Capture as a user of torch_npu's own recording does."""
+    operator = getattr(torch.ops.npu, OPERATORS[model.kind_name])
+    graph = npu().NPUGraph()
+    with npu().graph(graph, auto_dispatch_capture=True):
+        model.outputs[key] = []
+        for layer in range(model.num_layers):
+            given: dict[str, Any] = model.arguments(key, layer, [1] * key)
+            positional = [given.pop(name) for name in ("query", "key", "value")]
+            model.outputs[key].append(operator(*positional, **given)[0])
+    return graph
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+@pytest.mark.parametrize("kind", OPERATORS)
+def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
+    device: NpuDevice, kind: str, is_native: bool
+) -> None:
+    random = Random(6)
+    model = PagedModel(device=device, kind_name=kind)
+    model.eager(2, [1, 1])
+    lane = UpdateLane(device, native=find_native_updater().updater if is_native else None)
+    updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), lane)
+    for _ in range(15):
+        before = cann_sim.counters().synchronisations
+        burst = []
+        for _ in range(4):
+            lengths = draw_lengths(random, 2)
+            updatable.update(cpu_update_input=[model.lengths(2, lengths)])
+            burst.append((lengths, [out.clone() for out in model.outputs[2]]))
+        assert cann_sim.counters().synchronisations == before
+        for lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(device: NpuDevice) -> None:
+    model = PagedModel(device=device)
+    model.eager(2, [1, 1])
+    graph = capture(model, 2)
+    updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(device), per_layer=True)
+    lengths = [[3, 4], [30, 1], [17, 40]]
+    updatable.update([{"actual_seq_lengths_kv": each} for each in lengths])
+    for layer, each in enumerate(lengths):
+        assert_layers_equal([model.outputs[2][layer]], [model.eager(2, each)[layer]])
+    updatable.update([{}, {"actual_seq_lengths_kv": [9, 9]}, {}])
+    expected = [
+        model.eager(2, each)[layer] for layer, each in enumerate([[3, 4], [9, 9], [17, 40]])
+    ]
+    assert_layers_equal(model.outputs[2], expected)
+    updatable.update([{"actual_seq_lengths_kv": [8, 7]}])
+    assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ([], "expected 1 input"),
+        ([{}, {}], "found 2"),
+        ([{"actual_seq_length_kv": [1, 2]}], "did you mean 'actual_seq_lengths_kv'"),
+        ([{"actual_seq_lengths_kv": [1, 2, 3]}], "actual_seq_lengths_kv"),
+        ([{"actual_seq_lengths_kv": [1, -2]}], "actual_seq_lengths_kv"),
+    ],
+)
+def test_a_wrong_input_launches_nothing_and_the_next_is_right(
+    device: NpuDevice, inputs: list[dict[str, Any]], message: str
+) -> None:
+    model = PagedModel(device=device)
+    model.eager(2, [1, 1])
+    updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), UpdateLane(device))
+    before = cann_sim.counters().replays
+    with pytest.raises(StepParameterError, match=message):
+        updatable.update(inputs)
+    assert cann_sim.counters().replays == before
+    updatable.update([model.lengths(2, [8, 7])])
+    assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))
+
+
+def test_a_graph_that_cannot_be_read_is_refused(device: NpuDevice) -> None:
+    model = PagedModel(device=device)
+    model.eager(2, [1, 1])
+    lane = UpdateLane(device)
+    recorder = Recorder(device)
+    with pytest.raises(RecordingError, match="auto_dispatch_capture=True"):
+        UpdatableGraph(recorder, 2, npu().NPUGraph(), lane)
+    graph = capture(model, 2)
+    with pytest.raises(RecordingError, match=r"no kind for npu::npu_fused_infer_attention_score"):
+        UpdatableGraph(recorder, 2, graph, lane, operators={})
+    with pytest.raises(RecordingError, match="two layers are named 'same'"):
+        UpdatableGraph(recorder, 2, graph, lane, layer_name=lambda *_: "same")
+    assert recorder.keys == ()
+    UpdatableGraph(recorder, 2, graph, lane)
+    with pytest.raises(RecordingError, match="recorded already"):
+        UpdatableGraph(recorder, 2, graph, lane)
