@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import threading
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 import cann_sim
 from cann_sim.compiler import Compiler, find_compiler
-from cann_sim.installation import Installation
+from cann_sim.installation import Installation, find_installation
 from cann_sim.native_build import build
 from cann_sim.native_library import NativeLibrary
 
@@ -60,10 +61,12 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Path) ->
             link_flags=(),
         )
 
-    def libraries(_installation: Installation) -> tuple[NativeLibrary, ...]:
+    def libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
         other = source.with_name("other.cpp")
+        answer = library("answer", source, (source.with_name("answer.h"),))
+        include = f"-isystem{installation.torch_folder}/include"
         return (
-            library("answer", source, (source.with_name("answer.h"),)),
+            dataclasses.replace(answer, compile_flags=("-fPIC", include)),
             library("other", other, ()),
         )
 
@@ -112,6 +115,28 @@ def test_build_of_a_change_undone_is_found_again(compiled: list[str], source: Pa
     compiled.clear()
     assert build().folder == first.folder
     assert compiled == []
+
+
+def test_build_for_the_same_torch_elsewhere_links_what_was_compiled(
+    compiled: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = build()
+    compiled.clear()
+    moved = dataclasses.replace(find_installation(), torch_folder=tmp_path / "elsewhere" / "torch")
+    monkeypatch.setattr("cann_sim.native_build.find_installation", lambda: moved)
+    assert build().folder != first.folder
+    assert compiled == []
+
+
+def test_build_for_another_torch_compiles_what_includes_it(
+    compiled: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build()
+    compiled.clear()
+    other = dataclasses.replace(find_installation(), torch_version="2.13.1+cpu")
+    monkeypatch.setattr("cann_sim.native_build.find_installation", lambda: other)
+    build()
+    assert compiled == ["answer.cpp"]
 
 
 def test_build_by_several_at_once_compiles_once(compiled: list[str]) -> None:

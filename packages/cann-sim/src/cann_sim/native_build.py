@@ -84,7 +84,7 @@ def build() -> Build:
     if not folder.exists():
         with locked(cache / f"{folder.name}.lock"):
             if not folder.exists():
-                _build_into(folder, libraries, compiler, cache / "objects")
+                _build_into(folder, libraries, compiler, cache / "objects", installation)
     return Build(folder=folder, libraries=libraries)
 
 
@@ -104,13 +104,19 @@ def _any_build(cache: Path, sources_key: str) -> Path | None:
 
 
 def _build_into(
-    folder: Path, libraries: Sequence[NativeLibrary], compiler: Compiler, objects: Path
+    folder: Path,
+    libraries: Sequence[NativeLibrary],
+    compiler: Compiler,
+    objects: Path,
+    installation: Installation,
 ) -> None:
     """Make the folder with all libraries; it appears only when it is complete."""
     objects.mkdir(parents=True, exist_ok=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     object_files = {
-        (library.folder, source): objects / f"{_object_key(library, source, compiler)}.o"
+        (library.folder, source): (
+            objects / f"{_object_key(library, source, compiler, installation)}.o"
+        )
         for library in libraries
         for source in library.sources
     }
@@ -133,8 +139,16 @@ def _build_into(
         raise
 
 
-def _object_key(library: NativeLibrary, source: Path, compiler: Compiler) -> str:
-    return content_key([compiler.version, *library.compile_flags], [source, *library.headers])
+def _object_key(
+    library: NativeLibrary, source: Path, compiler: Compiler, installation: Installation
+) -> str:
+    # Environments that have the same versions at different places share their objects.
+    flags = "\0".join(library.compile_flags)
+    flags = flags.replace(f"{installation.torch_folder}/", f"torch {installation.torch_version}/")
+    flags = flags.replace(
+        f"{installation.torch_npu_folder}/", f"torch_npu {installation.torch_npu_version}/"
+    )
+    return content_key([compiler.version, flags], [source, *library.headers])
 
 
 def _compile(missing: dict[Path, tuple[NativeLibrary, Path]], compiler: Compiler) -> None:
