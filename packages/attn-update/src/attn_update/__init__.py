@@ -27,8 +27,10 @@ from attn_update.errors import (
 from attn_update.fused_update import FusedUpdateDevice
 from attn_update.kind import AttentionKind
 from attn_update.kinds import (
+    EncoderAttention,
     FusedInferAttention,
     default_kinds,
+    encoder_attention,
     fused_infer_attention_v1,
     fused_infer_attention_v2,
 )
@@ -55,6 +57,7 @@ __all__ = [
     "DeadTensorError",
     "DirectLaunchDevice",
     "DispatchedGraph",
+    "EncoderAttention",
     "Event",
     "ExternalEvent",
     "FusedInferAttention",
@@ -90,6 +93,7 @@ __all__ = [
     "UpdatePlan",
     "__version__",
     "default_kinds",
+    "encoder_attention",
     "find_native_updater",
     "fused_infer_attention_v1",
     "fused_infer_attention_v2",
