@@ -12,6 +12,7 @@ from cann_sim.errors import (
     SettingError,
 )
 from cann_sim.native_build import Build, build
+from cann_sim.schedule import fuzzed_schedule, schedule, set_schedule
 
 __all__ = [
     "ActivationError",
@@ -26,6 +27,9 @@ __all__ = [
     "activate",
     "build",
     "counters",
+    "fuzzed_schedule",
     "is_active",
     "launch_environment",
+    "schedule",
+    "set_schedule",
 ]

@@ -97,17 +97,23 @@ def test_stream_that_was_destroyed_is_refused(acl: Any) -> None:
 def test_deadlock_is_named_and_leaves_the_process_usable(run_python: Any, enable: str) -> None:
     done = run_python(
         """
+import ctypes
 import cann_sim
 cann_sim.activate()
 import torch, torch_npu
 event = torch.npu.ExternalEvent()
 stream = torch.npu.Stream()
+number = ctypes.c_int32()
+acl = ctypes.CDLL("libascendcl.so")
+acl.aclrtStreamGetId(ctypes.c_void_p(stream.npu_stream), ctypes.byref(number))
+stream_id = number.value
 event.wait(stream)
 try:
     stream.synchronize()
 except RuntimeError as error:
     assert "507046" in str(error) and "deadlock" in str(error), error
-    assert "external event that was not recorded" in str(error), error
+    assert f"stream {stream_id} waits for the external event" in str(error), error
+    assert "which was never recorded" in str(error), error
 event.record(torch.npu.current_stream())
 stream.synchronize()
 print("usable", (torch.ones(1).npu() + 1).cpu().item())

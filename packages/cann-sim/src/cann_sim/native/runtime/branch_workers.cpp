@@ -1,6 +1,7 @@
 #include "branch_workers.h"
 
 #include <deque>
+#include <memory>
 
 #include "monitor.h"
 #include "stream.h"
@@ -32,10 +33,7 @@ void Serve() {
         --workers.idle;
         return true;
       });
-      {
-        const cann_sim::Progress::Run run("a side branch of a graph");
-        work();
-      }
+      work();
       work = nullptr;
       cann_sim::TheMonitor().Look([&] { return ++workers.idle; });
     }
@@ -48,7 +46,17 @@ void Serve() {
 
 namespace cann_sim {
 
-void RunBesides(std::function<void()> work) {
+void RunBesides(std::string where, std::function<void()> branch) {
+  auto lane = std::make_shared<Lane>();
+  TheSchedule().Announce(*lane);
+  std::function<void()> work = [lane, where = std::move(where), branch = std::move(branch)] {
+    TheSchedule().Begin(*lane);
+    {
+      const Progress::Run run(where);
+      branch();
+    }
+    TheSchedule().End(*lane);
+  };
   BranchWorkers& workers = TheBranchWorkers();
   bool start = false;
   TheMonitor().Update([&] {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace cann_sim {
 
-// Runs `work` on a thread that is free, or on a new one where all are busy. Threads are kept for later replays.
-void RunBesides(std::function<void()> work);
+// Runs `work` on a thread that is free, or on a new one where all are busy. Threads are kept for later replays. `where`
+// says what it is part of, for messages.
+void RunBesides(std::string where, std::function<void()> work);
 
 }  // namespace cann_sim

@@ -7,10 +7,8 @@
 
 namespace {
 
-// A wrong value ends the process: it is set by the user before the program runs, and going on with another is worse.
 [[noreturn]] void Refuse(const char* name, const char* value, const char* expected) {
-  std::fprintf(stderr, "cann-sim: environment variable %s: expected %s, found '%s'\n", name, expected, value);
-  std::exit(2);
+  cann_sim::configuration::Refuse(name, std::string("expected ") + expected + ", found '" + value + "'");
 }
 
 double PositiveNumber(const char* name, double fallback) {
@@ -35,6 +33,11 @@ bool OneOf(const char* name, const char* chosen, const char* other, const char* 
     Refuse(name, value, expected);
   }
   return true;
+}
+
+std::string Text(const char* name, const char* fallback) {
+  const char* value = std::getenv(name);
+  return value == nullptr || *value == '\0' ? fallback : value;
 }
 
 std::string Log() {
@@ -66,13 +69,23 @@ size_t StreamLimit() {
 }
 
 double DeadlockSeconds() {
-  static const double seconds = PositiveNumber("CANN_SIM_DEADLOCK_SECONDS", 10);
+  static const double seconds = PositiveNumber("CANN_SIM_DEADLOCK_SECONDS", 1.5);
   return seconds;
 }
 
 bool KernelsAreNull() {
   static const bool null = OneOf("CANN_SIM_KERNELS", "null", "real", "'real' or 'null'");
   return null;
+}
+
+std::string ScheduleText() { return Text("CANN_SIM_SCHEDULE", "free"); }
+
+std::string FaultsText() { return Text("CANN_SIM_FAULTS", ""); }
+
+// The user sets it before the program runs; going on with another value would be worse.
+void Refuse(const char* name, const std::string& wrong) {
+  std::fprintf(stderr, "cann-sim: environment variable %s: %s\n", name, wrong.c_str());
+  std::exit(2);
 }
 
 bool LogsMissingFunctions() {

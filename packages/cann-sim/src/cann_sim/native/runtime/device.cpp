@@ -93,6 +93,17 @@ Device* FindDevice(int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < Devices().size() ? Devices()[static_cast<size_t>(id)] : nullptr;
 }
 
+bool StreamsAreIdle() {
+  for (Device* device : Devices()) {
+    for (Stream* stream : device->Streams()) {
+      if (!stream->Idle()) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
 void StopStreams() {
   for (Device* device : Devices()) {
     for (Stream* stream : device->Streams()) {

@@ -41,6 +41,8 @@ struct Device {
 Device* CurrentDevice();
 // The device with this number, or null where there is none.
 Device* FindDevice(int32_t id);
+// Whether no stream of any device has a task.
+bool StreamsAreIdle();
 // Lets the workers of all streams of all devices end.
 void StopStreams();
 

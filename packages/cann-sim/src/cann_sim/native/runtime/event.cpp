@@ -10,6 +10,8 @@
 
 namespace {
 
+constexpr int32_t kDeadlockCheckMilliseconds = 100;
+
 using cann_sim::Capture;
 using cann_sim::Event;
 using cann_sim::EventPoint;
@@ -48,11 +50,37 @@ cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
   });
 }
 
-cann_sim::Task WaitTaskOf(std::shared_ptr<EventPoint> point) {
-  return MakeTask(TaskKind::kEventWait,
-                  [point = std::move(point)] {
-                    TheMonitor().Wait("an event record that has not run", [&] { return point->done; });
-                  });
+std::string Describe(uint32_t event, const EventPoint& point) {
+  const int32_t stream = point.recorded_on.load();
+  return "event " + std::to_string(event) +
+         (stream < 0 ? ", which was never recorded"
+                     : ", whose record on stream " + std::to_string(stream) + " has not run or was reset");
+}
+
+std::string DescribeInGraph(uint32_t event) {
+  return "event " + std::to_string(event) + ", whose record in the same graph has not run";
+}
+
+cann_sim::Task WaitTaskOf(uint32_t event, std::shared_ptr<EventPoint> point) {
+  return MakeTask(TaskKind::kEventWait, [event, point = std::move(point)] {
+    TheMonitor().Wait([&] { return Describe(event, *point); }, [&] { return point->done; });
+  });
+}
+
+aclError AwaitRecord(uint32_t event, const EventPoint& point) {
+  std::string stuck;
+  const auto is_stuck = [&] { return !(stuck = cann_sim::TheProgress().Stuck()).empty(); };
+  const auto done = [&] { return point.done; };
+  if (cann_sim::TheSchedule().fuzzes()) {
+    cann_sim::TheSchedule().HostWait([&] { return TheMonitor().Look(done); },
+                                     cann_sim::Schedule::Clock::time_point::max(), is_stuck);
+  } else {
+    while (!TheMonitor().WaitFor(kDeadlockCheckMilliseconds, done) && !is_stuck()) {
+    }
+  }
+  return stuck.empty() ? ACL_SUCCESS
+                       : Fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT,
+                              "synchronise event " + std::to_string(event) + ": deadlock: " + stuck);
 }
 
 aclError RefuseWhileCaptured(const char* function, Event& event) {
@@ -106,8 +134,10 @@ aclError WaitInCapture(const std::shared_ptr<Capture>& capture, Stream& stream, 
     return Fail(ACL_ERROR_STREAM_CAPTURE_CONFLICT, reason);
   }
   const std::shared_ptr<GraphPoint> point = event.point;
-  const aclError error = cann_sim::RecordTask("aclrtStreamWaitEvent", stream, MakeTask(TaskKind::kEventWait, [point] {
-                                                TheMonitor().Wait("an event record in the same graph", [&] { return point->done; });
+  const uint32_t number = event.number;
+  const aclError error = cann_sim::RecordTask("aclrtStreamWaitEvent", stream, MakeTask(TaskKind::kEventWait, [point, number] {
+                                                TheMonitor().Wait([&] { return DescribeInGraph(number); },
+                                                                  [&] { return point->done; });
                                               }));
   if (error == ACL_SUCCESS) {
     point->waited = true;
@@ -127,6 +157,15 @@ aclError Create(const char* function, aclrtEvent* event, uint32_t flags, bool re
 }
 
 }  // namespace
+
+namespace cann_sim {
+
+uint32_t Event::NextNumber() {
+  static std::atomic<uint32_t> made{0};
+  return ++made;
+}
+
+}  // namespace cann_sim
 
 extern "C" {
 
@@ -156,7 +195,9 @@ aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_handle) {
   CANN_SIM_REQUIRE_POINTER("aclrtRecordEvent", handle);
   Event& event = *static_cast<Event*>(handle);
   if (event.is_external()) {
-    return cann_sim::Submit("aclrtRecordEvent", *stream, RecordTaskOf(Flag(event)));
+    std::shared_ptr<EventPoint> flag = Flag(event);
+    flag->recorded_on.store(stream->id);
+    return cann_sim::Submit("aclrtRecordEvent", *stream, RecordTaskOf(std::move(flag)));
   }
   {
     const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
@@ -167,6 +208,7 @@ aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_handle) {
     event.point.reset();
   }
   auto point = std::make_shared<EventPoint>();
+  point->recorded_on.store(stream->id);
   {
     const std::lock_guard<std::mutex> lock(event.mutex);
     event.latest = point;
@@ -179,7 +221,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream_handle, aclrtEvent handle) {
   CANN_SIM_REQUIRE_POINTER("aclrtStreamWaitEvent", handle);
   Event& event = *static_cast<Event*>(handle);
   if (event.is_external()) {
-    return cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(Flag(event)));
+    return cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(event.number, Flag(event)));
   }
   const std::shared_ptr<EventPoint> point = Latest(event);
   {
@@ -199,7 +241,7 @@ aclError aclrtStreamWaitEvent(aclrtStream stream_handle, aclrtEvent handle) {
     }
   }
   // Nothing to wait for before the first record.
-  return point == nullptr ? ACL_SUCCESS : cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(point));
+  return point == nullptr ? ACL_SUCCESS : cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(event.number, point));
 }
 
 aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream_handle) {
@@ -225,7 +267,7 @@ aclError aclrtSynchronizeEvent(aclrtEvent handle) {
   }
   ++cann_sim::TheCounters().synchronisations;
   if (const std::shared_ptr<EventPoint> point = Latest(event); point != nullptr) {
-    TheMonitor().WaitFor(-1, [&] { return point->done; });
+    return AwaitRecord(event.number, *point);
   }
   return ACL_SUCCESS;
 }
@@ -238,6 +280,7 @@ aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecordedStatus* stat
   if (const aclError error = RefuseWhileCaptured("aclrtQueryEventStatus", event); error != ACL_SUCCESS) {
     return error;
   }
+  cann_sim::TheSchedule().HostPoint(1);
   *status = IsDone(Latest(event)) ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }

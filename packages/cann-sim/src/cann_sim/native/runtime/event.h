@@ -3,6 +3,7 @@
 // until it is set.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -15,12 +16,17 @@ namespace cann_sim {
 // One record of an event.
 struct EventPoint {
   bool done = false;  // guarded by the monitor, as is the time
+  std::atomic<int32_t> recorded_on{-1};  // the stream that was last told to record it; none below 0
   std::chrono::steady_clock::time_point time;
 };
 
 struct Event {
-  Event(uint32_t flags, bool renewable) : flags(flags), renewable(renewable) {}
+  Event(uint32_t flags, bool renewable) : number(NextNumber()), flags(flags), renewable(renewable) {}
 
+  // In the order in which the process made its events, from 1.
+  static uint32_t NextNumber();
+
+  const uint32_t number;
   const uint32_t flags;
   const bool renewable;  // made by aclrtCreateEventExWithFlag
 

@@ -32,10 +32,13 @@ GraphHandles& TheGraphHandles() {
 std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
   std::exception_ptr failure;
   uint64_t kernels = 0;
+  cann_sim::Progress::Branch progress(tasks);
   for (cann_sim::Task& task : tasks) {
+    progress.Next();
     if (failure != nullptr && !cann_sim::Signals(task.kind)) {
       continue;
     }
+    cann_sim::TheSchedule().Step();
     try {
       task.run();
       kernels += task.kind == cann_sim::TaskKind::kKernel;
@@ -75,12 +78,16 @@ void Graph::Replay() {
   size_t running = branches.size() - 1;
   std::vector<std::exception_ptr> failures(branches.size());
   for (size_t branch = 1; branch < branches.size(); ++branch) {
-    RunBesides([this, branch, &failures, &running] {
+    RunBesides("the branch of graph " + std::to_string(id) + " from stream " + std::to_string(branches[branch].stream_id),
+               [this, branch, &failures, &running] {
       failures[branch] = RunBranch(branches[branch].tasks);
       TheMonitor().Update([&running] { --running; });
     });
   }
-  failures[0] = RunBranch(branches[0].tasks);
+  {
+    const Progress::Within within(", graph " + std::to_string(id));
+    failures[0] = RunBranch(branches[0].tasks);
+  }
   TheMonitor().WaitForAll(running);
   for (const std::exception_ptr& failure : failures) {
     if (failure != nullptr) {

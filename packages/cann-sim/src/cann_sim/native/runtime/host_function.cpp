@@ -34,7 +34,7 @@ void CallOnThread(uint64_t thread, aclrtCallback callback, void* data, bool bloc
     });
   });
   if (block) {
-    TheMonitor().Wait("a callback that aclrtProcessReport has not run", [&] { return *done; });
+    TheMonitor().Wait([] { return "a callback that aclrtProcessReport has not run"; }, [&] { return *done; });
   }
 }
 
@@ -46,7 +46,10 @@ aclError aclrtLaunchHostFunc(aclrtStream handle, aclrtHostFunc function, void* a
   CANN_SIM_FIND_STREAM(stream, "aclrtLaunchHostFunc", handle);
   CANN_SIM_REQUIRE_POINTER("aclrtLaunchHostFunc", function);
   return cann_sim::Submit("aclrtLaunchHostFunc", *stream,
-                          MakeTask(TaskKind::kHostFunction, [=] { function(argument); }));
+                          MakeTask(TaskKind::kHostFunction, [=] {
+                            const cann_sim::Schedule::Outside outside;
+                            function(argument);
+                          }));
 }
 
 aclError aclrtSubscribeReport(uint64_t thread, aclrtStream handle) {

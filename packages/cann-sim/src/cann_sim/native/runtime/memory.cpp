@@ -9,6 +9,7 @@
 #include "configuration.h"
 #include "device.h"
 #include "error_message.h"
+#include "written_values.h"
 
 namespace {
 
@@ -86,6 +87,7 @@ aclError Free(const char* function, void* address, MemoryPlace place) {
   if (range.device != nullptr) {
     cann_sim::GiveMemoryBack(*range.device, range.bytes);
   }
+  cann_sim::ForgetWrittenValues(address, range.bytes);
   std::free(address);
   return ACL_SUCCESS;
 }

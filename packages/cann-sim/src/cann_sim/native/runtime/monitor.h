@@ -12,6 +12,7 @@
 #include <string>
 
 #include "progress.h"
+#include "schedule.h"
 
 namespace cann_sim {
 
@@ -29,6 +30,7 @@ class Monitor {
     }
     TheProgress().Note();
     changed_.notify_all();
+    TheSchedule().Reconsider();
   }
 
   // Reads state that Update changes.
@@ -38,9 +40,14 @@ class Monitor {
     return read();
   }
 
-  // Waits until the condition holds. Throws Stopped when the process ends first. `what` says what is waited for.
+  // Waits until the condition holds. Throws Stopped when the process ends first. `what` says what is waited for; it may be
+  // called while the wait lasts, by another thread, and may not look at the monitor.
   template <class Condition>
-  void Wait(const std::string& what, const Condition& condition) {
+  void Wait(const Progress::What& what, const Condition& condition) {
+    if (Schedule::InTurn()) {
+      WaitInTurn(what, condition);
+      return;
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     if (!stopped_ && !condition()) {
       const Progress::Pause pause(what);
@@ -85,24 +92,41 @@ class Monitor {
     if (wake) {
       changed_.notify_all();
     }
+    TheSchedule().Reconsider();
   }
 
   // Waits until the count is 0, also while the process ends: the count lives on the stack of the caller.
   void WaitForAll(const size_t& count) {
+    const Progress::Pause pause([] { return "the side branches of the graph"; });
+    if (Schedule::InTurn()) {
+      TheSchedule().Block([&] { return Look([&] { return count == 0; }); });
+    }
     std::unique_lock<std::mutex> lock(mutex_);
-    const Progress::Pause pause("the side branches of a graph");
     changed_.wait(lock, [&count] { return count == 0; });
   }
 
   // Ends every wait, now and later.
   void Stop() {
     Update([this] { stopped_ = true; });
+    TheSchedule().Stop();
   }
   bool stopped() {
     return Look([this] { return stopped_; });
   }
 
  private:
+  template <class Condition>
+  void WaitInTurn(const Progress::What& what, const Condition& condition) {
+    const std::function<bool()> ready = [&] { return Look([&] { return stopped_ || condition(); }); };
+    if (!ready()) {
+      const Progress::Pause pause(what);
+      TheSchedule().Block(ready);
+    }
+    if (stopped()) {
+      throw Stopped();
+    }
+  }
+
   std::mutex mutex_;
   std::condition_variable changed_;
   int waits_ = 0;

@@ -1,10 +1,12 @@
 #include "progress.h"
 
 #include "configuration.h"
+#include "schedule.h"
 
 namespace {
 
 thread_local std::string running_where;
+thread_local const cann_sim::Progress::Branch* running_branch = nullptr;
 
 }  // namespace
 
@@ -20,11 +22,28 @@ Progress::Run::~Run() {
   --TheProgress().running_;
 }
 
-Progress::Pause::Pause(std::string what) {
+Progress::Within::Within(const std::string& what) : length_(running_where.size()) { running_where += what; }
+
+Progress::Within::~Within() { running_where.resize(length_); }
+
+Progress::Branch::Branch(const std::vector<Task>& tasks) : tasks_(tasks) { running_branch = this; }
+
+Progress::Branch::~Branch() { running_branch = nullptr; }
+
+Progress::Pause::Pause(const What& what) {
+  std::string where = running_where;
+  if (running_branch != nullptr) {
+    const std::vector<Task>& tasks = running_branch->tasks_;
+    size_t next = running_branch->begun_;
+    while (next < tasks.size() && tasks[next].kind != TaskKind::kKernel) {
+      ++next;
+    }
+    where += next < tasks.size() ? ", before operator " + tasks[next].name : ", behind its last operator";
+  }
   Progress& progress = TheProgress();
   {
     const std::lock_guard<std::mutex> lock(progress.mutex_);
-    progress.waits_[std::this_thread::get_id()] = running_where + " waits for " + std::move(what);
+    progress.waits_[std::this_thread::get_id()] = {std::move(where), &what};
   }
   --progress.running_;
 }
@@ -38,7 +57,7 @@ Progress::Pause::~Pause() {
 }
 
 std::string Progress::Stuck() {
-  if (running_.load() > 0) {
+  if (TheSchedule().fuzzes() ? TheSchedule().CanMove() : running_.load() > 0) {
     return "";
   }
   const Clock::duration silent = Clock::now().time_since_epoch() - Clock::duration(last_.load());
@@ -48,7 +67,7 @@ std::string Progress::Stuck() {
   const std::lock_guard<std::mutex> lock(mutex_);
   std::string text;
   for (const auto& [thread, wait] : waits_) {
-    text += (text.empty() ? "" : "; ") + wait;
+    text += (text.empty() ? "" : "; ") + wait.where + " waits for " + (*wait.what)();
   }
   return text;
 }

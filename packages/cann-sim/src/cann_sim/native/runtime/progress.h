@@ -3,15 +3,22 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include "task.h"
 
 namespace cann_sim {
 
 class Progress {
  public:
+  // Says what a wait waits for, at the time when it is asked.
+  using What = std::function<std::string()>;
+
   // Something happened: a task was given to a stream, or state that a wait looks at changed.
   void Note() { last_.store(Clock::now().time_since_epoch().count(), std::memory_order_relaxed); }
 
@@ -24,10 +31,38 @@ class Progress {
     Run& operator=(const Run&) = delete;
   };
 
+  // While it lives, the place that the thread is at has this text behind it.
+  class Within {
+   public:
+    explicit Within(const std::string& what);
+    ~Within();
+    Within(const Within&) = delete;
+    Within& operator=(const Within&) = delete;
+
+   private:
+    size_t length_;
+  };
+
+  // While it lives, the thread runs these tasks of a graph in order; Next says that it comes to the next one.
+  class Branch {
+   public:
+    explicit Branch(const std::vector<Task>& tasks);
+    ~Branch();
+    Branch(const Branch&) = delete;
+    Branch& operator=(const Branch&) = delete;
+
+    void Next() { ++begun_; }
+
+   private:
+    friend class Progress;
+    const std::vector<Task>& tasks_;
+    size_t begun_ = 0;
+  };
+
   // While it lives, the task that the thread runs waits for other work.
   class Pause {
    public:
-    explicit Pause(std::string what);
+    explicit Pause(const What& what);
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
@@ -39,11 +74,15 @@ class Progress {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct Wait {
+    std::string where;
+    const What* what;
+  };
 
   std::atomic<Clock::rep> last_{0};
   std::atomic<int> running_{0};
   std::mutex mutex_;
-  std::map<std::thread::id, std::string> waits_;
+  std::map<std::thread::id, Wait> waits_;
 };
 
 // Never destroyed: worker threads may still run while the process exits.

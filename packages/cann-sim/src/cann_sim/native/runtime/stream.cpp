@@ -34,6 +34,8 @@ void Stream::Enqueue(Task task) {
   } else if (wake) {
     not_empty_.notify_one();
   }
+  TheSchedule().Announce(lane_);
+  TheSchedule().HostPoint(0);
 }
 
 bool Stream::Idle() {
@@ -41,26 +43,44 @@ bool Stream::Idle() {
   return queue_.empty() && !busy_;
 }
 
-aclError Stream::Synchronize(int32_t milliseconds) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  const auto done = [this] { return stopping_ || (queue_.empty() && !busy_); };
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(milliseconds);
-  while (!done()) {
-    auto until = std::chrono::steady_clock::now() + kDeadlockCheckInterval;
-    if (milliseconds >= 0) {
-      until = std::min(until, end);
-    }
-    if (idle_.wait_until(lock, until, done)) {
-      break;
-    }
-    if (milliseconds >= 0 && std::chrono::steady_clock::now() >= end) {
-      return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "synchronise stream " + std::to_string(id) + ": not done within " +
-                                                        std::to_string(milliseconds) + " ms");
-    }
-    if (const std::string stuck = TheProgress().Stuck(); !stuck.empty()) {
-      return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "synchronise stream " + std::to_string(id) + ": deadlock: " + stuck);
+bool Stream::Done() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return stopping_ || (queue_.empty() && !busy_);
+}
+
+aclError Stream::AwaitIdle(int32_t milliseconds) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = milliseconds < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(milliseconds);
+  std::string stuck;
+  const auto is_stuck = [&] { return !(stuck = TheProgress().Stuck()).empty(); };
+  Schedule::Outcome outcome = Schedule::Outcome::kDone;
+  if (TheSchedule().fuzzes()) {
+    outcome = TheSchedule().HostWait([this] { return Done(); }, end, is_stuck);
+  } else {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto done = [this] { return stopping_ || (queue_.empty() && !busy_); };
+    while (outcome == Schedule::Outcome::kDone && !done()) {
+      if (idle_.wait_until(lock, std::min(Clock::now() + kDeadlockCheckInterval, end), done)) {
+        break;
+      }
+      outcome = Clock::now() >= end ? Schedule::Outcome::kTimeout
+                : is_stuck()        ? Schedule::Outcome::kStuck
+                                    : Schedule::Outcome::kDone;
     }
   }
+  if (outcome == Schedule::Outcome::kDone) {
+    return ACL_SUCCESS;
+  }
+  const std::string why =
+      outcome == Schedule::Outcome::kStuck ? "deadlock: " + stuck : "not done within " + std::to_string(milliseconds) + " ms";
+  return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "synchronise stream " + std::to_string(id) + ": " + why);
+}
+
+aclError Stream::Synchronize(int32_t milliseconds) {
+  if (const aclError error = AwaitIdle(milliseconds); error != ACL_SUCCESS) {
+    return error;
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (error_ == ACL_SUCCESS) {
     return ACL_SUCCESS;
   }
@@ -82,6 +102,7 @@ void Stream::DropTasks() {
   std::deque<Task> dropped;
   const std::lock_guard<std::mutex> lock(mutex_);
   dropped.swap(queue_);
+  TheSchedule().Withdraw(lane_);
 }
 
 void Stream::Work() {
@@ -98,6 +119,7 @@ void Stream::Work() {
     busy_ = true;
     const bool failed = error_ != ACL_SUCCESS;
     lock.unlock();
+    TheSchedule().Begin(lane_);
     if (!failed || Signals(task.kind)) {
       Run(task);
     }
@@ -106,6 +128,11 @@ void Stream::Work() {
     busy_ = false;
     if (queue_.empty()) {
       idle_.notify_all();
+    }
+    if (Schedule::InTurn()) {
+      lock.unlock();
+      TheSchedule().End(lane_);
+      lock.lock();
     }
   }
 }

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <string>
 
+#include "schedule.h"
 #include "task.h"
 
 namespace cann_sim {
@@ -55,7 +56,11 @@ class Stream {
  private:
   void Work();
   void Run(Task& task);
+  bool Done();
+  // Waits until all tasks have run; else says why it gave up.
+  aclError AwaitIdle(int32_t milliseconds);
 
+  Lane lane_;
   std::mutex mutex_;
   std::condition_variable not_empty_;
   std::condition_variable idle_;

@@ -110,6 +110,7 @@ aclError aclrtStreamQuery(aclrtStream handle, aclrtStreamStatus* status) {
   if (const aclError error = cann_sim::RefuseWhileCapturing("aclrtStreamQuery", *stream, "a query"); error != ACL_SUCCESS) {
     return error;
   }
+  cann_sim::TheSchedule().HostPoint(1);
   *status = stream->Idle() ? ACL_STREAM_STATUS_COMPLETE : ACL_STREAM_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }

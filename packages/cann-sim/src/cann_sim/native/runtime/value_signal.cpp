@@ -6,6 +6,7 @@
 #include "error_message.h"
 #include "monitor.h"
 #include "submission.h"
+#include "written_values.h"
 
 namespace {
 
@@ -26,6 +27,7 @@ aclError aclrtValueWrite(void* address, uint64_t value, uint32_t /*flag*/, aclrt
   CANN_SIM_FIND_STREAM(stream, "aclrtValueWrite", handle);
   CANN_SIM_REQUIRE_POINTER("aclrtValueWrite", address);
   return cann_sim::Submit("aclrtValueWrite", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWrite, [=] {
+                            cann_sim::NoteWrittenValue(address, value, stream->id);
                             cann_sim::TheMonitor().Update([=] {
                               __atomic_store_n(static_cast<uint64_t*>(address), value, __ATOMIC_SEQ_CST);
                             });
@@ -40,7 +42,8 @@ aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrt
                           "aclrtValueWait: expected a flag of 0 to 3, found " + std::to_string(condition));
   }
   return cann_sim::Submit("aclrtValueWait", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWait, [=] {
-                            cann_sim::TheMonitor().Wait("a value in memory (an external event that was not recorded)", [=] {
+                            const auto what = [=] { return cann_sim::DescribeExternalEvent(address, value); };
+                            cann_sim::TheMonitor().Wait(what, [=] {
                               return Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
                                            condition);
                             });

@@ -1,0 +1,66 @@
+#include "written_values.h"
+
+#include <map>
+#include <mutex>
+
+namespace {
+
+struct Writes {
+  uint64_t count = 0;
+  int32_t last_stream = 0;
+};
+
+struct WrittenValues {
+  std::mutex mutex;
+  std::map<uintptr_t, std::map<uint64_t, Writes>> by_address;
+};
+
+WrittenValues& TheWrittenValues() {
+  static auto* values = new WrittenValues;
+  return *values;
+}
+
+std::string Hexadecimal(uintptr_t number) {
+  std::string digits;
+  for (; number != 0; number /= 16) {
+    digits.insert(digits.begin(), "0123456789abcdef"[number % 16]);
+  }
+  return "0x" + digits;
+}
+
+}  // namespace
+
+namespace cann_sim {
+
+void NoteWrittenValue(const void* address, uint64_t value, int32_t stream) {
+  WrittenValues& values = TheWrittenValues();
+  const std::lock_guard<std::mutex> lock(values.mutex);
+  Writes& writes = values.by_address[reinterpret_cast<uintptr_t>(address)][value];
+  ++writes.count;
+  writes.last_stream = stream;
+}
+
+void ForgetWrittenValues(const void* address, size_t bytes) {
+  WrittenValues& values = TheWrittenValues();
+  const std::lock_guard<std::mutex> lock(values.mutex);
+  const auto first = reinterpret_cast<uintptr_t>(address);
+  values.by_address.erase(values.by_address.lower_bound(first), values.by_address.lower_bound(first + bytes));
+}
+
+std::string DescribeExternalEvent(const void* address, uint64_t value) {
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  const std::string event = "the external event at " + Hexadecimal(number);
+  WrittenValues& values = TheWrittenValues();
+  const std::lock_guard<std::mutex> lock(values.mutex);
+  const auto found = values.by_address.find(number);
+  const auto writes = found == values.by_address.end() ? std::map<uint64_t, Writes>::const_iterator{}
+                                                       : found->second.find(value);
+  if (found == values.by_address.end() || writes == found->second.end()) {
+    return event + ", which was never recorded";
+  }
+  return event + ", which was not recorded again: its " + std::to_string(writes->second.count) +
+         " record(s), the last on stream " + std::to_string(writes->second.last_stream) +
+         ", were used up by earlier waits or fell together";
+}
+
+}  // namespace cann_sim
