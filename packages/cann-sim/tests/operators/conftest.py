@@ -87,6 +87,27 @@ class Conformance:
         worst = (error / limit).max().item() if error.numel() else 0.0
         assert worst <= 1, f"largest error is {worst:.3g} times the bound"
 
+    def quantized(
+        self,
+        result: torch.Tensor,
+        reference: torch.Tensor,
+        *,
+        least: int = -128,
+        most: int = 127,
+        slack: float = 1e-4,
+    ) -> None:
+        """Compare integers with float64 values before rounding.
+
+        Each must be the nearest integer or, where the value is within `slack` of the middle between
+        two, either of them; values outside the range must be at its end.
+        """
+        assert result.shape == reference.shape
+        reference = reference.clamp(least, most)
+        error = (result.double() - reference).abs()
+        assert not error.isnan().any()
+        worst = error.max().item() if error.numel() else 0.0
+        assert worst <= 0.5 + slack, f"{worst:.4g} from the reference"
+
 
 @pytest.fixture(scope="session")
 def conformance() -> Conformance:

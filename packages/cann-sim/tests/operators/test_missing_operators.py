@@ -18,9 +18,10 @@ def test_missing_operator_names_itself_and_the_torch_operator() -> None:
 def test_missing_npu_operator_names_itself_and_the_torch_operator() -> None:
     values = torch.ones(4, 64, dtype=torch.bfloat16).to("npu")
     with pytest.raises(
-        RuntimeError, match=r"aclnnDynamicQuant\w* is not simulated; .* npu::npu_dynamic_quant"
+        RuntimeError,
+        match=r"aclnnDynamicBlockQuant\w* is not simulated; .* npu::npu_dynamic_block_quant",
     ):
-        torch_npu.npu_dynamic_quant(values)
+        torch_npu.npu_dynamic_block_quant(values)
 
 
 def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> None:

@@ -126,3 +126,43 @@ def test_inplace_add_rms_norm_overwrites_both_inputs(conformance: Any, dtype: to
     rstd = torch_npu.npu_add_rms_norm_v2(first, second, gamma[0].to("npu"), EPSILON)
     for result, reference_value in zip((first, rstd, second), expected, strict=True):
         assert torch.equal(result.cpu(), reference_value.cpu())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [(1, 8), (2, 5, 64), (0, 16)])
+def test_add_rms_norm_cast_gives_the_rounded_result_twice(
+    conformance: Any, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    a, b = random(*shape, dtype=dtype), random(*shape, seed=1, dtype=dtype)
+    gamma = random(shape[-1], seed=2, dtype=dtype)
+    wide, y, rstd, x = torch_npu.npu_add_rms_norm_cast(
+        a.to("npu"), b.to("npu"), gamma.to("npu"), EPSILON
+    )
+    total = (a + b) if dtype == torch.float16 else a.double() + b.double()
+    expected, expected_rstd = reference(total, gamma)
+    conformance.close(y.cpu(), expected, roundings=2, ulps=shape[-1])
+    conformance.close(rstd.cpu(), expected_rstd, ulps=shape[-1])
+    assert wide.dtype == torch.float32
+    assert torch.equal(wide.cpu(), y.cpu().float())
+    assert torch.equal(x.cpu(), a + b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 8), (2, 5, 64), (0, 16)])
+def test_gemma_rms_norm_multiplies_with_one_more(
+    conformance: Any, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    x, gamma = random(*shape, dtype=dtype), random(shape[-1], seed=1, dtype=dtype)
+    y, rstd = torch_npu.npu_gemma_rms_norm(x.to("npu"), gamma.to("npu"), EPSILON)
+    expected, expected_rstd = reference(x, gamma.double() + 1)
+    magnitude = reference(x, gamma.double().abs() + 1)[0].abs()
+    conformance.close(y.cpu(), expected, ulps=shape[-1], magnitude=magnitude)
+    conformance.close(rstd.cpu(), expected_rstd, ulps=shape[-1])
+
+
+def test_gamma_of_another_dtype_is_refused() -> None:
+    x, gamma = torch.ones(2, 8).half().to("npu"), torch.ones(8).to("npu")
+    with pytest.raises(RuntimeError, match=r"aclnnGemmaRmsNorm: argument 'gamma': expected float"):
+        torch_npu.npu_gemma_rms_norm(x, gamma)
+    with pytest.raises(RuntimeError, match=r"aclnnAddRmsNormCast: argument 'gamma': expected fl"):
+        torch_npu.npu_add_rms_norm_cast(x, x, gamma)

@@ -182,6 +182,27 @@ class BoolArray {
   std::vector<bool> values_;
 };
 
+// A list of host booleans that may be absent.
+class OptionalBoolArray {
+ public:
+  using Abi = const aclBoolArray*;
+
+  OptionalBoolArray(const aclBoolArray* array, const char* name) : present_(array != nullptr), name_(name) {
+    if (present_) {
+      values_ = array->values;
+    }
+  }
+
+  explicit operator bool() const { return present_; }
+  const char* name() const { return name_; }
+  const std::vector<bool>& values() const { return values_; }
+
+ private:
+  bool present_;
+  const char* name_;
+  std::vector<bool> values_;
+};
+
 // A required C string.
 class Text {
  public:

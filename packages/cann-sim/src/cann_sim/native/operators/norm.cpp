@@ -1,5 +1,7 @@
 // Normalisations over the trailing dimensions. Statistics and scaling in float32, rounded where the device rounds.
 
+#include "norm.h"
+
 #include <ATen/ops/add.h>
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
@@ -10,8 +12,6 @@
 
 namespace cann_sim::operators {
 
-namespace {
-
 std::vector<int64_t> TrailingDims(const Tensor& x, size_t count) {
   std::vector<int64_t> dims;
   for (size_t dim = x.rank() - count; dim < static_cast<size_t>(x.rank()); ++dim) {
@@ -20,7 +20,6 @@ std::vector<int64_t> TrailingDims(const Tensor& x, size_t count) {
   return dims;
 }
 
-// `gamma` must have the trailing shape of `x`.
 void RequireTrailingShape(const Tensor& gamma, const Tensor& x) {
   if (gamma.rank() < 1 || gamma.rank() > x.rank() || gamma.sizes() != x.sizes().slice(x.rank() - gamma.rank())) {
     RefuseArgument(gamma.name(), "the trailing shape of '" + std::string(x.name()) + "' " + Describe(x.sizes()),
@@ -28,15 +27,20 @@ void RequireTrailingShape(const Tensor& gamma, const Tensor& x) {
   }
 }
 
-// Statistics keep the normalised dimensions with size 1.
 void RequireStatisticsShape(const Tensor& statistic, const Tensor& x, size_t normalized) {
   RequireShape(statistic, ReducedShape(x.sizes(), TrailingDims(x, normalized), true));
 }
 
-// rstd = 1 / sqrt(mean(x^2) + epsilon) over `dims`.
 at::Tensor ReciprocalRms(const at::Tensor& x, c10::IntArrayRef dims, double epsilon) {
   return at::rsqrt(at::mean(at::mul(x, x), dims, true).add_(epsilon));
 }
+
+at::Tensor ResidualSum(const Tensor& x1, const Tensor& x2) {
+  const at::Tensor sum = at::add(x1.Widened(), x2.Widened());
+  return x1.dtype() == c10::ScalarType::Half ? sum.to(c10::ScalarType::Half).to(c10::ScalarType::Float) : sum;
+}
+
+namespace {
 
 void RequireRmsNorm(const Tensor& x, const Tensor& gamma, const Tensor& y, const Tensor& rstd) {
   RequireDtype(x, kFloats);
@@ -67,10 +71,7 @@ Plan AddRmsNorm(const Tensor& x1, const Tensor& x2, const Tensor& gamma, double 
   RequireShape(x2, x1.sizes());
   const auto dims = TrailingDims(x1, gamma.rank());
   return [=] {
-    at::Tensor sum = at::add(x1.Widened(), x2.Widened());
-    if (x1.dtype() == c10::ScalarType::Half) {
-      sum = sum.to(c10::ScalarType::Half).to(c10::ScalarType::Float);
-    }
+    const at::Tensor sum = ResidualSum(x1, x2);
     const at::Tensor rstd = ReciprocalRms(sum, dims, epsilon);
     StoreScaled(at::mul(sum, rstd), gamma, y);
     rstd_out.Store(rstd);
@@ -104,6 +105,48 @@ CANN_SIM_OPERATOR(aclnnInplaceAddRmsNorm, (Tensor, x1), (Tensor, x2), (Tensor, g
                   (Tensor, rstdOut)) {
   RequireRmsNorm(x1, gamma, x1, rstdOut);
   return AddRmsNorm(x1, x2, gamma, epsilon, x1, rstdOut, x2);
+}
+
+// As AddRmsNorm, with the result in float32 too: y1 = float(y2). In bfloat16 y2 is rounded once, in float16 as there.
+CANN_SIM_OPERATOR(aclnnAddRmsNormCast, (Tensor, x1), (Tensor, x2), (Tensor, gamma), (Double, epsilon), (Tensor, y1Out),
+                  (Tensor, y2Out), (Tensor, rstdOut), (Tensor, xOut)) {
+  RequireDtype(x1, kHalves);
+  RequireSameDtype(gamma, x1);
+  RequireRmsNorm(x1, gamma, y2Out, rstdOut);
+  RequireSameDtype(x2, x1);
+  RequireShape(x2, x1.sizes());
+  RequireDtype(y1Out, {c10::ScalarType::Float});
+  RequireShape(y1Out, x1.sizes());
+  RequireSameDtype(xOut, x1);
+  RequireShape(xOut, x1.sizes());
+  const auto dims = TrailingDims(x1, gamma.rank());
+  return [=] {
+    const at::Tensor sum = ResidualSum(x1, x2);
+    const at::Tensor rstd = ReciprocalRms(sum, dims, epsilon);
+    const at::Tensor normalized = at::mul(sum, rstd);
+    if (x1.dtype() == c10::ScalarType::Half) {
+      StoreScaled(normalized, gamma, y2Out);
+    } else {
+      y2Out.Store(at::mul(normalized, gamma.Widened()));
+    }
+    y1Out.Store(y2Out);
+    rstdOut.Store(rstd);
+    xOut.Store(sum);
+  };
+}
+
+// y = normalised x times (1 + gamma), rounded once.
+CANN_SIM_OPERATOR(aclnnGemmaRmsNorm, (Tensor, x), (Tensor, gamma), (Double, epsilon), (Tensor, yOut),
+                  (Tensor, rstdOut)) {
+  RequireRmsNorm(x, gamma, yOut, rstdOut);
+  RequireSameDtype(gamma, x);
+  const auto dims = TrailingDims(x, gamma.rank());
+  return [=] {
+    const at::Tensor wide = x.Widened();
+    const at::Tensor rstd = ReciprocalRms(wide, dims, epsilon);
+    rstdOut.Store(rstd);
+    yOut.Store(at::mul(at::mul(wide, rstd), at::add(gamma.Widened(), 1.0)));
+  };
 }
 
 CANN_SIM_OPERATOR(aclnnLayerNorm, (Tensor, input), (IntArray, normalizedShape), (OptionalTensor, weight),

@@ -1,0 +1,202 @@
+// Products of int8 matrices, with the scales on the way out. The integer sum is exact.
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_or.h>
+#include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/round.h>
+
+#include <algorithm>
+
+#include "operator.h"
+#include "quantization.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+using c10::ScalarType;
+
+// A scale for the matrix unit: the upper 19 bits of a float32, and an offset of 9 bits from bit 37, in one int64.
+constexpr int64_t kScaleBits = 0xFFFFE000;
+constexpr int64_t kHalfOfLastScaleBit = 0x1000;
+constexpr int64_t kMark = int64_t{1} << 46;
+constexpr int kOffsetPosition = 37;
+
+at::Tensor PackedScale(const at::Tensor& scale, bool round) {
+  const at::Tensor bits = scale.contiguous().view(at::kInt).to(at::kLong);
+  const at::Tensor rounded = round ? at::add(bits, kHalfOfLastScaleBit) : bits;
+  return at::bitwise_or(at::bitwise_and(rounded, kScaleBits), kMark);
+}
+
+at::Tensor PackedOffset(const at::Tensor& offset) {
+  return at::round(offset).clamp(-256, 255).to(at::kLong).bitwise_and(0x1FF).bitwise_left_shift(kOffsetPosition);
+}
+
+at::Tensor UnpackedScale(const at::Tensor& packed) {
+  return packed.bitwise_and(0xFFFFFFFF).to(at::kInt).view(at::kFloat);
+}
+
+at::Tensor UnpackedOffset(const at::Tensor& packed) {
+  const at::Tensor bits = at::bitwise_right_shift(packed, kOffsetPosition).bitwise_and(0x1FF);
+  return bits.add(256).bitwise_and(0x1FF).sub(256).to(at::kFloat);
+}
+
+bool IsTransposed(const Tensor& matrix) {
+  return matrix.strides()[static_cast<size_t>(matrix.rank()) - 2] == 1;
+}
+
+void RequireMatrices(const Tensor& tensor) {
+  if (tensor.dtype() == ScalarType::Int) {
+    RefuseArgument(tensor.name(), "int8 (int4 packed into int32 is not simulated)", "int32");
+  }
+  RequireDtype(tensor, {ScalarType::Char});
+  RequireRank(tensor, 2, 6);
+  if (!tensor.is_contiguous() && !IsTransposed(tensor)) {
+    RefuseArgument(tensor.name(), "a contiguous tensor or one with its last two dimensions transposed",
+                   "strides " + Describe(tensor.strides()));
+  }
+}
+
+void RequireOneOr(const Tensor& tensor, int64_t size) {
+  if (tensor.rank() != 1 || (tensor.size(0) != 1 && tensor.size(0) != size)) {
+    RefuseArgument(tensor.name(), "shape [1] or [" + std::to_string(size) + "]", Describe(tensor.sizes()));
+  }
+}
+
+// Present with elements; torch_npu passes an empty tensor for some that are absent.
+bool IsGiven(const OptionalTensor& tensor) { return tensor && tensor->numel() != 0; }
+
+// The combinations of dtypes of A2 and A3 (CANN documents of aclnnQuantMatmulV5).
+void RequireCombination(ScalarType out, const OptionalTensor& x1_scale, const Tensor& x2_scale,
+                        const OptionalTensor& bias) {
+  const DtypeSet packed{ScalarType::Long, ScalarType::UInt64};
+  const DtypeSet plain{ScalarType::Float, ScalarType::BFloat16};
+  DtypeSet scales = plain;
+  DtypeSet biases{ScalarType::Int};
+  switch (out) {
+    case ScalarType::Half:
+      scales = x1_scale ? DtypeSet{ScalarType::Float} : packed;
+      biases = x1_scale ? DtypeSet{ScalarType::Int, ScalarType::Half, ScalarType::Float} : biases;
+      break;
+    case ScalarType::BFloat16:
+      biases = DtypeSet{ScalarType::Int, ScalarType::BFloat16, ScalarType::Float};
+      break;
+    case ScalarType::Char:
+      scales = packed;
+      break;
+    default:
+      break;
+  }
+  RequireDtype(x2_scale, scales);
+  if (bias) {
+    RequireDtype(*bias, biases);
+  }
+  if (x1_scale) {
+    RequireDtype(*x1_scale, {ScalarType::Float});
+    if (out == ScalarType::Char || out == ScalarType::Int) {
+      RefuseArgument(x1_scale.name(), "none where the result is an integer", "a tensor");
+    }
+  }
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnTransQuantParamV3, (Tensor, scale), (OptionalTensor, offset), (Int, roundMode), (Tensor, out)) {
+  RequireDtype(scale, {ScalarType::Float});
+  RequireRank(scale, 1, 2);
+  RequireDtype(out, {ScalarType::Long, ScalarType::UInt64});
+  if (roundMode != 0 && roundMode != 1) {
+    RefuseArgument(roundMode.name(), "0 (cut off) or 1 (round)", std::to_string(roundMode));
+  }
+  if (offset) {
+    RequireDtype(*offset, {ScalarType::Float});
+    RequireRank(*offset, scale.rank(), scale.rank());
+    RequireBroadcast(out, {&scale, &*offset});
+  } else {
+    RequireShape(out, scale.sizes());
+  }
+  return [=] {
+    const at::Tensor packed = PackedScale(scale, roundMode == 1);
+    out.Store(offset ? at::bitwise_or(packed, PackedOffset(offset)) : packed);
+  };
+}
+
+// out = (x1 @ x2 + bias) * x2Scale * x1Scale, a floating point bias is added last; a packed x2Scale may hold the offset that is
+// added to an int8 result. An int32 result is not scaled.
+CANN_SIM_OPERATOR(aclnnQuantMatmulV5, (Tensor, x1), (Tensor, x2), (OptionalTensor, x1Scale), (Tensor, x2Scale),
+                  (OptionalTensor, yScale), (OptionalTensor, x1Offset), (OptionalTensor, x2Offset),
+                  (OptionalTensor, yOffset), (OptionalTensor, bias), (Bool, transposeX1), (Bool, transposeX2),
+                  (Int, groupSize), (Tensor, out)) {
+  RequireMatrices(x1);
+  RequireMatrices(x2);
+  RequireDtype(out, {ScalarType::Half, ScalarType::BFloat16, ScalarType::Char, ScalarType::Int});
+  RefuseIfPresent(yScale, "a scale of the result");
+  for (const OptionalTensor& unused : {x1Offset, yOffset}) {
+    if (IsGiven(unused)) {
+      RefuseIfPresent(unused, "an offset of the left matrix or of the result");
+    }
+  }
+  if (groupSize != 0) {
+    RefuseArgument(groupSize.name(), "0 (scales of groups are not simulated)", std::to_string(groupSize));
+  }
+  if (transposeX1 || transposeX2) {
+    RefuseArgument("transposeX1", "false, as torch_npu passes transposed views", "true");
+  }
+  RequireCombination(out.dtype(), x1Scale, x2Scale, bias);
+  const int64_t rows = x1.size(-2);
+  const int64_t columns = x2.size(-1);
+  if (x1.size(-1) != x2.size(-2)) {
+    RefuseArgument(x2.name(), std::to_string(x1.size(-1)) + " rows, the width of 'x1'", Describe(x2.sizes()));
+  }
+  RequireOneOr(x2Scale, columns);
+  if (x1Scale) {
+    RequireShape(*x1Scale, {rows});
+  }
+  if (x2Offset) {
+    RequireDtype(*x2Offset, {ScalarType::Float});
+    if (out.dtype() != ScalarType::Char) {
+      RefuseArgument(x2Offset.name(), "none where the result is not int8", "a tensor");
+    }
+    RequireOneOr(*x2Offset, columns);
+  }
+  if (bias && bias->rank() == 3) {
+    RequireShape(*bias, {out.size(0), 1, columns});
+  } else if (bias) {
+    RequireShape(*bias, {columns});
+  }
+  if (out.size(-2) != rows || out.size(-1) != columns) {
+    RefuseArgument(out.name(), "last dimensions [" + std::to_string(rows) + ", " + std::to_string(columns) + "]",
+                   Describe(out.sizes()));
+  }
+  return [=] {
+    // float64 holds every sum of int8 products exactly.
+    at::Tensor sum = at::matmul(at::Tensor(x1).to(at::kDouble), at::Tensor(x2).to(at::kDouble));
+    const bool bias_first = bias && bias->dtype() == ScalarType::Int;
+    if (bias_first) {
+      sum = at::add(sum, at::Tensor(bias));
+    }
+    if (out.dtype() == ScalarType::Int) {
+      out.Store(sum);
+      return;
+    }
+    const bool packed = x2Scale.dtype() == ScalarType::Long || x2Scale.dtype() == ScalarType::UInt64;
+    const at::Tensor bits = packed ? at::Tensor(x2Scale).view(at::kLong) : at::Tensor();
+    at::Tensor values = at::mul(sum.to(at::kFloat), packed ? UnpackedScale(bits) : x2Scale.Widened());
+    if (x1Scale) {
+      values = at::mul(values, x1Scale->Widened().unsqueeze(-1));
+    }
+    if (bias && !bias_first) {
+      values = at::add(values, bias->Widened());
+    }
+    if (out.dtype() == ScalarType::Char) {
+      StoreRounded(out, at::add(values, x2Offset ? x2Offset->Widened() : UnpackedOffset(bits)));
+    } else {
+      out.Store(values);
+    }
+  };
+}
+
+}  // namespace cann_sim::operators
