@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import sys
 
 import pytest
@@ -41,6 +42,30 @@ def test_npu_device_hands_out_native_objects(npu: NpuDevice) -> None:
     assert isinstance(stream, Stream)
     assert isinstance(event, Event)
     assert isinstance(external, ExternalEvent)
+
+
+def test_native_addresses_are_those_of_torch_npu_and_of_the_loaded_library(npu: NpuDevice) -> None:
+    stream, event = npu.create_direct_stream(), npu.create_external_event()
+    event.wait(npu.create_stream())
+    event.record(npu.create_stream())
+    assert npu.stream_address(stream) == vars(type(stream).__base__)["npu_stream"].__get__(stream)
+    assert npu.external_event_address(event) > 0
+
+    calls = npu.native_calls()
+
+    assert set(calls) == {
+        "aclmdlRICaptureTaskUpdateBegin",
+        "aclmdlRICaptureTaskUpdateEnd",
+        "aclrtValueWrite",
+    }
+    # A call through the address sets the word, so that the wait below ends.
+    write = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_void_p
+    )(calls["aclrtValueWrite"])
+    waiting = npu.create_direct_stream()
+    event.wait(waiting)
+    assert write(npu.external_event_address(event), 1, 0, npu.stream_address(stream)) == 0
+    waiting.synchronize()
 
 
 def test_npu_device_out_of_range_raises(npu: NpuDevice) -> None:
