@@ -133,6 +133,17 @@ def test_a_failing_native_update_is_named_and_the_next_steps_are_right(
 
 
 @pytest.mark.parametrize(
+    ("kind", "num_typed"), [("fused_infer_attention_v1", 3), ("fused_infer_attention_v2", 0)]
+)
+def test_operators_of_known_signature_are_called_without_unpacking(
+    device: NpuDevice, native: NativeUpdater, kind: str, num_typed: int
+) -> None:
+    model = PagedModel(device=device, kind_name=kind)
+    model.capture(2)
+    assert native.bind(model.plans[2], device, device.native_calls()).num_typed == num_typed
+
+
+@pytest.mark.parametrize(
     ("name", "value", "message"),
     [
         ("block_sizes", 16, "unknown to the operator"),

@@ -10,9 +10,12 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -56,9 +59,163 @@ struct Calls {
   RecordEvent record;
 };
 
+// A value of an argument. Integers are unpacked once, however many launches share them.
+struct Value {
+  explicit Value(c10::IValue given) : value(std::move(given)) {
+    if (value.isIntList()) {
+      const auto list = value.toIntVector();
+      integers = std::make_shared<const std::vector<c10::SymInt>>(list.begin(), list.end());
+    }
+  }
+
+  c10::IValue value;
+  std::shared_ptr<const std::vector<c10::SymInt>> integers;
+};
+
+// One call of an operator with its arguments.
+class Call {
+ public:
+  Call() = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  virtual ~Call() = default;
+  virtual void set(std::size_t index, const Value& value) = 0;
+  virtual void run() = 0;
+  virtual bool is_typed() const { return false; }
+};
+
+// Any operator. Every call unpacks all arguments anew.
+class BoxedCall : public Call {
+ public:
+  BoxedCall(c10::OperatorHandle op, const std::vector<Value>& values) : op_(std::move(op)) {
+    for (const auto& value : values) {
+      arguments_.push_back(value.value);
+    }
+  }
+
+  void set(std::size_t index, const Value& value) override { arguments_[index] = value.value; }
+
+  void run() override {
+    torch::jit::Stack stack = arguments_;
+    op_.callBoxed(stack);
+  }
+
+ private:
+  c10::OperatorHandle op_;
+  torch::jit::Stack arguments_;
+};
+
+// How a parameter of a C++ function is kept between calls.
+template <typename Parameter>
+struct Kept;
+
+template <>
+struct Kept<const at::Tensor&> {
+  explicit Kept(const Value& value) : tensor(value.value.toTensor()) {}
+  const at::Tensor& get() const { return tensor; }
+  at::Tensor tensor;
+};
+
+template <>
+struct Kept<const std::optional<at::Tensor>&> {
+  explicit Kept(const Value& value) : tensor(value.value.toOptional<at::Tensor>()) {}
+  const std::optional<at::Tensor>& get() const { return tensor; }
+  std::optional<at::Tensor> tensor;
+};
+
+template <>
+struct Kept<at::OptionalSymIntArrayRef> {
+  explicit Kept(const Value& value) : integers(value.integers) {
+    TORCH_CHECK_VALUE(integers || value.value.isNone(), "expected a list of integers or None");
+  }
+  at::OptionalSymIntArrayRef get() const {
+    return integers ? at::OptionalSymIntArrayRef(*integers) : at::OptionalSymIntArrayRef();
+  }
+  std::shared_ptr<const std::vector<c10::SymInt>> integers;
+};
+
+template <>
+struct Kept<std::string_view> {
+  explicit Kept(const Value& value) : text(value.value.toStringRef()) {}
+  std::string_view get() const { return text; }
+  std::string text;
+};
+
+template <>
+struct Kept<at::TensorList> {
+  explicit Kept(const Value& value) : tensors(value.value.toTensorVector()) {}
+  at::TensorList get() const { return tensors; }
+  std::vector<at::Tensor> tensors;
+};
+
+template <typename Plain>
+  requires std::is_arithmetic_v<Plain>
+struct Kept<Plain> {
+  explicit Kept(const Value& value) : plain(value.value.to<Plain>()) {}
+  Plain get() const { return plain; }
+  Plain plain;
+};
+
+// An operator whose C++ function is known: nothing is unpacked in a call.
+template <typename Signature>
+class TypedCall;
+
+template <typename Result, typename... Parameters>
+class TypedCall<Result(Parameters...)> : public Call {
+ public:
+  TypedCall(const c10::OperatorHandle& op, const std::vector<Value>& values)
+      : TypedCall(op, values, std::index_sequence_for<Parameters...>()) {}
+
+  void set(std::size_t index, const Value& value) override {
+    set_one(index, value, std::index_sequence_for<Parameters...>());
+  }
+
+  bool is_typed() const override { return true; }
+
+  void run() override {
+    std::apply([this](const auto&... kept) { op_.call(kept.get()...); }, kept_);
+  }
+
+ private:
+  template <std::size_t... Index>
+  TypedCall(const c10::OperatorHandle& op, const std::vector<Value>& values, std::index_sequence<Index...>)
+      : op_(op.typed<Result(Parameters...)>()), kept_(Kept<Parameters>(values[Index])...) {}
+
+  template <std::size_t... Index>
+  void set_one(std::size_t index, const Value& value, std::index_sequence<Index...>) {
+    ((index == Index ? (std::get<Index>(kept_) = Kept<Parameters>(value), 0) : 0), ...);
+  }
+
+  c10::TypedOperatorHandle<Result(Parameters...)> op_;
+  std::tuple<Kept<Parameters>...> kept_;
+};
+
+using T = const at::Tensor&;
+using OT = const std::optional<at::Tensor>&;
+using OL = at::OptionalSymIntArrayRef;
+using I = std::int64_t;
+using S = std::string_view;
+
+// npu_fused_infer_attention_score.out of torch_npu 2.13.
+using FusedInferAttentionV1 = std::tuple<at::Tensor, at::Tensor>(
+    T, T, T, OT, OT, OL, OL, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OL, OT, OT, OT,
+    I, double, I, I, S, I, I, I, I, I, I, I, bool, OT, at::TensorList);
+
+std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const std::vector<Value>& values) {
+  if (op.schema().name() == "npu::npu_fused_infer_attention_score" && op.schema().overload_name() == "out" &&
+      values.size() == 42) {
+    try {
+      return std::make_unique<TypedCall<FusedInferAttentionV1>>(op, values);
+    } catch (const c10::Error&) {
+      // Another version of the operator; unpacking is slower and as right.
+    }
+  }
+  return std::make_unique<BoxedCall>(op, values);
+}
+
 struct Launch {
   c10::OperatorHandle op;
-  torch::jit::Stack arguments;
+  std::unique_ptr<Call> call;
   void* group;
   void* event;
   std::size_t slot;
@@ -102,28 +259,29 @@ class Launches {
       std::size_t slot) {
     auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
     const auto& schema = op.schema();
-    torch::jit::Stack arguments;
+    std::vector<Value> arguments;
     arguments.reserve(schema.arguments().size());
     std::size_t used = 0;
     for (const auto& argument : schema.arguments()) {
       const py::str key(argument.name());
       if (given.contains(key)) {
-        arguments.push_back(convert(given[key], argument));
+        arguments.emplace_back(convert(given[key], argument));
         ++used;
       } else {
         TORCH_CHECK_VALUE(
             argument.default_value().has_value(), name, ": argument '", argument.name(), "' is missing");
-        arguments.push_back(*argument.default_value());
+        arguments.emplace_back(*argument.default_value());
       }
     }
     TORCH_CHECK_VALUE(used == given.size(), name, ": an argument is unknown to the operator");
+    auto call = make_call(op, arguments);
     launches_.push_back(Launch{
-        std::move(op), std::move(arguments), as_pointer<void*>(group), as_pointer<void*>(event), slot});
+        std::move(op), std::move(call), as_pointer<void*>(group), as_pointer<void*>(event), slot});
   }
 
   // Replaces one argument of all launches of a slot; converted once.
   void set(std::size_t slot, const std::string& name, const py::object& value) {
-    std::optional<c10::IValue> converted;
+    std::optional<Value> converted;
     int index = 0;
     for (auto& launch : launches_) {
       if (launch.slot != slot) {
@@ -133,10 +291,19 @@ class Launches {
         const auto found = launch.op.schema().argumentIndexWithName(name);
         TORCH_CHECK_VALUE(found.has_value(), "no argument '", name, "'");
         index = *found;
-        converted = convert(value, launch.op.schema().arguments()[index]);
+        converted = Value(convert(value, launch.op.schema().arguments()[index]));
       }
-      launch.arguments[index] = *converted;
+      launch.call->set(static_cast<std::size_t>(index), *converted);
     }
+  }
+
+  // How many launches call the C++ function of their operator, without unpacking.
+  std::size_t num_typed() const {
+    std::size_t count = 0;
+    for (const auto& launch : launches_) {
+      count += launch.call->is_typed() ? 1 : 0;
+    }
+    return count;
   }
 
   // Returns nothing, or where it failed, whether an update is open, and why.
@@ -158,7 +325,6 @@ class Launches {
  private:
   std::optional<Failure> issue(void* stream, const std::vector<bool>& changed) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
-    torch::jit::Stack stack;
     for (std::size_t position = 0; position < launches_.size(); ++position) {
       const auto& launch = launches_[position];
       if (changed[launch.slot]) {
@@ -167,8 +333,7 @@ class Launches {
           return Failure{position, false, status_message("aclmdlRICaptureTaskUpdateBegin", status)};
         }
         try {
-          stack = launch.arguments;
-          launch.op.callBoxed(stack);
+          launch.call->run();
         } catch (const c10::Error& error) {
           return Failure{position, true, error.what_without_backtrace()};
         } catch (const std::exception& error) {
@@ -198,5 +363,6 @@ PYBIND11_MODULE(attn_update_native, module) {
       .def(py::init<const py::dict&>())
       .def("add", &Launches::add)
       .def("set", &Launches::set)
+      .def("num_typed", &Launches::num_typed)
       .def("run", &Launches::run);
 }
