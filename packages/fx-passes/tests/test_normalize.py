@@ -36,6 +36,7 @@ CASES: list[tuple[str, Callable[..., object], object]] = [
     ("matmul", lambda x, y: x @ y.t(), aten.matmul.default),
     ("method with numbers", lambda x, y: x.reshape(-1, 2, 4), aten.reshape.default),
     ("method with a list", lambda x, y: x.view([2, -1]), aten.view.default),
+    ("view with one number", lambda x, y: x.view(-1), aten.view.default),
     ("method with keywords", lambda x, y: x.sum(dim=-1, keepdim=True), aten.sum.dim_IntList),
     ("cast", lambda x, y: x.to(torch.float16), aten.to.dtype),
     ("short cast", lambda x, y: x.float(), aten.to.dtype),

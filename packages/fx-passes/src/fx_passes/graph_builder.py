@@ -14,7 +14,7 @@ from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from torch._ops import OpOverload
     from torch.fx import Graph
@@ -93,11 +93,21 @@ class GraphBuilder:
         node = self._graph.call_function(operator.getitem, (source, position))
         return self._finish(node, element)
 
+    def number(self, function: Callable[..., object], *args: object, val: object) -> Node:
+        """Create a call that computes a symbolic number from others.
+
+        Args:
+            function: A function of Python's `operator` or `math`, or `aten.sym_size.int`.
+            args: Nodes and literals.
+            val: The symbolic number it gives.
+        """
+        return self._finish(self._graph.call_function(function, args), val)  # type: ignore[arg-type]
+
     def elements(self, source: Node, positions: Mapping[str, int]) -> dict[str, Node]:
         """Take a result of a call for each output that something outside of the match uses.
 
         The nodes of the outputs become the `getitem`s: they keep their name, their users and their
-        metadata, which is also the cheapest way.
+        metadata but for the fake value, which is also the cheapest way.
 
         Args:
             source: A call that has several results.
@@ -107,6 +117,8 @@ class GraphBuilder:
             What a rewrite returns: the replacement of each needed output.
         """
         taken: dict[str, Node] = {}
+        values = source.meta.get("val")
+        known = values if isinstance(values, (tuple, list)) else ()
         for name, position in positions.items():
             if name in self._needed:
                 node = self._outputs[name]
@@ -114,6 +126,8 @@ class GraphBuilder:
                 node.args = (source, position)
                 if node.kwargs:
                     node.kwargs = {}
+                if position < len(known):
+                    node.meta["val"] = known[position]
                 if node is not self._before:
                     self._before.prepend(node)
                 taken[name] = node

@@ -42,7 +42,8 @@ def _accepts_scalar(kind: str, value: object) -> bool:
 
 def _accepts_named(kind: str, value: object) -> bool:
     if kind == "ScalarType":
-        return isinstance(value, torch.dtype) or _is_integer(value)
+        # Schemas would take its number as well, but then `x.view(-1)` were a cast.
+        return isinstance(value, torch.dtype)
     if kind == "Device":
         return isinstance(value, (torch.device, str))
     if kind == "Layout":

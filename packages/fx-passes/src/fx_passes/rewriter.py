@@ -170,9 +170,10 @@ class _Rewriter:
             if new is old:
                 continue
             old.replace_all_uses_with(new, delete_user_cb=lambda user: user not in removed)
-            # What the replaced node knew of itself is nearer than what all new nodes were given.
+            # What the replaced node knew of itself is nearer than what all new nodes were given,
+            # but for the fake value: a fused operator may lay out its result otherwise.
             if new in created:
-                new.meta.update(old.meta)
+                new.meta.update({**old.meta, **_own_value(new)})
         for node in reversed(match.nodes):
             if node in kept:
                 continue
@@ -197,6 +198,10 @@ def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None
             f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: expected a dict with "
             f"a node for each of the outputs {sorted(match.needed)}, found {found}"
         )
+
+
+def _own_value(node: Node) -> dict[str, object]:
+    return {"val": node.meta["val"]} if "val" in node.meta else {}
 
 
 def _miss(anchor: Node, depth: int, nodes: Sequence[Node], reason: NoMatch) -> _Miss:

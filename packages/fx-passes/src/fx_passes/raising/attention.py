@@ -1,0 +1,267 @@
+"""Scaled dot-product attention without a paged cache, raised to the fused infer operator."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.match import Match, NoMatch
+from fx_passes.pattern import label
+from fx_passes.raising.memory_layout import dense_like, is_dense, layout_problem
+from fx_passes.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from fx_passes.graph_builder import GraphBuilder
+
+__all__ = ["raise_attention"]
+
+# aclnnFusedInferAttentionScore: heads of at most 512, in whole units of 16 bytes; the compressed
+# mask of its causal modes is a triangle of this side.
+_LONGEST_HEAD = 512
+_HEAD_UNIT = 8
+_CAUSAL_MASK_SIDE = 2048
+_SPARSE_WHOLE_MASK = 1
+_SPARSE_CAUSAL_FROM_TOP_LEFT = 2
+_RANK = 4
+
+
+def _repeated(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    gqa: bool,
+    key_sizes: Sequence[int],
+    key_shape: Sequence[int],
+    value_sizes: Sequence[int],
+    value_shape: Sequence[int],
+) -> dict[str, Tensor]:
+    """Keys and values repeated for each query head of a group, as `repeat_kv` does."""
+    aten = torch.ops.aten
+    wide_key = label(aten.expand(aten.unsqueeze(key, 2), key_sizes), "wide_key")
+    wide_value = label(aten.expand(aten.unsqueeze(value, 2), value_sizes), "wide_value")
+    attended = aten.scaled_dot_product_attention.default(
+        query,
+        label(aten.reshape(wide_key, key_shape), "all_keys"),
+        label(aten.reshape(wide_value, value_shape), "all_values"),
+        mask,
+        dropout,
+        causal,
+        scale=scale,
+        enable_gqa=gqa,
+    )
+    return {"y": attended}
+
+
+def _plain(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    dropout: float,
+    causal: bool,
+    scale: float | None,
+    gqa: bool,
+) -> dict[str, Tensor]:
+    attended = torch.ops.aten.scaled_dot_product_attention.default(
+        query, key, value, mask, dropout, causal, scale=scale, enable_gqa=gqa
+    )
+    return {"y": attended}
+
+
+_REQUIREMENTS = (
+    Requirement.on_npu("query"),
+    Requirement.dtype_in("query", torch.bfloat16, torch.float16),
+    Requirement.same_dtype("query", "key", "value"),
+    Requirement.rank("query", _RANK),
+    Requirement.rank("key", _RANK),
+    Requirement.rank("value", _RANK),
+    Requirement.same_shape("key", "value"),
+)
+
+
+def _check(match: Match) -> NoMatch | None:
+    return (
+        first_unmet(match, *_REQUIREMENTS)
+        or _heads_problem(match)
+        or _settings_problem(match)
+        or _mask_problem(match)
+        or layout_problem(match, "y")
+    )
+
+
+def _heads_problem(match: Match) -> NoMatch | None:
+    tensors = match.tensors("query", "key")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    query, key = tensors
+    heads, kv_heads, size = query.shape[1], key.shape[1], query.shape[-1]
+    if not all(isinstance(each, int) for each in (heads, kv_heads, size)):
+        return NoMatch(f"heads and their size must be numbers, found {heads}, {kv_heads}, {size}")
+    if not sizes_equal(size, key.shape[-1]) or size > _LONGEST_HEAD or size % _HEAD_UNIT:
+        return NoMatch(
+            f"heads of {size} in `query` and {key.shape[-1]} in `key`; the kernel takes one size, "
+            f"a multiple of {_HEAD_UNIT} up to {_LONGEST_HEAD}"
+        )
+    if not sizes_equal(query.shape[0], key.shape[0]):
+        return NoMatch(f"batches of {query.shape[0]} queries and {key.shape[0]} keys")
+    return _groups_problem(match, heads, kv_heads)
+
+
+def _groups_problem(match: Match, heads: int, kv_heads: int) -> NoMatch | None:
+    if "wide_key" in match.labels:
+        return _repeat_problem(match, heads // kv_heads)
+    if heads != kv_heads and (match.bound["gqa"] is not True or heads % kv_heads):
+        return NoMatch(f"{heads} query heads and {kv_heads} key heads without enable_gqa")
+    return None
+
+
+def _repeat_problem(match: Match, groups: int) -> NoMatch | None:
+    """Return why keys and values are not repeated head by head, each for a group of queries."""
+    names = ("query", "key", "wide_key", "all_keys", "wide_value", "all_values")
+    tensors = match.tensors(*names)
+    if isinstance(tensors, NoMatch):
+        return tensors
+    query, key, wide_key, all_keys, wide_value, all_values = tensors
+    batch, kv_heads, length, size = key.shape
+    wide = (batch, kv_heads, groups, length, size)
+    whole = (batch, query.shape[1], length, size)
+    for name, tensor, shape in (
+        ("key", wide_key, wide),
+        ("key", all_keys, whole),
+        ("value", wide_value, wide),
+        ("value", all_values, whole),
+    ):
+        if tensor.dim() != len(shape) or not all(map(sizes_equal, tensor.shape, shape)):
+            return NoMatch(
+                f"`{name}` is repeated to {list(tensor.shape)}, expected {list(shape)}: each head "
+                f"for the {groups} query heads of its group"
+            )
+    return None
+
+
+def _settings_problem(match: Match) -> NoMatch | None:
+    dropout, causal, scale = (match.bound[name] for name in ("dropout", "causal", "scale"))
+    if dropout != 0:
+        return NoMatch(f"dropout_p is {dropout}; the kernel has none")
+    if not isinstance(causal, bool):
+        return NoMatch(f"is_causal is {causal}; it must be known when the graph is compiled")
+    if scale is not None and (isinstance(scale, bool) or not isinstance(scale, (int, float))):
+        return NoMatch(f"scale is {scale}; the kernel takes a number")
+    query = match.value("query")
+    if causal and isinstance(query, torch.Tensor) and sizes_equal(query.shape[2], 1):
+        return NoMatch("is_causal over one query sees the first key only; the kernel sees all")
+    return None
+
+
+def _mask_problem(match: Match) -> NoMatch | None:
+    if match.bound["mask"] is None:
+        return None
+    if match.bound["causal"]:
+        return NoMatch("is_causal and a mask at once")
+    tensors = match.tensors("query", "key", "mask")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    query, key, mask = tensors
+    if mask.dtype != torch.bool:
+        return NoMatch(
+            f"`mask` has dtype {mask.dtype}, which is added to the scores; the kernel takes bool"
+        )
+    batch, length, keys = query.shape[0], query.shape[2], key.shape[2]
+    shape = mask.shape
+    fits = mask.dim() in {2, 4} and sizes_equal(shape[-2], length) and sizes_equal(shape[-1], keys)
+    if fits and mask.dim() == _RANK:
+        one_batch = sizes_equal(shape[0], 1) or sizes_equal(shape[0], batch)
+        fits = one_batch and sizes_equal(shape[1], 1)
+    if not fits:
+        return NoMatch(
+            f"`mask` has shape {list(shape)}; the kernel takes [{length}, {keys}] or "
+            f"[1 or {batch}, 1, {length}, {keys}]"
+        )
+    return None
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound = match.bound
+    query, key, y = match.value("query"), match.value("key"), match.value("y")
+    if not (
+        isinstance(query, torch.Tensor)
+        and isinstance(key, torch.Tensor)
+        and isinstance(y, torch.Tensor)
+    ):
+        raise RuleError("building npu_fused_infer_attention_score: the match was not checked")
+    mask, sparse_mode = _kernel_mask(match, build, query)
+    scale = bound["scale"]
+    fused = build.call(
+        "npu::npu_fused_infer_attention_score",
+        _dense(bound["query"], build),
+        _dense(bound["key"], build),
+        _dense(bound["value"], build),
+        atten_mask=mask,
+        num_heads=query.shape[1],
+        num_key_value_heads=key.shape[1],
+        scale=1 / math.sqrt(query.shape[-1]) if scale is None else scale,
+        input_layout="BNSD",
+        sparse_mode=sparse_mode,
+        # Without softmax_lse_flag the second result is empty.
+        val=(dense_like(y), y.new_empty(0, dtype=torch.float32)),
+    )
+    return build.elements(fused, {"y": 0})
+
+
+def _kernel_mask(match: Match, build: GraphBuilder, query: torch.Tensor) -> tuple[Node | None, int]:
+    """Return the mask as the kernel wants it, True for what is not seen, and the sparse mode."""
+    mask = match.bound["mask"]
+    if isinstance(mask, Node):
+        value = match.value("mask")
+        known = dense_like(value) if isinstance(value, torch.Tensor) else None
+        return build.call("aten::logical_not", mask, val=known), _SPARSE_WHOLE_MASK
+    if match.bound["causal"] is not True:
+        return None, 0
+    side = [_CAUSAL_MASK_SIDE, _CAUSAL_MASK_SIDE]
+    known = query.new_empty(side, dtype=torch.bool)
+    ones = build.call("aten::ones", side, dtype=torch.bool, device=query.device, val=known)
+    return build.call("aten::triu", ones, 1, val=known), _SPARSE_CAUSAL_FROM_TOP_LEFT
+
+
+def _dense(argument: object, build: GraphBuilder) -> object:
+    """Return a value in contiguous memory, which the kernel demands."""
+    value = argument.meta.get("val") if isinstance(argument, Node) else None
+    if isinstance(value, torch.Tensor) and not is_dense(value):
+        return build.call("aten::contiguous", argument, val=dense_like(value))
+    return argument
+
+
+def raise_attention() -> Rule:
+    """Return the rule `scaled_dot_product_attention` to `npu_fused_infer_attention_score`.
+
+    For [batch, heads, sequence, size] without dropout: no mask, a bool mask (which is inverted:
+    True is "not seen" for the kernel) or `is_causal`; grouped heads by `enable_gqa` or by keys and
+    values repeated with `unsqueeze`, `expand`, `reshape`, which then are not repeated at all; any
+    scale. A mask that is added to the scores is not raised. What a row gives that may see nothing
+    is not defined: torch and the kernel differ.
+
+    Inverted and causal masks are built for each attention; `ShareMasksPass` leaves one of each.
+    Kernels round the scores elsewhere than torch: the numerics are `rounding`. Source of the
+    limits: aclnnFusedInferAttentionScore takes float16 and bfloat16.
+    """
+    return Rule(
+        name="raise_attention",
+        patterns=(_repeated, _plain),
+        check=_check,
+        rewrite=_rewrite,
+        operators=("npu::npu_fused_infer_attention_score",),
+        numerics="rounding",
+    )

@@ -1,0 +1,78 @@
+"""Whether a new operator that returns dense memory may stand where strided memory was returned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch._ops import OpOverload
+
+from fx_passes.fusions.requirements import sizes_equal
+from fx_passes.match import Match, NoMatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.fx import Node
+
+__all__ = ["dense_like", "is_dense", "layout_problem"]
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is known to be contiguous; adds no guard to symbolic sizes."""
+    expected: int | torch.SymInt = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if sizes_equal(size, 1):
+            continue
+        if not sizes_equal(stride, expected):
+            return False
+        expected = expected * size
+    return True
+
+
+def dense_like(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a fake tensor of the same shape and dtype that is contiguous."""
+    return tensor.new_empty(tensor.shape)
+
+
+def layout_problem(match: Match, output: str) -> NoMatch | None:
+    """Return why an output must keep its strides, or None where contiguous memory does as well.
+
+    Elementwise operators keep the order of dimensions in memory that their input has; fused
+    kernels write contiguous memory. A `view` of the result, also through other views, may be legal
+    for the one and not for the other.
+
+    Args:
+        match: The match.
+        output: Name of the output that the new operator would return contiguous.
+    """
+    value, node = match.value(output), match.outputs.get(output)
+    if node is None or (isinstance(value, torch.Tensor) and is_dense(value)):
+        return None
+    for user in _views_of(node):
+        if user.target is torch.ops.aten.view.default:
+            return NoMatch(
+                f"`{user.name}` views `{node.name}`, whose memory is not contiguous; the kernel "
+                "would return contiguous memory, for which the view may be illegal",
+                (node, user),
+            )
+    return None
+
+
+def _views_of(node: Node) -> Iterator[Node]:
+    """Yield the views of a value, and the views of these."""
+    pending, seen = [node], {node}
+    while pending:
+        for user in pending.pop().users:
+            if user not in seen and _is_view(user):
+                seen.add(user)
+                pending.append(user)
+                yield user
+
+
+def _is_view(node: Node) -> bool:
+    target = node.target
+    if not isinstance(target, OpOverload):
+        return False
+    returns = target._schema.returns  # noqa: SLF001 - the only road to a schema
+    return bool(returns) and returns[0].alias_info is not None

@@ -1,0 +1,155 @@
+"""Raises a graph and tells for each place whether it was raised, and why not."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.normalize import normalize_graph
+from fx_passes.raising.raising_pipeline import raising_pipeline
+from fx_passes.raising.raising_report import RaisingReport, Site
+from fx_passes.raising.sites import find_sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torch.fx import GraphModule, Node
+
+    from fx_passes.pipeline import Pipeline
+    from fx_passes.raising.sites import SiteKind
+    from fx_passes.report import Report
+
+__all__ = ["RaisingResult", "raise_model"]
+
+_RULES: Mapping[SiteKind, tuple[str, ...]] = MappingProxyType(
+    {
+        "norm": ("raise_rms_norm",),
+        "rope": ("raise_rotary",),
+        "activation": ("fuse_swiglu", "raise_swiglu"),
+        "attention": ("raise_attention",),
+    }
+)
+# What the rules know, for places that look otherwise.
+_EXPECTED: Mapping[SiteKind, str] = MappingProxyType(
+    {
+        "norm": "weight * (x * rsqrt(mean(x ** 2) + eps)) over the last dimension",
+        "rope": "x * cos + cat(-second half, first half) * sin",
+        "activation": "silu(gate) * up",
+        "attention": "scaled_dot_product_attention (`attn_implementation='sdpa'`)",
+    }
+)
+# No pattern is wider than this.
+_LONGEST_WAY = 12
+
+
+@dataclass(frozen=True, kw_only=True)
+class RaisingResult:
+    """What raising a graph gave.
+
+    Attributes:
+        modified: Whether the graph changed.
+        report: What was raised and what was not.
+    """
+
+    modified: bool
+    report: RaisingReport
+
+
+def raise_model(graph_module: GraphModule, pipeline: Pipeline | None = None) -> RaisingResult:
+    """Raise the graph of a plain model to `npu::` operators, in place, and account for each place.
+
+    Does what `pipeline.run` does, and counts the places that could be raised before and after.
+
+    Args:
+        graph_module: The module, as Dynamo hands it to a backend.
+        pipeline: The pipeline; that of `raising_pipeline` if None.
+
+    Returns:
+        Whether the graph changed, and the report.
+
+    Raises:
+        FxPassesError: A pass failed; the graph is then in normal form and else as it was.
+    """
+    normalized = normalize_graph(graph_module) > 0
+    if normalized:
+        graph_module.recompile()
+    graph = graph_module.graph
+    sites = [
+        (kind, node.name, _module_of(node), node, node.target) for kind, node in find_sites(graph)
+    ]
+    result = (raising_pipeline() if pipeline is None else pipeline).run(graph_module)
+    present = set(graph_module.graph.nodes)
+    named = {node.name: node for node in present}
+    report = RaisingReport(
+        sites=tuple(
+            Site(
+                kind=kind,
+                node=name,
+                module=module,
+                raised=not (left := node in present and node.target is target),
+                reason=_reason(kind, node, result.report, named) if left else "",
+            )
+            for kind, name, module, node, target in sites
+        ),
+        passes=result.report,
+    )
+    return RaisingResult(modified=normalized or result.modified, report=report)
+
+
+def _module_of(node: Node) -> str:
+    stack = node.meta.get("nn_module_stack")
+    if not isinstance(stack, dict) or not stack:
+        return ""
+    entry = list(stack.values())[-1]
+    return str(entry[0]) if isinstance(entry, tuple) else ""
+
+
+def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node]) -> str:
+    """Return the reason of the nearest near miss of the rules for this kind."""
+    missing = sorted(
+        {
+            operator
+            for each in report.rule_reports()
+            if each.rule in _RULES[kind]
+            for operator in each.waiting_for
+        }
+    )
+    if missing:
+        return f"this process has no operator {', '.join(missing)}"
+    reasons = {
+        named[name]: miss.reason
+        for rule in _RULES[kind]
+        for miss in report.near_misses(rule)
+        for name in (miss.anchor, *miss.nodes)
+        if name in named
+    }
+    nearest = _nearest(node, reasons)
+    if nearest is not None:
+        return reasons[nearest]
+    return f"no rule for {kind} by {_name_of(node)}; known is {_EXPECTED[kind]}"
+
+
+def _nearest(start: Node, wanted: Iterable[Node]) -> Node | None:
+    """Return that of some nodes which is the fewest calls away, or None if all are far."""
+    goal = set(wanted)
+    pending, seen = deque([(start, 0)]), {start}
+    while pending:
+        node, steps = pending.popleft()
+        if node in goal:
+            return node
+        if steps == _LONGEST_WAY:
+            continue
+        for other in (*node.all_input_nodes, *node.users):
+            if other not in seen and other.op == "call_function":
+                seen.add(other)
+                pending.append((other, steps + 1))
+    return None
+
+
+def _name_of(node: Node) -> str:
+    target = node.target
+    return str(target) if isinstance(target, torch._ops.OpOverload) else node.name  # noqa: SLF001 - its only home

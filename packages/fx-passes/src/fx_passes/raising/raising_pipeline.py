@@ -1,0 +1,40 @@
+"""The pipeline that raises a plain model and fuses what it raised."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.fusions.swiglu import fuse_swiglu
+from fx_passes.graph_pass import NormalizePass, RulePass
+from fx_passes.pipeline import Pipeline
+from fx_passes.raising.attention import raise_attention
+from fx_passes.raising.mask_sharing import ShareMasksPass
+from fx_passes.raising.rms_norm import raise_rms_norm
+from fx_passes.raising.rotary import raise_rotary
+from fx_passes.raising.swiglu import raise_swiglu
+
+if TYPE_CHECKING:
+    from fx_passes.graph_pass import GraphPass
+
+__all__ = ["raising_pipeline"]
+
+
+def raising_pipeline() -> Pipeline:
+    """Return the pipeline that raises a plain model to `npu::` operators and then fuses these.
+
+    Normal form, the rules of raising (pass `raise`), one mask for all attentions (`share_masks`),
+    then the passes of `default_npu_pipeline`. For graphs of Dynamo; on graphs of ATen attention is
+    already taken apart, so only norms, RoPE and activations are raised. `.without(name)` leaves a
+    rule out, see `raise_swiglu` for one that may be worth it.
+    """
+    # Halves of one tensor need no concatenation, so fuse_swiglu has precedence.
+    rules = (raise_rms_norm(), raise_rotary(), raise_attention(), fuse_swiglu(), raise_swiglu())
+    raising: tuple[GraphPass, ...] = (
+        NormalizePass(),
+        RulePass(name="raise", rules=rules, after=("normalize",)),
+        ShareMasksPass(),
+    )
+    known = {each.name for each in raising}
+    fusions = default_npu_pipeline()
+    return Pipeline(passes=(*raising, *(each for each in fusions.passes if each.name not in known)))
