@@ -30,7 +30,7 @@ struct Arguments {
   const OptionalIntArray& query_lengths;
   const OptionalIntArray& key_lengths;
   OptionalTensor block_table;
-  OptionalTensor sink;
+  OptionalTensor sink, query_rope, key_rope;
   int64_t heads;
   double scale;
   int64_t pre_tokens, next_tokens;
@@ -44,7 +44,7 @@ Plan MakePlan(const Arguments& arguments) {
   const LayoutPair& layout = FindLayout(arguments.layout);
   auto call = std::make_shared<FusedInferAttention>(FusedInferAttention{
       arguments.query, OnlyTensor(arguments.key), OnlyTensor(arguments.value), arguments.output, arguments.log_sum_exp,
-      arguments.mask, arguments.block_table, arguments.sink, layout.query, layout.output, arguments.heads,
+      arguments.mask, arguments.block_table, arguments.sink, arguments.query_rope, arguments.key_rope, layout.query, layout.output, arguments.heads,
       arguments.kv_heads == 0 ? arguments.heads : arguments.kv_heads, arguments.block_size, arguments.sparse_mode,
       arguments.pre_tokens, arguments.next_tokens, arguments.scale, arguments.wants_log_sum_exp, {}});
   const int query_rank = layout.query == QueryLayout::kBSND || layout.query == QueryLayout::kBNSD ? 4 : 3;
@@ -72,6 +72,7 @@ Plan MakePlan(const Arguments& arguments) {
                    "a head dimension of " + std::to_string(DimOf(call->query, layout.query, call->heads)) + " as 'query'",
                    std::to_string(CacheDim(*call, call->key)));
   }
+  RequireRope(*call);
   call->sequences = call->packed() ? PackedSequences(*call, arguments.query_lengths, arguments.key_lengths)
                                    : BatchSequences(*call, arguments.query_lengths, arguments.key_lengths);
   RequireMask(*call);
@@ -109,32 +110,31 @@ void RefuseQuantisation(std::initializer_list<const OptionalTensor*> tensors) {
       (Int, numKeyValueHeads), (Int, sparseMode), (Int, innerPrecise), (Int, blockSize), (Int, antiquantMode),     \
       (Bool, softmaxLseFlag), (Int, keyAntiquantMode), (Int, valueAntiquantMode)
 
-// Refuses what is not simulated and makes the plan of the rest; `SINK` is the learnable sink, where the version has one.
-#define CANN_SIM_FIA_PLAN(SINK)                                                                                    \
-  RefuseIfPresent(pseShift, "a position shift");                                                                   \
-  RefuseQuantisation({&deqScale1, &quantScale1, &deqScale2, &quantScale2, &quantOffset2, &antiquantScale,          \
-                      &antiquantOffset, &keyAntiquantScale, &keyAntiquantOffset, &valueAntiquantScale,             \
-                      &valueAntiquantOffset});                                                                     \
-  RefuseIfPresent(queryPaddingSize, "padding on the left");                                                        \
-  RefuseIfPresent(kvPaddingSize, "padding on the left");                                                           \
-  RefuseIfPresent(keySharedPrefix, "a shared prefix");                                                             \
-  RefuseIfPresent(valueSharedPrefix, "a shared prefix");                                                           \
-  return MakePlan({query, key, value, attenMask, actualSeqLengths, actualSeqLengthsKv, blockTable, SINK, numHeads, \
-                   scaleValue, preTokens, nextTokens, inputLayout, numKeyValueHeads, sparseMode, innerPrecise,     \
-                   blockSize, softmaxLseFlag, attentionOut, softmaxLse})
+// Refuses what is not simulated and makes the plan of the rest; the arguments stand for what the version has of a
+// learnable sink and of rotary parts.
+#define CANN_SIM_FIA_PLAN(SINK, QUERY_ROPE, KEY_ROPE)                                                                  \
+  RefuseIfPresent(pseShift, "a position shift");                                                                       \
+  RefuseQuantisation({&deqScale1, &quantScale1, &deqScale2, &quantScale2, &quantOffset2, &antiquantScale,              \
+                      &antiquantOffset, &keyAntiquantScale, &keyAntiquantOffset, &valueAntiquantScale,                 \
+                      &valueAntiquantOffset});                                                                         \
+  RefuseIfPresent(queryPaddingSize, "padding on the left");                                                            \
+  RefuseIfPresent(kvPaddingSize, "padding on the left");                                                               \
+  RefuseIfPresent(keySharedPrefix, "a shared prefix");                                                                 \
+  RefuseIfPresent(valueSharedPrefix, "a shared prefix");                                                               \
+  return MakePlan({query, key, value, attenMask, actualSeqLengths, actualSeqLengthsKv, blockTable, SINK, QUERY_ROPE,   \
+                   KEY_ROPE, numHeads, scaleValue, preTokens, nextTokens, inputLayout, numKeyValueHeads, sparseMode,   \
+                   innerPrecise, blockSize, softmaxLseFlag, attentionOut, softmaxLse})
 
 CANN_SIM_OPERATOR(aclnnFusedInferAttentionScoreV2, CANN_SIM_FIA_TENSORS, CANN_SIM_FIA_ATTRIBUTES,
                   (Tensor, attentionOut), (Tensor, softmaxLse)) {
-  CANN_SIM_FIA_PLAN(OptionalTensor());
+  CANN_SIM_FIA_PLAN(OptionalTensor(), OptionalTensor(), OptionalTensor());
 }
 
 CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(aclnnFusedInferAttentionScoreV3, CANN_SIM_FIA_TENSORS, (OptionalTensor, queryRope),
                                      (OptionalTensor, keyRope), (OptionalTensor, keyRopeAntiquantScale),
                                      CANN_SIM_FIA_ATTRIBUTES, (Tensor, attentionOut), (Tensor, softmaxLse)) {
-  RefuseIfPresent(queryRope, "a separate rotary part");
-  RefuseIfPresent(keyRope, "a separate rotary part");
   RefuseIfPresent(keyRopeAntiquantScale, "quantisation");
-  CANN_SIM_FIA_PLAN(OptionalTensor());
+  CANN_SIM_FIA_PLAN(OptionalTensor(), queryRope, keyRope);
 }
 
 CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(aclnnFusedInferAttentionScoreV4, CANN_SIM_FIA_TENSORS, (OptionalTensor, queryRope),
@@ -142,11 +142,9 @@ CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(aclnnFusedInferAttentionScoreV4, CANN_SIM_F
                                      (OptionalTensor, dequantScaleQuery), (OptionalTensor, learnableSink),
                                      CANN_SIM_FIA_ATTRIBUTES, (Int, queryQuantMode), (Tensor, attentionOut),
                                      (Tensor, softmaxLse)) {
-  RefuseIfPresent(queryRope, "a separate rotary part");
-  RefuseIfPresent(keyRope, "a separate rotary part");
   RefuseIfPresent(keyRopeAntiquantScale, "quantisation");
   RefuseIfPresent(dequantScaleQuery, "quantisation");
-  CANN_SIM_FIA_PLAN(learnableSink);
+  CANN_SIM_FIA_PLAN(learnableSink, queryRope, keyRope);
 }
 
 }  // namespace cann_sim::operators

@@ -1,5 +1,6 @@
 #include "fused_infer_attention.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
 
 #include "attention.h"
@@ -32,9 +33,24 @@ int64_t CacheDim(const FusedInferAttention& call, const Tensor& tensor) {
   return DimOf(tensor, call.query_layout, call.kv_heads);
 }
 
-at::Tensor FusedInferAttention::QueryView() const { return Canonical(query, query_layout, heads); }
+at::Tensor FusedInferAttention::Rows(const at::Tensor& tensor, size_t index, int64_t start, int64_t length) const {
+  return (packed() ? tensor : tensor.select(0, static_cast<int64_t>(index))).narrow(0, start, length);
+}
 
-at::Tensor FusedInferAttention::KeyView(const Tensor& tensor) const { return Canonical(tensor, query_layout, kv_heads); }
+// Queries of one sequence, [query_length, heads, D].
+at::Tensor FusedInferAttention::Queries(const Tensor& tensor, size_t index) const {
+  const Sequence& sequence = sequences[index];
+  return Rows(Canonical(tensor, query_layout, heads), index, sequence.query_start, sequence.query_length).to(at::kFloat);
+}
+
+// Keys or values of one sequence, [key_length, kv_heads, D].
+at::Tensor FusedInferAttention::Keys(const Tensor& tensor, const at::Tensor& table, size_t index) const {
+  if (block_table) {
+    return Paged(tensor, table, index).to(at::kFloat);
+  }
+  const Sequence& sequence = sequences[index];
+  return Rows(Canonical(tensor, query_layout, kv_heads), index, sequence.key_start, sequence.key_length).to(at::kFloat);
+}
 
 at::Tensor FusedInferAttention::OutputView() const {
   const at::Tensor tensor = output;
@@ -79,12 +95,10 @@ at::Tensor FusedInferAttention::Paged(const Tensor& cache, const at::Tensor& tab
 at::Tensor FusedInferAttention::Hidden(size_t index) const {
   const Sequence& sequence = sequences[index];
   const int64_t shift = sequence.key_length - sequence.query_length;
-  // With one query position a batch layout runs the decode kernel, which knows no sparse modes.
-  const bool decodes = !packed() && query_span() == 1;
   const bool compressed = sparse_mode >= 2;
   at::Tensor hidden;
   if (compressed) {
-    if (decodes) {
+    if (decodes()) {
       return hidden;
     }
     Visibility visibility{sparse_mode == 2 ? 0 : shift, int64_t{0}, std::nullopt};
@@ -102,7 +116,7 @@ at::Tensor FusedInferAttention::Hidden(size_t index) const {
     return hidden;
   }
   at::Tensor full = at::Tensor(*mask).to(at::kBool);
-  if (full.dim() == 2 && decodes) {  // [B, KV_S]
+  if (full.dim() == 2 && decodes()) {  // [B, KV_S]
     full = full.select(0, static_cast<int64_t>(index)).unsqueeze(0);
   } else {
     if (full.dim() > 2) {
@@ -114,7 +128,7 @@ at::Tensor FusedInferAttention::Hidden(size_t index) const {
     full = full.narrow(0, 0, sequence.query_length);
   }
   hidden = full.narrow(1, 0, sequence.key_length);
-  if (sparse_mode == 0 && !decodes) {
+  if (sparse_mode == 0 && !decodes()) {
     const at::Tensor band =
         HiddenKeys({0, next_tokens, pre_tokens}, sequence.query_length, sequence.key_length);
     hidden = band.defined() ? hidden.logical_or(band) : hidden;
@@ -123,10 +137,7 @@ at::Tensor FusedInferAttention::Hidden(size_t index) const {
 }
 
 void FusedInferAttention::Run() const {
-  const at::Tensor queries = QueryView();
   const at::Tensor outputs = OutputView();
-  const at::Tensor keys = block_table ? at::Tensor() : KeyView(key);
-  const at::Tensor values = block_table ? at::Tensor() : KeyView(value);
   const at::Tensor table = block_table;
   const at::Tensor sinks = sink ? at::Tensor(*sink).to(at::kFloat) : at::Tensor();
   outputs.zero_();
@@ -138,20 +149,17 @@ void FusedInferAttention::Run() const {
   }
   for (size_t index = 0; index < sequences.size(); ++index) {
     const Sequence& sequence = sequences[index];
-    const auto rows = [&](const at::Tensor& tensor, int64_t start, int64_t length) {
-      const at::Tensor own = packed() ? tensor : tensor.select(0, static_cast<int64_t>(index));
-      return own.narrow(0, start, length);
-    };
-    const at::Tensor own_keys =
-        block_table ? Paged(key, table, index) : rows(keys, sequence.key_start, sequence.key_length);
-    const at::Tensor own_values =
-        block_table ? Paged(value, table, index) : rows(values, sequence.key_start, sequence.key_length);
+    at::Tensor own_queries = Queries(query, index);
+    at::Tensor own_keys = Keys(key, table, index);
+    if (query_rope) {
+      own_queries = at::cat({own_queries, Queries(*query_rope, index)}, -1);
+      own_keys = at::cat({own_keys, Keys(*key_rope, table, index)}, -1);
+    }
     const AttentionResult result =
-        Attend(rows(queries, sequence.query_start, sequence.query_length).to(at::kFloat), own_keys.to(at::kFloat),
-               own_values.to(at::kFloat), scale, Hidden(index), sinks);
-    rows(outputs, sequence.query_start, sequence.query_length).copy_(result.output);
+        Attend(own_queries, own_keys, Keys(value, table, index), scale, Hidden(index), sinks);
+    Rows(outputs, index, sequence.query_start, sequence.query_length).copy_(result.output);
     if (wants_log_sum_exp) {
-      rows(logarithms, sequence.query_start, sequence.query_length).copy_(result.log_sum_exp);
+      Rows(logarithms, index, sequence.query_start, sequence.query_length).copy_(result.log_sum_exp);
     }
   }
 }

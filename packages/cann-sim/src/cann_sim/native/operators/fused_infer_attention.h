@@ -25,6 +25,8 @@ struct Sequence {
 struct FusedInferAttention {
   Tensor query, key, value, output, log_sum_exp;
   OptionalTensor mask, block_table, sink;
+  // Further dimensions of the heads of `query` and `key`, which take part in the scores only (MLA).
+  OptionalTensor query_rope, key_rope;
   QueryLayout query_layout;
   OutputLayout output_layout;
   int64_t heads, kv_heads, block_size, sparse_mode, pre_tokens, next_tokens;
@@ -34,13 +36,17 @@ struct FusedInferAttention {
 
   bool packed() const { return query_layout == QueryLayout::kTND || query_layout == QueryLayout::kNTD; }
   int64_t query_span() const;
+  // With one query position a batch layout runs the decode kernel, which knows no sparse modes.
+  bool decodes() const { return !packed() && query_span() == 1 && !query_rope; }
   void Run() const;
 
  private:
-  at::Tensor QueryView() const;
   at::Tensor OutputView() const;
-  at::Tensor KeyView(const Tensor& tensor) const;
+  at::Tensor Queries(const Tensor& tensor, size_t index) const;
+  at::Tensor Keys(const Tensor& tensor, const at::Tensor& table, size_t index) const;
   at::Tensor Paged(const Tensor& cache, const at::Tensor& table, size_t index) const;
+  // The part of one sequence, from `start`, of a tensor in canonical order.
+  at::Tensor Rows(const at::Tensor& tensor, size_t index, int64_t start, int64_t length) const;
   at::Tensor Hidden(size_t index) const;
 };
 

@@ -18,6 +18,10 @@ constexpr LayoutPair kLayouts[] = {
 
 constexpr int64_t kLongestHead = 512;
 constexpr int64_t kLargestBlock = 1024;
+constexpr int64_t kRopeDim = 64;
+// Head dimensions of the part without rotation: of compressed keys and values that all heads share, and of plain ones.
+constexpr int64_t kLatentDim = 512;
+constexpr int64_t kPlainDim = 128;
 
 // Length of batch entry `index`: one value may stand for all of them; without values all have `whole`.
 int64_t LengthOf(const OptionalIntArray& lengths, size_t index, int64_t whole) {
@@ -177,14 +181,74 @@ void RequireHeads(const FusedInferAttention& call) {
   }
 }
 
+namespace {
+
+// `rope` must be shaped as `tensor` but for 64 in place of the head dimension.
+void RequireRopeShape(const Tensor& rope, const Tensor& tensor, int64_t dim) {
+  RequireSameDtype(rope, tensor);
+  RequireContiguous(rope);
+  std::vector<int64_t> expected = tensor.sizes().vec();
+  expected.back() = expected.back() / dim * kRopeDim;
+  RequireShape(rope, expected);
+}
+
+// Which pairs of layouts the device takes beside rotary parts depends on the head dimension.
+bool RopeFitsLayout(const FusedInferAttention& call, int64_t dim) {
+  const bool first_heads = call.output_layout == OutputLayout::kNBSD ||
+                           (call.query_layout == QueryLayout::kTND && call.output_layout == OutputLayout::kNTD);
+  if (dim == kPlainDim) {
+    return !first_heads;
+  }
+  const bool unchanged = (call.query_layout == QueryLayout::kBSH && call.output_layout == OutputLayout::kBSH) ||
+                         (call.query_layout == QueryLayout::kBSND && call.output_layout == OutputLayout::kBSND) ||
+                         (call.query_layout == QueryLayout::kBNSD && call.output_layout == OutputLayout::kBNSD) ||
+                         (call.query_layout == QueryLayout::kTND && call.output_layout == OutputLayout::kTND);
+  return first_heads || unchanged;
+}
+
+}  // namespace
+
+void RequireRope(const FusedInferAttention& call) {
+  if (!call.query_rope && !call.key_rope) {
+    return;
+  }
+  if (!call.query_rope || !call.key_rope) {
+    RefuseArgument(call.query_rope ? call.key_rope.name() : call.query_rope.name(), "both rotary parts or none", "one");
+  }
+  const int64_t dim = DimOf(call.query, call.query_layout, call.heads);
+  if (dim != kLatentDim && dim != kPlainDim) {
+    RefuseArgument(call.query.name(), "a head dimension of 512 or 128 beside a rotary part", std::to_string(dim));
+  }
+  RequireRopeShape(*call.query_rope, call.query, dim);
+  RequireRopeShape(*call.key_rope, call.key, CacheDim(call, call.key));
+  if (CacheDim(call, call.value) != dim) {
+    RefuseArgument(call.value.name(), "a head dimension of " + std::to_string(dim) + " as 'query'",
+                   std::to_string(CacheDim(call, call.value)));
+  }
+  if (!RopeFitsLayout(call, dim)) {
+    RefuseArgument("inputLayout", "one that the device takes beside a rotary part with a head dimension of " +
+                                      std::to_string(dim), "another");
+  }
+  if (dim == kLatentDim) {
+    const bool power = (call.heads & (call.heads - 1)) == 0;
+    if (!power || call.heads > 128 || call.kv_heads != 1) {
+      RefuseArgument(call.query.name(), "a power of two of at most 128 heads, and 1 head of 'key'",
+                     std::to_string(call.heads) + " and " + std::to_string(call.kv_heads));
+    }
+    if (call.sparse_mode != 0 && call.sparse_mode != 3 && call.sparse_mode != 4) {
+      RefuseArgument("sparseMode", "0, 3 or 4 beside a rotary part with a head dimension of 512",
+                     std::to_string(call.sparse_mode));
+    }
+  }
+}
+
 void RequireMask(const FusedInferAttention& call) {
   if (call.sparse_mode < 0 || call.sparse_mode > 4) {
     RefuseArgument("sparseMode", "0 (mask), 1 (whole mask), 2 (left up causal), 3 (right down causal) or 4 (band)",
                    std::to_string(call.sparse_mode));
   }
-  const bool decodes = !call.packed() && call.query_span() == 1;
   if (!call.mask) {
-    if (call.sparse_mode != 0 && !decodes) {
+    if (call.sparse_mode != 0 && !call.decodes()) {
       RefuseArgument("attenMask", "a value for sparse mode " + std::to_string(call.sparse_mode), "none");
     }
     return;
@@ -207,7 +271,7 @@ void RequireMask(const FusedInferAttention& call) {
                    "sparse mode " + std::to_string(call.sparse_mode));
   }
   for (const Sequence& sequence : call.sequences) {
-    const bool rows_fit = mask.rank() == 2 && decodes ? mask.size(0) >= call.query.size(0)
+    const bool rows_fit = mask.rank() == 2 && call.decodes() ? mask.size(0) >= call.query.size(0)
                                                       : mask.size(-2) >= sequence.query_length;
     if (!rows_fit || mask.size(-1) < sequence.key_length) {
       RefuseArgument(mask.name(), "at least [" + std::to_string(sequence.query_length) + ", " +

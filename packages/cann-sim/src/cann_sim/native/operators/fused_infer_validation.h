@@ -26,6 +26,8 @@ std::vector<Sequence> BatchSequences(const FusedInferAttention& call, const Opti
 
 void RequireHeads(const FusedInferAttention& call);
 void RequirePages(const FusedInferAttention& call, int64_t batch);
+// The separate rotary parts, where there are any.
+void RequireRope(const FusedInferAttention& call);
 // Needs the sequences.
 void RequireMask(const FusedInferAttention& call);
 void RequireOutputs(const FusedInferAttention& call);
