@@ -68,8 +68,8 @@ class NativeLaunches:
 
     Attributes:
         num_typed: How many launches call the C++ function of an operator whose signature this
-            package knows (FIA v1 of torch_npu 2.13). The others unpack their arguments anew for
-            every call, which costs some 20 ns for each length.
+            package knows (FIA v1 and v2 of torch_npu 2.13). The others unpack their arguments anew
+            for every call, which costs some 20 ns for each length.
     """
 
     def __init__(self, launches: _Launches) -> None:

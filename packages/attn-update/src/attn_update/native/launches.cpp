@@ -135,6 +135,13 @@ struct Kept<at::OptionalSymIntArrayRef> {
 };
 
 template <>
+struct Kept<std::optional<std::int64_t>> {
+  explicit Kept(const Value& value) : integer(value.value.toOptional<std::int64_t>()) {}
+  std::optional<std::int64_t> get() const { return integer; }
+  std::optional<std::int64_t> integer;
+};
+
+template <>
 struct Kept<std::string_view> {
   explicit Kept(const Value& value) : text(value.value.toStringRef()) {}
   std::string_view get() const { return text; }
@@ -163,6 +170,8 @@ class TypedCall;
 template <typename Result, typename... Parameters>
 class TypedCall<Result(Parameters...)> : public Call {
  public:
+  static constexpr std::size_t kNumParameters = sizeof...(Parameters);
+
   TypedCall(const c10::OperatorHandle& op, const std::vector<Value>& values)
       : TypedCall(op, values, std::index_sequence_for<Parameters...>()) {}
 
@@ -194,6 +203,7 @@ using T = const at::Tensor&;
 using OT = const std::optional<at::Tensor>&;
 using OL = at::OptionalSymIntArrayRef;
 using I = std::int64_t;
+using OI = std::optional<std::int64_t>;
 using S = std::string_view;
 
 // npu_fused_infer_attention_score.out of torch_npu 2.13.
@@ -201,16 +211,34 @@ using FusedInferAttentionV1 = std::tuple<at::Tensor, at::Tensor>(
     T, T, T, OT, OT, OL, OL, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OL, OT, OT, OT,
     I, double, I, I, S, I, I, I, I, I, I, I, bool, OT, at::TensorList);
 
-std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const std::vector<Value>& values) {
-  if (op.schema().name() == "npu::npu_fused_infer_attention_score" && op.schema().overload_name() == "out" &&
-      values.size() == 42) {
-    try {
-      return std::make_unique<TypedCall<FusedInferAttentionV1>>(op, values);
-    } catch (const c10::Error&) {
-      // Another version of the operator; unpacking is slower and as right.
-    }
+// npu_fused_infer_attention_score_v2.out of torch_npu 2.13.
+using FusedInferAttentionV2 = std::tuple<at::Tensor, at::Tensor>(
+    T, T, T, OT, OT, OT, OT, OL, OL, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, I, I, double, I, I, S,
+    I, I, I, I, I, I, bool, OI, OI, OI, OI, OI, OI, OI, OI, OI, OI, OI, OI, OT, at::TensorList);
+
+// Returns nothing where the operator has another signature than this one.
+template <typename Signature>
+std::unique_ptr<Call> make_typed(const c10::OperatorHandle& op, const std::vector<Value>& values) {
+  if (values.size() != TypedCall<Signature>::kNumParameters) {
+    return nullptr;
   }
-  return std::make_unique<BoxedCall>(op, values);
+  try {
+    return std::make_unique<TypedCall<Signature>>(op, values);
+  } catch (const c10::Error&) {
+    // Of another version of torch_npu; unpacking is slower and as right.
+    return nullptr;
+  }
+}
+
+std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const std::vector<Value>& values) {
+  const auto& schema = op.schema();
+  std::unique_ptr<Call> call;
+  if (schema.overload_name() == "out" && schema.name() == "npu::npu_fused_infer_attention_score") {
+    call = make_typed<FusedInferAttentionV1>(op, values);
+  } else if (schema.overload_name() == "out" && schema.name() == "npu::npu_fused_infer_attention_score_v2") {
+    call = make_typed<FusedInferAttentionV2>(op, values);
+  }
+  return call ? std::move(call) : std::make_unique<BoxedCall>(op, values);
 }
 
 struct Launch {
