@@ -62,7 +62,7 @@ def test_function_without_source_counts_with_its_code() -> None:
     first = namespace["made"]
     exec("def made(x): return x + 2", namespace)
 
-    assert fingerprint_of_functions((first,)) != fingerprint_of_functions((namespace["made"],))  # type: ignore[arg-type]
+    assert fingerprint_of_functions((first,)) != fingerprint_of_functions((namespace["made"],))
 
 
 def test_object_without_stable_content_is_refused() -> None:

@@ -28,9 +28,10 @@ from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
 from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
 from fx_passes.pattern import label
 from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
+from fx_passes.replacement_rule import MatchForExtraCheck, rule_from_replacement
 from fx_passes.report import MatchRecord, NearMiss, PassReport, Report, RuleReport
 from fx_passes.rewriter import apply_rules
-from fx_passes.rule import Rule
+from fx_passes.rule import PatternSource, Rule
 
 __all__ = [
     "KNOWN_KERNELS",
@@ -45,6 +46,7 @@ __all__ = [
     "GraphBuilder",
     "GraphPass",
     "Match",
+    "MatchForExtraCheck",
     "MatchRecord",
     "NearMiss",
     "NoMatch",
@@ -54,6 +56,7 @@ __all__ = [
     "PassObserver",
     "PassReport",
     "PatternError",
+    "PatternSource",
     "Pipeline",
     "PipelineError",
     "PipelineResult",
@@ -78,4 +81,5 @@ __all__ = [
     "label",
     "normalize_graph",
     "remove_noops",
+    "rule_from_replacement",
 ]

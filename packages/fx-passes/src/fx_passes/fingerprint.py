@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 from fx_passes.errors import FingerprintError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 __all__ = ["fingerprint_of_functions"]
 
 
-def fingerprint_of_functions(functions: Iterable[Callable[..., object]], *parts: object) -> str:
+def fingerprint_of_functions(functions: Iterable[object], *parts: object) -> str:
     """Return a stable hash of some functions and plain values.
 
     A function counts with its source (its code object where there is none), its defaults and what
     it closes over. Functions that it merely calls do not count.
 
     Args:
-        functions: Plain functions, methods, partials, or instances with `__call__`.
+        functions: Plain functions, methods, partials, or instances with a `fingerprint()`.
         parts: Literals and tuples of literals.
 
     Raises:

@@ -32,6 +32,7 @@ __all__ = [
     "equivalent_operators",
     "label",
     "matching_operator",
+    "read_pattern",
 ]
 
 T = TypeVar("T")
@@ -235,6 +236,31 @@ def compile_pattern(function: Callable[..., object]) -> CompiledPattern:
         )
     outputs = {str(key): value.node for key, value in returned.items()}
     _complete(graph)
+    return read_pattern(name, graph, kinds, outputs, {})
+
+
+def read_pattern(
+    name: str,
+    graph: Graph,
+    kinds: Mapping[str, str],
+    outputs: Mapping[str, Node],
+    labels: Mapping[str, Node],
+) -> CompiledPattern:
+    """Read a graph as a pattern.
+
+    Args:
+        name: Name of the pattern, for messages.
+        graph: The graph, which is put into normal form. It has no output node.
+        kinds: The kind of each placeholder; see `PatternParameter.kind`.
+        outputs: Values that may be used outside of a match, by name.
+        labels: Values that have a name inside the pattern.
+
+    Raises:
+        PatternError: The graph contains an operation that is no operator or writes to memory, or
+            computes something that none of its outputs needs.
+    """
+    for label_name, node in labels.items():
+        node.meta[_LABEL] = label_name
     normalize_nodes(graph)
     return _PatternReader(name, kinds).read(graph, outputs)
 
@@ -298,7 +324,9 @@ class _PatternReader:
     def _read_node(self, node: Node) -> PatternNode:
         index = len(self._nodes)
         if node.op == "placeholder":
-            return PatternParameter(index, node.name, kind=self._kinds[str(node.target)])
+            # FX renames parameters that are called like builtins.
+            name = str(node.target)
+            return PatternParameter(index, name, kind=self._kinds[name])
         if node.target is operator.getitem and isinstance(node.args[0], Node):
             source = self._read[node.args[0]]
             if isinstance(source, PatternCall) and isinstance(node.args[1], int):

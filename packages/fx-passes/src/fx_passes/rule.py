@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from torch.fx import Node
 
-from fx_passes.errors import PipelineError
+from fx_passes.errors import PatternError, PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.match import Match, NoMatch
@@ -19,9 +19,22 @@ from fx_passes.pattern import CompiledPattern, compile_pattern
 if TYPE_CHECKING:
     from typing import Literal
 
-__all__ = ["Check", "Pattern", "Rewrite", "Rule", "accept"]
+__all__ = ["Check", "Pattern", "PatternSource", "Rewrite", "Rule", "accept"]
 
 Pattern = Callable[..., Mapping[str, object]]
+
+
+@runtime_checkable
+class PatternSource(Protocol):
+    """Patterns that come from elsewhere than from a function that `compile_pattern` takes."""
+
+    def compile(self) -> tuple[CompiledPattern, ...]:
+        """Return the patterns, alternatives of each other; called once for each rule."""
+
+    def fingerprint(self) -> str:
+        """Return a hash of the patterns, the same in every process."""
+
+
 Check = Callable[[Match], "NoMatch | None"]
 Rewrite = Callable[[Match, GraphBuilder], Mapping[str, Node]]
 
@@ -40,7 +53,7 @@ class Rule:
         name: Name in reports and errors, unique in a pipeline.
         patterns: Plain functions on tensors, alternatives of each other, tried in order. They have
             the same output names. Each is traced once, at the first use of the rule, on no device.
-            See `compile_pattern`.
+            See `compile_pattern`. A `PatternSource` brings traced ones.
         rewrite: Creates the replacement with the builder it is given and returns, for each output
             in `match.needed`, the node that replaces it.
         check: Returns None if the rule applies to a match, else the reason why it does not. It sees
@@ -58,7 +71,7 @@ class Rule:
     """
 
     name: str
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern | PatternSource, ...]
     rewrite: Rewrite
     check: Check = accept
     operators: tuple[str, ...] = ()
@@ -78,7 +91,22 @@ class Rule:
         Raises:
             PatternError: A pattern cannot be traced, or the alternatives differ in their outputs.
         """
-        return tuple(compile_pattern(pattern) for pattern in self.patterns)
+        compiled: list[CompiledPattern] = []
+        try:
+            for pattern in self.patterns:
+                if isinstance(pattern, PatternSource):
+                    compiled += pattern.compile()
+                else:
+                    compiled.append(compile_pattern(pattern))
+        except PatternError as error:
+            raise PatternError(f"{error} (in the rule {self.name!r})") from error
+        outputs = [set(each.outputs) for each in compiled]
+        if any(each != outputs[0] for each in outputs):
+            raise PatternError(
+                f"tracing the rule {self.name!r}: its patterns have different outputs, "
+                f"{[sorted(each) for each in outputs]}; alternatives must have the same"
+            )
+        return tuple(compiled)
 
     def missing_operators(self) -> tuple[str, ...]:
         """Return the required operators that this process does not have."""
@@ -86,5 +114,5 @@ class Rule:
 
     def fingerprint(self) -> str:
         """Return a hash of what the rule does: its functions' source, its operators, its name."""
-        functions: tuple[Callable[..., object], ...] = (*self.patterns, self.check, self.rewrite)
+        functions = (*self.patterns, self.check, self.rewrite)
         return fingerprint_of_functions(functions, self.name, self.operators, self.numerics)

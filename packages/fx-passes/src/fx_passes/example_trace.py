@@ -1,0 +1,210 @@
+"""Traces functions on fake tensors made of example inputs; no device is touched."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch._dynamo.source import ConstantSource
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Node
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
+from torch.utils import _pytree as pytree
+
+from fx_passes.errors import PatternError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch.fx import Graph
+
+__all__ = ["ExampleTracer", "TracedFunction", "parameters_of"]
+
+# Any factor that no literal of a model is a multiple of by chance.
+_OTHER_FLOAT = 1.0390625
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedFunction:
+    """What a function does, as a graph.
+
+    Attributes:
+        graph: The graph; placeholders are those parameters that are tensors, by name.
+        outputs: The nodes returned, flattened.
+        scalars: Which literals in the graph are parameters: for (node, path in its arguments) the
+            name. A path is the position or keyword, then positions in nested lists.
+    """
+
+    graph: Graph
+    outputs: tuple[Node, ...]
+    scalars: Mapping[tuple[Node, tuple[int | str, ...]], str]
+
+
+class ExampleTracer:
+    """Traces functions on tensors whose sizes are symbols.
+
+    Args:
+        parameters: Names of the functions' parameters, tensors and scalars, in order.
+        examples: Example tensors, or a function that makes them; called under a fake mode, so that
+            it may name a device that is not there. Ranks, dtypes, devices and sizes of 0 or 1
+            count, other sizes are symbols.
+        scalars: Values of those parameters that are no tensors. A float stands for any float.
+
+    Attributes:
+        shapes: Where the symbols live; its guards are what held while the functions were traced.
+        tensors: The symbolic fake tensors, by name of the parameter.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[str],
+        examples: Sequence[torch.Tensor] | Callable[[], Sequence[torch.Tensor]],
+        scalars: Mapping[str, object],
+    ) -> None:
+        self._parameters = tuple(parameters)
+        self._scalars = dict(scalars)
+        self.shapes = ShapeEnv(duck_shape=False)
+        self._mode = FakeTensorMode(shape_env=self.shapes, allow_non_fake_inputs=True)
+        if callable(examples):
+            with FakeTensorMode():
+                examples = examples()
+        names = [name for name in self._parameters if name not in self._scalars]
+        if len(names) != len(examples) or not self._scalars.keys() <= set(self._parameters):
+            raise PatternError(
+                f"reading example inputs: the function has the parameters {self._parameters}, "
+                f"{sorted(self._scalars)} are scalars, and there are {len(examples)} examples; "
+                "give an example tensor for every other parameter, in order"
+            )
+        self.tensors = {
+            name: self._symbolic(name, example)
+            for name, example in zip(names, examples, strict=True)
+        }
+
+    def _symbolic(self, name: str, example: object) -> torch.Tensor:
+        if not isinstance(example, torch.Tensor):
+            raise PatternError(
+                f"reading example inputs: expected a tensor for `{name}`, found {example!r}; name "
+                "parameters that are numbers in `scalar_workaround`"
+            )
+        sizes: list[int | torch.SymInt] = []
+        for dimension, size in enumerate(example.shape):
+            source = ConstantSource(f"{name}_{dimension}")
+            symbol = self.shapes.create_symbol(
+                int(size), source, dynamic_dim=DimDynamic.DYNAMIC, constraint_dim=None
+            )
+            sizes.append(self.shapes.create_symintnode(symbol, hint=int(size), source=source))
+        with self._mode:
+            return torch.empty(sizes, dtype=example.dtype, device=example.device)
+
+    def trace(self, function: Callable[..., object], *, composite: bool) -> TracedFunction:
+        """Trace a function.
+
+        Args:
+            function: The function; has the tracer's parameters.
+            composite: Whether operators that consist of others (`linear`, `reshape`) stay whole, as
+                in Dynamo's graphs, or are taken apart, as in those of AOTAutograd.
+
+        Raises:
+            PatternError: The function fails, returns what is no tensor, or does something else when
+                a scalar has another value.
+        """
+        graph = self._graph(function, self._scalars, composite)
+        floats = {k: v for k, v in self._scalars.items() if isinstance(v, float)}
+        found: dict[tuple[Node, tuple[int | str, ...]], str] = {}
+        for name, value in floats.items():
+            other = self._graph(
+                function, {**self._scalars, name: value * _OTHER_FLOAT + 1.0}, composite
+            )
+            for place in _differences(_name(function), name, graph, other):
+                if place in found or _at(*place) != value:
+                    raise PatternError(
+                        f"tracing {_name(function)}: it computes a literal from the scalar "
+                        f"{name!r}; only its value itself may be an argument of operators"
+                    )
+                found[place] = name
+        output = next(iter(reversed(graph.nodes)))
+        returned = pytree.tree_leaves(output.args[0])
+        if not all(isinstance(node, Node) for node in returned) or len(set(returned)) != len(
+            returned
+        ):
+            raise PatternError(
+                f"tracing {_name(function)}: expected it to return distinct tensors, found "
+                f"{returned}"
+            )
+        return TracedFunction(graph=graph, outputs=tuple(returned), scalars=found)
+
+    def _graph(
+        self, function: Callable[..., object], scalars: Mapping[str, object], composite: bool
+    ) -> Graph:
+        def on_tensors(*tensors: torch.Tensor) -> object:
+            known = {**dict(zip(self.tensors, tensors, strict=True)), **scalars}
+            return function(*(known[name] for name in self._parameters))
+
+        try:
+            with torch.no_grad(), self._mode:
+                module = make_fx(on_tensors, pre_dispatch=composite)(*self.tensors.values())
+        except Exception as error:
+            raise PatternError(
+                f"tracing {_name(function)} on example inputs: {type(error).__name__}: {error}"
+            ) from error
+        graph = module.graph
+        placeholders = graph.find_nodes(op="placeholder")
+        for node, name in zip(placeholders, self.tensors, strict=True):
+            node.target = name
+        # Writing operators stay: they are an error that must be seen.
+        graph.eliminate_dead_code()
+        return graph
+
+
+def parameters_of(function: Callable[..., object]) -> tuple[str, ...]:
+    """Return the names of a function's parameters."""
+    return tuple(inspect.signature(function).parameters)
+
+
+def _name(function: Callable[..., object]) -> str:
+    return str(getattr(function, "__qualname__", repr(function)))
+
+
+def _at(node: Node, path: tuple[int | str, ...]) -> object:
+    first, *rest = path
+    value: object = node.kwargs[first] if isinstance(first, str) else node.args[first]
+    for position in rest:
+        if isinstance(value, (list, tuple)) and isinstance(position, int):
+            value = value[position]
+    return value
+
+
+def _differences(
+    function: str, scalar: str, first: Graph, second: Graph
+) -> list[tuple[Node, tuple[int | str, ...]]]:
+    """Return where the literals of two graphs of one function differ."""
+    left, right = list(first.nodes), list(second.nodes)
+    partner = dict(zip(left, right, strict=False))
+    if [n.target for n in left] != [n.target for n in right]:
+        raise PatternError(
+            f"tracing {function}: it calls other operators when the scalar {scalar!r} has another "
+            "value"
+        )
+    found: list[tuple[Node, tuple[int | str, ...]]] = []
+    for node in left:
+        pairs = [
+            ((key,), value, other)
+            for key, value, other in (
+                *zip(range(len(node.args)), node.args, partner[node].args, strict=True),
+                *((key, value, partner[node].kwargs[key]) for key, value in node.kwargs.items()),
+            )
+        ]
+        pending: list[tuple[tuple[int | str, ...], object, object]] = list(pairs)
+        while pending:
+            path, value, other = pending.pop(0)
+            if isinstance(value, (list, tuple)) and isinstance(other, (list, tuple)):
+                pending += [
+                    ((*path, position), *each)
+                    for position, each in enumerate(zip(value, other, strict=True))
+                ]
+            elif not isinstance(value, Node) and value != other:
+                found.append((node, path))
+    return found

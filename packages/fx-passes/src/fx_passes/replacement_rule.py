@@ -1,0 +1,192 @@
+"""Rules in the form that Inductor's pattern matcher takes: two functions and example inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from fx_passes.errors import PatternError
+from fx_passes.example_trace import ExampleTracer, parameters_of
+from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.match import NoMatch
+from fx_passes.replacement_pattern import Conditions, ReplacementPattern
+from fx_passes.replacement_template import ReplacementTemplate
+from fx_passes.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal
+
+    import torch
+    from torch.fx import Node
+
+    from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.match import Match
+    from fx_passes.pattern import CompiledPattern
+
+__all__ = ["MatchForExtraCheck", "rule_from_replacement"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchForExtraCheck:
+    """A match as an `extra_check` written for Inductor's matcher sees it.
+
+    Attributes:
+        nodes: All nodes that the replacement removes, in the order of the graph.
+        kwargs: For each parameter of the search function the node or literal it stands for.
+        outputs: The nodes that compute what the search function returns.
+    """
+
+    nodes: list[Node]
+    kwargs: dict[str, object]
+    outputs: tuple[Node, ...]
+
+    def output_nodes(self) -> list[Node]:
+        """Return the nodes that compute what the search function returns."""
+        return list(self.outputs)
+
+    def output_node(self) -> Node:
+        """Return the first of them."""
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Traced:
+    patterns: tuple[ReplacementPattern, ...]
+    template: ReplacementTemplate
+    conditions: Conditions
+
+
+class _Replacement:
+    """The two functions, traced together at the first use."""
+
+    def __init__(
+        self,
+        search_fn: Callable[..., object],
+        replace_fn: Callable[..., object],
+        example_inputs: Sequence[torch.Tensor] | Callable[[], Sequence[torch.Tensor]],
+        extra_check: Callable[[MatchForExtraCheck], bool] | None,
+        scalars: Mapping[str, object],
+    ) -> None:
+        self._search = search_fn
+        self._replace = replace_fn
+        self._examples = example_inputs
+        self._extra_check = extra_check
+        self._scalars = dict(scalars)
+        self.parameters = parameters_of(search_fn)
+        if parameters_of(replace_fn) != self.parameters:
+            raise PatternError(
+                f"reading a replacement: the search function has the parameters {self.parameters}, "
+                f"the replacement {parameters_of(replace_fn)}; they must be the same"
+            )
+
+    @cached_property
+    def traced(self) -> _Traced:
+        tracer = ExampleTracer(self.parameters, self._examples, self._scalars)
+        name = str(getattr(self._search, "__qualname__", self._search))
+        searches = [tracer.trace(self._search, composite=each) for each in (False, True)]
+        replaced = tracer.trace(self._replace, composite=False)
+        wanted, found = len(searches[0].outputs), len(replaced.outputs)
+        if wanted != found:
+            raise PatternError(
+                f"tracing the replacement of {name}: it returns {found} tensors, the search "
+                f"function {wanted}"
+            )
+        device = next(iter(tracer.tensors.values())).device
+        template = ReplacementTemplate.read(name, replaced, device)
+        conditions = Conditions.of(tracer)
+        if str(searches[0].graph) == str(searches[1].graph):
+            searches.pop()
+        patterns = tuple(
+            ReplacementPattern.read(name, each, prefix=f"_{index}")
+            for index, each in enumerate(searches)
+        )
+        return _Traced(patterns=patterns, template=template, conditions=conditions)
+
+    def compile(self) -> tuple[CompiledPattern, ...]:
+        return tuple(pattern.compiled for pattern in self.traced.patterns)
+
+    def check(self, match: Match) -> NoMatch | None:
+        known = self.traced.conditions.sizes(match)
+        if isinstance(known, NoMatch):
+            return known
+        for pattern in self.traced.patterns:
+            problem = pattern.problem(match, known)
+            if problem is not None:
+                return problem
+        if self._extra_check is None:
+            return None
+        seen = MatchForExtraCheck(
+            nodes=list(match.nodes),
+            kwargs={name: match.bound[name] for name in self.parameters if name in match.bound},
+            outputs=tuple(match.outputs.values()),
+        )
+        return None if self._extra_check(seen) else NoMatch("extra_check says no", match.nodes)
+
+    def rewrite(self, match: Match, build: GraphBuilder) -> dict[str, Node]:
+        return self.traced.template.build(match, build)
+
+    def fingerprint(self) -> str:
+        traced = self.traced
+        tensors = traced.conditions.tensors.items()
+        parts = (
+            *(pattern.text for pattern in traced.patterns),
+            str(traced.template),
+            *(str((name, each.dtype, each.device, each.dim())) for name, each in tensors),
+            *map(str, traced.conditions.guards),
+        )
+        checks = () if self._extra_check is None else (self._extra_check,)
+        return fingerprint_of_functions(checks, *parts)
+
+
+def rule_from_replacement(
+    search_fn: Callable[..., object],
+    replace_fn: Callable[..., object],
+    example_inputs: Sequence[torch.Tensor] | Callable[[], Sequence[torch.Tensor]],
+    extra_check: Callable[[MatchForExtraCheck], bool] | None = None,
+    scalar_workaround: Mapping[str, object] | None = None,
+    *,
+    name: str | None = None,
+    operators: tuple[str, ...] = (),
+    numerics: Literal["exact", "rounding"] = "rounding",
+) -> Rule:
+    """Make a rule of what `torch._inductor.pattern_matcher.register_replacement` takes.
+
+    Both functions are traced once, at the first use of the rule, on fake tensors with symbolic
+    sizes: no device is needed, and nothing is traced again at a match. Sizes that the functions
+    compute from shapes are computed anew at every match; relations between sizes that held during
+    the trace must hold there, or the rule does not apply and says so.
+
+    Differences to Inductor: nothing is registered anywhere; dtypes and ranks of the examples
+    count (make one rule for each); a float given by `scalar_workaround` matches any value, other
+    numbers there match themselves; a value inside the match that is used elsewhere, written
+    meanwhile or on another stream prevents the match.
+
+    Args:
+        search_fn: The pattern; returns one tensor or a tuple, list or dict of tensors.
+        replace_fn: The replacement; same parameters, as many results in the same order.
+        example_inputs: A tensor for each parameter that is no scalar, in order; or a function that
+            makes them, which may name a device that does not exist in the process.
+        extra_check: Called at a match; False refuses it.
+        scalar_workaround: Values of parameters that are numbers.
+        name: Name of the rule; the qualified name of `search_fn` if left out.
+        operators: Operators that must exist, else the rule waits; see `Rule`.
+        numerics: Whether the replacement gives the same bits; see `Rule`.
+
+    Raises:
+        PatternError: The parameters of the functions differ. At the first use of the rule also:
+            the functions cannot be traced, write memory, create constants, return differently many
+            tensors, or compute with a scalar of `scalar_workaround` outside of operators.
+    """
+    replacement = _Replacement(
+        search_fn, replace_fn, example_inputs, extra_check, scalar_workaround or {}
+    )
+    return Rule(
+        name=name or str(getattr(search_fn, "__qualname__", search_fn)),
+        patterns=(replacement,),
+        check=replacement.check,
+        rewrite=replacement.rewrite,
+        operators=operators,
+        numerics=numerics,
+    )
