@@ -38,13 +38,35 @@ struct Arguments {
   int64_t kv_heads, sparse_mode, inner_precise, block_size;
   bool wants_log_sum_exp;
   Tensor output, log_sum_exp;
+  OptionalTensor key_scale, key_offset, value_scale, value_offset;
+  int64_t key_mode, value_mode;
 };
+
+// Keys and values are int8 with scales for both, or of the dtype of the query.
+void Dequantize(const Arguments& arguments, FusedInferAttention& call) {
+  if (!arguments.key_scale && !arguments.value_scale) {
+    RequireSameDtype(call.key, call.query);
+    RequireSameDtype(call.value, call.query);
+    return;
+  }
+  if (!arguments.key_scale || !arguments.value_scale) {
+    const OptionalTensor& absent = arguments.key_scale ? arguments.value_scale : arguments.key_scale;
+    RefuseArgument(absent.name(), "scales of keys and values, or of none", "one of them");
+  }
+  if (arguments.key_mode != arguments.value_mode && !(arguments.key_mode == 0 && arguments.value_mode == 1)) {
+    RefuseArgument("valueAntiquantMode", "the mode of the keys, or 1 beside 0", std::to_string(arguments.value_mode));
+  }
+  call.key_dequantization =
+      MakeDequantization(call, call.key, arguments.key_scale, arguments.key_offset, arguments.key_mode);
+  call.value_dequantization =
+      MakeDequantization(call, call.value, arguments.value_scale, arguments.value_offset, arguments.value_mode);
+}
 
 Plan MakePlan(const Arguments& arguments) {
   const LayoutPair& layout = FindLayout(arguments.layout);
   auto call = std::make_shared<FusedInferAttention>(FusedInferAttention{
       arguments.query, OnlyTensor(arguments.key), OnlyTensor(arguments.value), arguments.output, arguments.log_sum_exp,
-      arguments.mask, arguments.block_table, arguments.sink, arguments.query_rope, arguments.key_rope, layout.query, layout.output, arguments.heads,
+      arguments.mask, arguments.block_table, arguments.sink, arguments.query_rope, arguments.key_rope, {}, {}, layout.query, layout.output, arguments.heads,
       arguments.kv_heads == 0 ? arguments.heads : arguments.kv_heads, arguments.block_size, arguments.sparse_mode,
       arguments.pre_tokens, arguments.next_tokens, arguments.scale, arguments.wants_log_sum_exp, {}});
   const int query_rank = layout.query == QueryLayout::kBSND || layout.query == QueryLayout::kBNSD ? 4 : 3;
@@ -52,7 +74,6 @@ Plan MakePlan(const Arguments& arguments) {
   RequireRank(call->query, query_rank, query_rank);
   RequireContiguous(call->query);
   for (const Tensor* cache : {&call->key, &call->value}) {
-    RequireSameDtype(*cache, call->query);
     RequireContiguous(*cache);
     if (!call->block_table) {
       RequireRank(*cache, query_rank, query_rank);
@@ -67,6 +88,7 @@ Plan MakePlan(const Arguments& arguments) {
         call->packed() ? static_cast<int64_t>(arguments.query_lengths.values().size()) : call->query.size(0);
     RequirePages(*call, batch);
   }
+  Dequantize(arguments, *call);
   if (CacheDim(*call, call->key) != DimOf(call->query, layout.query, call->heads)) {
     RefuseArgument(call->key.name(),
                    "a head dimension of " + std::to_string(DimOf(call->query, layout.query, call->heads)) + " as 'query'",
@@ -114,16 +136,18 @@ void RefuseQuantisation(std::initializer_list<const OptionalTensor*> tensors) {
 // learnable sink and of rotary parts.
 #define CANN_SIM_FIA_PLAN(SINK, QUERY_ROPE, KEY_ROPE)                                                                  \
   RefuseIfPresent(pseShift, "a position shift");                                                                       \
-  RefuseQuantisation({&deqScale1, &quantScale1, &deqScale2, &quantScale2, &quantOffset2, &antiquantScale,              \
-                      &antiquantOffset, &keyAntiquantScale, &keyAntiquantOffset, &valueAntiquantScale,                 \
-                      &valueAntiquantOffset});                                                                         \
+  RefuseQuantisation({&deqScale1, &quantScale1, &deqScale2, &quantScale2, &quantOffset2});                             \
+  RefuseIfPresent(antiquantScale, "one tensor of scales for keys and values (keyAntiquantScale is)");                  \
+  RefuseIfPresent(antiquantOffset, "one tensor of offsets for keys and values (keyAntiquantOffset is)");               \
   RefuseIfPresent(queryPaddingSize, "padding on the left");                                                            \
   RefuseIfPresent(kvPaddingSize, "padding on the left");                                                               \
   RefuseIfPresent(keySharedPrefix, "a shared prefix");                                                                 \
   RefuseIfPresent(valueSharedPrefix, "a shared prefix");                                                               \
   return MakePlan({query, key, value, attenMask, actualSeqLengths, actualSeqLengthsKv, blockTable, SINK, QUERY_ROPE,   \
                    KEY_ROPE, numHeads, scaleValue, preTokens, nextTokens, inputLayout, numKeyValueHeads, sparseMode,   \
-                   innerPrecise, blockSize, softmaxLseFlag, attentionOut, softmaxLse})
+                   innerPrecise, blockSize, softmaxLseFlag, attentionOut, softmaxLse, keyAntiquantScale,               \
+                   keyAntiquantOffset, valueAntiquantScale, valueAntiquantOffset, keyAntiquantMode,                    \
+                   valueAntiquantMode})
 
 CANN_SIM_OPERATOR(aclnnFusedInferAttentionScoreV2, CANN_SIM_FIA_TENSORS, CANN_SIM_FIA_ATTRIBUTES,
                   (Tensor, attentionOut), (Tensor, softmaxLse)) {

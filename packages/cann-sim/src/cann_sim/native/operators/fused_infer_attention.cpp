@@ -20,6 +20,23 @@ at::Tensor Canonical(const at::Tensor& tensor, QueryLayout layout, int64_t heads
   }
 }
 
+// `parameters` as they broadcast with the keys of one sequence, [length, heads, D].
+at::Tensor ForKeys(const at::Tensor& parameters, const at::Tensor& keys, bool by_token, size_t index) {
+  const at::Tensor wide = parameters.to(at::kFloat);
+  if (by_token) {
+    return wide.select(0, static_cast<int64_t>(index)).narrow(0, 0, keys.size(0)).view({-1, 1, 1});
+  }
+  return wide.numel() == 1 ? wide.view({1, 1, 1}) : wide.view({1, keys.size(1), keys.size(2)});
+}
+
+at::Tensor Dequantized(const at::Tensor& keys, const Dequantization& how, size_t index) {
+  if (!how.scale.defined()) {
+    return keys;
+  }
+  const at::Tensor shifted = how.offset.defined() ? keys.add(ForKeys(how.offset, keys, how.by_token, index)) : keys;
+  return shifted.mul(ForKeys(how.scale, keys, how.by_token, index));
+}
+
 }  // namespace
 
 int64_t DimOf(const Tensor& tensor, QueryLayout layout, int64_t heads) {
@@ -44,12 +61,13 @@ at::Tensor FusedInferAttention::Queries(const Tensor& tensor, size_t index) cons
 }
 
 // Keys or values of one sequence, [key_length, kv_heads, D].
-at::Tensor FusedInferAttention::Keys(const Tensor& tensor, const at::Tensor& table, size_t index) const {
-  if (block_table) {
-    return Paged(tensor, table, index).to(at::kFloat);
-  }
+at::Tensor FusedInferAttention::Keys(const Tensor& tensor, const Dequantization& dequantization, const at::Tensor& table,
+                                     size_t index) const {
   const Sequence& sequence = sequences[index];
-  return Rows(Canonical(tensor, query_layout, kv_heads), index, sequence.key_start, sequence.key_length).to(at::kFloat);
+  const at::Tensor keys = block_table ? Paged(tensor, table, index)
+                                      : Rows(Canonical(tensor, query_layout, kv_heads), index, sequence.key_start,
+                                             sequence.key_length);
+  return Dequantized(keys.to(at::kFloat), dequantization, index);
 }
 
 at::Tensor FusedInferAttention::OutputView() const {
@@ -150,13 +168,13 @@ void FusedInferAttention::Run() const {
   for (size_t index = 0; index < sequences.size(); ++index) {
     const Sequence& sequence = sequences[index];
     at::Tensor own_queries = Queries(query, index);
-    at::Tensor own_keys = Keys(key, table, index);
+    at::Tensor own_keys = Keys(key, key_dequantization, table, index);
     if (query_rope) {
       own_queries = at::cat({own_queries, Queries(*query_rope, index)}, -1);
-      own_keys = at::cat({own_keys, Keys(*key_rope, table, index)}, -1);
+      own_keys = at::cat({own_keys, Keys(*key_rope, {}, table, index)}, -1);
     }
     const AttentionResult result =
-        Attend(own_queries, own_keys, Keys(value, table, index), scale, Hidden(index), sinks);
+        Attend(own_queries, own_keys, Keys(value, value_dequantization, table, index), scale, Hidden(index), sinks);
     Rows(outputs, index, sequence.query_start, sequence.query_length).copy_(result.output);
     if (wants_log_sum_exp) {
       Rows(logarithms, index, sequence.query_start, sequence.query_length).copy_(result.log_sum_exp);

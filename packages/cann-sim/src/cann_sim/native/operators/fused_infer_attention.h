@@ -21,12 +21,20 @@ struct Sequence {
   int64_t key_length;
 };
 
+// How int8 keys or values become floating point numbers: (x + offset) * scale, with one scale, one for each head and dimension
+// [kv_heads * D], or one for each token [B, S]. The memory stays the caller's. Without a scale there is nothing to do.
+struct Dequantization {
+  at::Tensor scale, offset;
+  bool by_token = false;
+};
+
 // What the workspace phase made of the arguments; owned by the kernel.
 struct FusedInferAttention {
   Tensor query, key, value, output, log_sum_exp;
   OptionalTensor mask, block_table, sink;
   // Further dimensions of the heads of `query` and `key`, which take part in the scores only (MLA).
   OptionalTensor query_rope, key_rope;
+  Dequantization key_dequantization, value_dequantization;
   QueryLayout query_layout;
   OutputLayout output_layout;
   int64_t heads, kv_heads, block_size, sparse_mode, pre_tokens, next_tokens;
@@ -43,7 +51,7 @@ struct FusedInferAttention {
  private:
   at::Tensor OutputView() const;
   at::Tensor Queries(const Tensor& tensor, size_t index) const;
-  at::Tensor Keys(const Tensor& tensor, const at::Tensor& table, size_t index) const;
+  at::Tensor Keys(const Tensor& tensor, const Dequantization& dequantization, const at::Tensor& table, size_t index) const;
   at::Tensor Paged(const Tensor& cache, const at::Tensor& table, size_t index) const;
   // The part of one sequence, from `start`, of a tensor in canonical order.
   at::Tensor Rows(const at::Tensor& tensor, size_t index, int64_t start, int64_t length) const;

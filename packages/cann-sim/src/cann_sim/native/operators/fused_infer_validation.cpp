@@ -242,6 +242,44 @@ void RequireRope(const FusedInferAttention& call) {
   }
 }
 
+Dequantization MakeDequantization(const FusedInferAttention& call, const Tensor& cache, const OptionalTensor& scale,
+                                  const OptionalTensor& offset, int64_t mode) {
+  RequireDtype(cache, {c10::ScalarType::Char});
+  if (call.packed() || call.query_rope || (call.block_table && call.query_span() != 1)) {
+    RefuseArgument(scale.name(), "none in a packed layout, beside rotary parts, or with several query positions and pages",
+                   "a tensor");
+  }
+  if (mode != 0 && mode != 1) {
+    RefuseArgument(scale.name(), "mode 0 (by channel) or 1 (by token); others are not simulated", std::to_string(mode));
+  }
+  RequireContiguous(*scale);
+  if (offset) {
+    RequireSameDtype(*offset, *scale);
+    RequireShape(*offset, scale->sizes());
+    RequireContiguous(*offset);
+  }
+  const int64_t count = scale->numel();
+  std::vector<int64_t> shape{count};
+  if (mode == 1) {
+    RequireDtype(*scale, {c10::ScalarType::Float});
+    const int64_t batch = call.query.size(0);
+    const int64_t keys = call.block_table ? call.block_table->size(1) * call.block_size
+                                          : cache.size(call.query_layout == QueryLayout::kBNSD ? 2 : 1);
+    if (scale->rank() < 2 || scale->rank() > 3 || count != batch * scale->size(-1) || scale->size(-1) < keys) {
+      RefuseArgument(scale.name(), "shape [" + std::to_string(batch) + ", " + std::to_string(keys) + "] at least",
+                     Describe(scale->sizes()));
+    }
+    shape = {batch, scale->size(-1)};
+  } else {
+    RequireSameDtype(*scale, call.query);
+    const int64_t channels = call.kv_heads * CacheDim(call, cache);
+    if (count != 1 && count != channels) {
+      RefuseArgument(scale.name(), "1 or " + std::to_string(channels) + " elements", Describe(scale->sizes()));
+    }
+  }
+  return {at::Tensor(scale).view(shape), offset ? at::Tensor(offset).view(shape) : at::Tensor(), mode == 1};
+}
+
 void RequireMask(const FusedInferAttention& call) {
   if (call.sparse_mode < 0 || call.sparse_mode > 4) {
     RefuseArgument("sparseMode", "0 (mask), 1 (whole mask), 2 (left up causal), 3 (right down causal) or 4 (band)",

@@ -26,6 +26,9 @@ std::vector<Sequence> BatchSequences(const FusedInferAttention& call, const Opti
 
 void RequireHeads(const FusedInferAttention& call);
 void RequirePages(const FusedInferAttention& call, int64_t batch);
+// Scales of int8 keys or values; `mode` is 0 for one scale or one for each head and dimension, 1 for one for each token.
+Dequantization MakeDequantization(const FusedInferAttention& call, const Tensor& cache, const OptionalTensor& scale,
+                                  const OptionalTensor& offset, int64_t mode);
 // The separate rotary parts, where there are any.
 void RequireRope(const FusedInferAttention& call);
 // Needs the sequences.
