@@ -169,6 +169,18 @@ def bench(session: nox.Session) -> None:
         session.run(python, str(scripts[name]), *options, env=environment, external=True)
 
 
+@nox.session(venv_backend="none", default=False)
+def schedules(session: nox.Session) -> None:
+    """Run 10,000 fuzzed schedules of replay and update; the gate runs a small share of them."""
+    python = _everything(session)
+    session.chdir(ROOT / "packages" / "attn-update")
+    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
+    options = session.posargs or ["--schedules=10000"]
+    test = "tests/test_fuzzed_schedules.py"
+    command = [python, "-m", "pytest", "-q", *configuration, test, *options]
+    session.run(*command, env=ENVIRONMENT, external=True)
+
+
 @nox.session(default=False)
 @nox.parametrize("package", PARAMETERS)
 def build(session: nox.Session, package: Path) -> None:
