@@ -101,6 +101,87 @@ def test_mrope_reads_the_cache_at_the_positions(
         conformance.close(result.cpu(), expected, magnitude=torch.tensor(8.0).double())
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("mode", ["half", "interleave"])
+@pytest.mark.parametrize(
+    ("sections", "cache_mode"),
+    [([16, 8, 8], "default"), ([12, 10, 10], "interleave"), ([8, 8, 8, 8], "default")],
+)
+def test_mrope_mixes_the_rows_of_positions(
+    conformance: Any, dtype: torch.dtype, mode: str, sections: list[int], cache_mode: str
+) -> None:
+    tokens, head, rotary = 5, 96, 64
+    query = random(tokens, 4 * head, dtype=dtype)
+    key = random(tokens, head, seed=1, dtype=dtype)
+    cache = torch.cat(angles((50, rotary // 2), dtype), -1)
+    generator = torch.Generator().manual_seed(3)
+    positions = torch.randint(0, 50, (len(sections), tokens), generator=generator)
+    results = torch_npu.npu_mrope(
+        positions.to("npu"),
+        query.to("npu"),
+        key.to("npu"),
+        cache.to("npu"),
+        head,
+        mrope_section=sections,
+        rotary_mode=mode,
+        cache_mode=cache_mode,
+    )
+    # The row of positions that serves each element of half the rotary dimension.
+    if cache_mode == "default":
+        rows = torch.arange(len(sections)).repeat_interleave(torch.tensor(sections))
+    else:
+        index = torch.arange(rotary // 2)
+        rows = torch.where(index < 3 * sections[1], index % 3, 0)
+    chosen = torch.stack(
+        [cache.double()[positions[row]].view(tokens, 2, -1)[:, :, i] for i, row in enumerate(rows)],
+        -1,
+    )
+    cos, sin = (
+        torch.cat([t, t], -1) if mode == "half" else t.repeat_interleave(2, -1)
+        for t in chosen.unbind(1)
+    )
+    for result, x in zip(results, (query, key), strict=True):
+        heads = x.view(tokens, -1, head)
+        turned = reference(heads[..., :rotary], cos.unsqueeze(1), sin.unsqueeze(1), mode)
+        expected = torch.cat([turned, heads[..., rotary:].double()], -1).view_as(x)
+        conformance.close(result.cpu(), expected, magnitude=torch.tensor(8.0).double())
+
+
+def test_mrope_refuses_what_the_device_refuses() -> None:
+    x, cache = torch.ones(4, 64).to("npu"), torch.ones(8, 64).to("npu")
+    one, three = torch.zeros(4).long().to("npu"), torch.zeros(3, 4).long().to("npu")
+    with pytest.raises(RuntimeError, match=r"argument 'positions': expected three rows"):
+        torch_npu.npu_mrope(one, x, x, cache, 64, cache_mode="interleave")
+    with pytest.raises(RuntimeError, match=r"argument 'mropeSection': expected one section"):
+        torch_npu.npu_mrope(three, x, x, cache, 64, mrope_section=[8, 8, 8])
+    with pytest.raises(RuntimeError, match=r"argument 'positions': expected one of the dtypes"):
+        torch_npu.npu_mrope(one.float(), x, x, cache, 64)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("length", [1, 5])
+def test_interleave_rope_sorts_neighbours_into_halves(
+    conformance: Any, dtype: torch.dtype, length: int
+) -> None:
+    x = random(2, 3, 5, 64, dtype=dtype)
+    cos, sin = angles((2, 1, length, 64), dtype)
+    result = torch_npu.npu_interleave_rope(x.to("npu"), cos.to("npu"), sin.to("npu"))
+    sorted_x = torch.cat([x[..., ::2], x[..., 1::2]], -1)
+    conformance.close(
+        result.cpu(), reference(sorted_x, cos, sin, "half"), magnitude=torch.tensor(8.0).double()
+    )
+
+
+def test_interleave_rope_refuses_what_the_device_refuses() -> None:
+    x, cos = torch.ones(1, 2, 3, 64).half().to("npu"), torch.ones(1, 1, 3, 64).half().to("npu")
+    with pytest.raises(RuntimeError, match=r"argument 'x': expected one of the dtypes"):
+        torch_npu.npu_interleave_rope(x.float(), cos.float(), cos.float())
+    with pytest.raises(RuntimeError, match=r"argument 'cos': expected float16 as 'x'"):
+        torch_npu.npu_interleave_rope(x, cos.float(), cos.float())
+    with pytest.raises(RuntimeError, match=r"argument 'cos': expected shape \[batch, 1"):
+        torch_npu.npu_interleave_rope(x[..., :32].contiguous(), *[cos[..., :32].contiguous()] * 2)
+
+
 def test_odd_dimension_is_refused() -> None:
     x, cos = torch.ones(1, 1, 2, 5).to("npu"), torch.ones(1, 1, 2, 5).to("npu")
     with pytest.raises(RuntimeError, match=r"even last dimension|RotaryPositionEmbedding"):

@@ -7,6 +7,8 @@
 #include <ATen/ops/neg.h>
 #include <ATen/ops/stack.h>
 
+#include <algorithm>
+
 #include "operator.h"
 
 namespace cann_sim::operators {
@@ -16,6 +18,9 @@ namespace {
 // Rotation modes of aclnnRotaryPositionEmbedding that are simulated.
 constexpr int64_t kHalf = 0;
 constexpr int64_t kInterleave = 1;
+
+// Time, height and width, whose positions an interleaved cache mixes.
+constexpr int64_t kPlanes = 3;
 
 // The vector that is multiplied by the sine: each pair (a, b) becomes (-b, a). The pairs are the two halves of the last
 // dimension, or its neighbours.
@@ -72,11 +77,22 @@ Plan ApplyRotaryPosEmb(const Tensor& query, const Tensor& key, const Tensor& cos
   };
 }
 
-// The part of `cache` for each token: cosines or sines [tokens, rotary_dim / 2]. With three rows of positions (time,
-// height, width) the sections of the dimension come from one row each.
-at::Tensor Angles(const at::Tensor& cache, const at::Tensor& positions, c10::IntArrayRef sections) {
+// The part of `cache` for each token: cosines or sines [tokens, rotary_dim / 2]. With several rows of positions (time,
+// height, width) the sections of the dimension come from one row each; interleaved, every third element up to the end of the
+// section comes from the second and third row, the others from the first.
+at::Tensor Angles(const at::Tensor& cache, const at::Tensor& positions, c10::IntArrayRef sections, bool interleaved) {
   if (positions.dim() == 1) {
     return at::index_select(cache, 0, positions);
+  }
+  if (interleaved) {
+    const at::Tensor mixed = at::index_select(cache, 0, positions.select(0, 0));
+    // The documents end both at the second section.
+    const int64_t end = std::min(kPlanes * sections[1], cache.size(1));
+    for (int64_t plane = 1; plane < kPlanes; ++plane) {
+      const at::Tensor own = at::index_select(cache, 0, positions.select(0, plane));
+      mixed.slice(1, plane, end, kPlanes).copy_(own.slice(1, plane, end, kPlanes));
+    }
+    return mixed;
   }
   std::vector<at::Tensor> parts;
   int64_t start = 0;
@@ -89,8 +105,8 @@ at::Tensor Angles(const at::Tensor& cache, const at::Tensor& positions, c10::Int
 }
 
 Plan RopeWithSinCosCache(const Tensor& positions, const Tensor& query, const Tensor& key, const Tensor& cache,
-                         const IntArray& sections, const Int& head_size, bool half, const Tensor& query_out,
-                         const Tensor& key_out) {
+                         const IntArray& sections, const Int& head_size, bool half, bool interleaved,
+                         const Tensor& query_out, const Tensor& key_out) {
   RequireDtype(positions, kIndices);
   RequireRank(positions, 1, 2);
   RequireDtype(query, kFloats);
@@ -115,10 +131,13 @@ Plan RopeWithSinCosCache(const Tensor& positions, const Tensor& query, const Ten
     RefuseArgument(sections.name(), "one section for each row of 'positions', " + std::to_string(rotary / 2) + " in all",
                    Describe(sections));
   }
+  if (interleaved && (positions.rank() != 2 || positions.size(0) != kPlanes)) {
+    RefuseArgument(positions.name(), "three rows for an interleaved cache", Describe(positions.sizes()));
+  }
   return [=] {
     const at::Tensor wide = cache.Widened();
-    const at::Tensor cos = Angles(wide.narrow(1, 0, rotary / 2), positions, sections);
-    const at::Tensor sin = Angles(wide.narrow(1, rotary / 2, rotary / 2), positions, sections);
+    const at::Tensor cos = Angles(wide.narrow(1, 0, rotary / 2), positions, sections, interleaved);
+    const at::Tensor sin = Angles(wide.narrow(1, rotary / 2, rotary / 2), positions, sections, interleaved);
     const auto doubled = [&](const at::Tensor& angles) {
       return (half ? at::cat({angles, angles}, -1) : angles.repeat_interleave(2, -1)).unsqueeze(1);
     };
@@ -159,16 +178,38 @@ CANN_SIM_OPERATOR(aclnnApplyRotaryPosEmbV2, (Tensor, queryRef), (Tensor, keyRef)
 CANN_SIM_OPERATOR(aclnnRopeWithSinCosCache, (Tensor, positions), (Tensor, queryIn), (Tensor, keyIn),
                   (Tensor, cosSinCache), (IntArray, mropeSection), (Int, headSize), (Bool, isNeoxStyle),
                   (Tensor, queryOut), (Tensor, keyOut)) {
-  return RopeWithSinCosCache(positions, queryIn, keyIn, cosSinCache, mropeSection, headSize, isNeoxStyle, queryOut, keyOut);
+  return RopeWithSinCosCache(positions, queryIn, keyIn, cosSinCache, mropeSection, headSize, isNeoxStyle, false, queryOut,
+                             keyOut);
 }
 
 CANN_SIM_OPERATOR(aclnnRopeWithSinCosCacheV2, (Tensor, positions), (Tensor, queryIn), (Tensor, keyIn),
                   (Tensor, cosSinCache), (IntArray, mropeSection), (Int, headSize), (Bool, isNeoxStyle), (Int, cacheMode),
                   (Tensor, queryOut), (Tensor, keyOut)) {
-  if (cacheMode != 0) {
-    RefuseArgument(cacheMode.name(), "0 (default); other modes are not simulated", std::to_string(cacheMode));
+  if (cacheMode != 0 && cacheMode != 1) {
+    RefuseArgument(cacheMode.name(), "0 (default) or 1 (interleave)", std::to_string(cacheMode));
   }
-  return RopeWithSinCosCache(positions, queryIn, keyIn, cosSinCache, mropeSection, headSize, isNeoxStyle, queryOut, keyOut);
+  return RopeWithSinCosCache(positions, queryIn, keyIn, cosSinCache, mropeSection, headSize, isNeoxStyle, cacheMode == 1,
+                             queryOut, keyOut);
+}
+
+// The neighbours of the last dimension become its halves, which are then rotated.
+CANN_SIM_OPERATOR(aclnnInterleaveRope, (Tensor, x), (Tensor, cos), (Tensor, sin), (Tensor, out)) {
+  constexpr int64_t kDim = 64;
+  RequireDtype(x, kHalves);
+  RequireRank(x, 4, 4);
+  RequireContiguous(x);
+  RequireSameDtype(cos, x);
+  RequireRank(cos, 4, 4);
+  RequireAngles(x, cos, sin);
+  if (x.size(-1) != kDim || cos.size(1) != 1 || cos.size(0) != x.size(0)) {
+    RefuseArgument(cos.name(), "shape [batch, 1, 1 or sequence, 64] beside an 'x' of 64", Describe(cos.sizes()));
+  }
+  RequireSameDtype(out, x);
+  RequireShape(out, x.sizes());
+  return [=] {
+    const at::Tensor halves = x.Widened().unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2);
+    out.Store(Rotate(halves, cos.Widened(), sin.Widened(), false));
+  };
 }
 
 }  // namespace cann_sim::operators
