@@ -48,10 +48,11 @@ def raise_swiglu() -> Rule:
 
     For gate and up of two projections, as `transformers` has them; of two halves of one tensor
     `fuse_swiglu` makes a better thing and must come first. The concatenation copies both: with I
-    elements in each, the two torch operators move 5 I elements and this moves 7 I, in the same
-    number of launches. It pays once the weights of both projections are merged
-    (`MergeProjections`), which takes the copy away again, or where something fuses with
-    `npu_swiglu`; else leave the rule out (`pipeline.without("raise_swiglu")`).
+    elements in each, the two torch operators move 5 I elements and these two move 7 I, in the same
+    number of launches. That pays where something fuses with `npu_swiglu`, or where launches cost
+    more than bytes as in decoding; else leave the rule out (`pipeline.without("raise_swiglu")`).
+    Merging the weights of both projections once, which takes the copy away, needs the weights'
+    memory and its owner's consent, and is not done here.
 
     silu's result is rounded to the dtype before the product, in the kernel it is not: the numerics
     are `rounding`. Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
