@@ -11,6 +11,7 @@ from cann_sim.errors import (
     InstallationError,
     SettingError,
 )
+from cann_sim.faults import injected_faults, set_faults
 from cann_sim.native_build import Build, build
 from cann_sim.schedule import fuzzed_schedule, schedule, set_schedule
 
@@ -28,8 +29,10 @@ __all__ = [
     "build",
     "counters",
     "fuzzed_schedule",
+    "injected_faults",
     "is_active",
     "launch_environment",
     "schedule",
+    "set_faults",
     "set_schedule",
 ]

@@ -6,6 +6,7 @@
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
+#include "faults.h"
 #include "submission.h"
 #include "task_group.h"
 
@@ -235,6 +236,9 @@ aclError aclmdlRICaptureEnd(aclrtStream handle, aclmdlRI* graph) {
                  "aclmdlRICaptureEnd: the capture of stream " + std::to_string(stream->id) + " began on another thread");
   } else {
     error = CheckComplete(*capture);
+  }
+  if (error == ACL_SUCCESS) {
+    error = cann_sim::InjectFault(cann_sim::Fault::kCaptureEnd, ACL_ERROR_RT_STREAM_CAPTURE_INVALIDATED, "aclmdlRICaptureEnd");
   }
   Leave(*capture);
   if (error != ACL_SUCCESS) {

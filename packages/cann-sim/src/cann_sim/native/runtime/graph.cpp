@@ -40,6 +40,7 @@ std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
     }
     cann_sim::TheSchedule().Step();
     try {
+      cann_sim::FailOnPurpose(task);
       task.run();
       kernels += task.kind == cann_sim::TaskKind::kKernel;
     } catch (const cann_sim::Stopped&) {

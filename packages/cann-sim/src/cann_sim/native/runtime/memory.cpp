@@ -9,6 +9,7 @@
 #include "configuration.h"
 #include "device.h"
 #include "error_message.h"
+#include "faults.h"
 #include "written_values.h"
 
 namespace {
@@ -59,6 +60,10 @@ aclError Allocate(const char* function, void** address, size_t bytes) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": expected a size above 0");
   }
   const size_t rounded = RoundUp(bytes);
+  if (const aclError error = cann_sim::InjectFault(cann_sim::Fault::kAllocation, ACL_ERROR_RT_MEMORY_ALLOCATION, function);
+      error != ACL_SUCCESS) {
+    return error;
+  }
   if (!cann_sim::TakeMemory(*device, rounded)) {
     return cann_sim::OutOfMemory(function, *device, bytes);
   }

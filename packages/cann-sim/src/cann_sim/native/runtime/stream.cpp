@@ -140,6 +140,7 @@ void Stream::Work() {
 void Stream::Run(Task& task) {
   try {
     const Progress::Run run("stream " + std::to_string(id));
+    FailOnPurpose(task);
     task.run();
   } catch (const Stopped&) {
     const std::lock_guard<std::mutex> lock(mutex_);

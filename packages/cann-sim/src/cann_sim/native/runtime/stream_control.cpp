@@ -8,6 +8,7 @@
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
+#include "faults.h"
 #include "submission.h"
 
 namespace {
@@ -22,6 +23,11 @@ aclError Create(const char* function, aclrtStream* handle, uint32_t priority) {
   Device* device = cann_sim::CurrentDevice();
   if (device == nullptr) {
     return Fail(ACL_ERROR_RT_CONTEXT_NULL, std::string(function) + ": no device is set on this thread");
+  }
+  if (const aclError error = cann_sim::InjectFault(cann_sim::Fault::kStream, ACL_ERROR_RT_NO_STREAM_RESOURCE, function);
+      error != ACL_SUCCESS) {
+    *handle = nullptr;
+    return error;
   }
   *handle = device->CreateStream(priority);
   if (*handle == nullptr) {

@@ -7,6 +7,7 @@
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
+#include "faults.h"
 #include "task_group.h"
 
 namespace {
@@ -42,6 +43,10 @@ bool KernelsAreNull() { return configuration::KernelsAreNull(); }
 
 aclError LaunchKernel(aclrtStream handle, Kernel kernel) {
   CANN_SIM_FIND_STREAM(stream, kernel.name.c_str(), handle);
+  if (const aclError error = InjectFault(Fault::kLaunch, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "launch", kernel.name);
+      error != ACL_SUCCESS) {
+    return error;
+  }
   CountLaunch(kernel.name);
   if (configuration::KernelsAreNull()) {
     kernel.run = [] {};

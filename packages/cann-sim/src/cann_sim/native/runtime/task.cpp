@@ -1,5 +1,9 @@
 #include "task.h"
 
+#include <stdexcept>
+
+#include "faults.h"
+
 namespace cann_sim {
 
 const char* NameOf(TaskKind kind) {
@@ -17,6 +21,12 @@ const char* NameOf(TaskKind kind) {
     case TaskKind::kTaskUpdate: return "TASK_UPDATE";
   }
   return "UNKNOWN";
+}
+
+void FailOnPurpose(const Task& task) {
+  if (task.kind == TaskKind::kKernel && FaultIsDue(Fault::kRun, task.name)) {
+    throw std::runtime_error(DescribeFault(Fault::kRun, task.name));
+  }
 }
 
 }  // namespace cann_sim

@@ -30,6 +30,9 @@ struct Task {
 
 inline Task MakeTask(TaskKind kind, std::function<void()> run) { return {kind, NameOf(kind), std::move(run)}; }
 
+// Throws where the task is a kernel that an injected fault concerns.
+void FailOnPurpose(const Task& task);
+
 // Whether other streams may wait for this task, so that a stream that failed must still run it.
 inline bool Signals(TaskKind kind) {
   return kind == TaskKind::kEventRecord || kind == TaskKind::kValueWrite || kind == TaskKind::kEventReset;

@@ -7,6 +7,7 @@
 #include "capture.h"
 #include "counters.h"
 #include "error_message.h"
+#include "faults.h"
 
 namespace {
 
@@ -66,6 +67,10 @@ void GroupTask::Replace(std::function<void()> run) {
 std::shared_ptr<TaskGroup> OpenTaskGroup(const Stream& stream) { return stream.capture->open_groups[stream.branch]; }
 
 aclError UpdateTask(Stream& stream, Kernel kernel) {
+  if (const aclError error = InjectFault(Fault::kTaskUpdate, ACL_ERROR_RT_INTERNAL_ERROR, "task update", kernel.name);
+      error != ACL_SUCCESS) {
+    return error;
+  }
   const TaskGroup& group = *stream.updating;
   if (stream.updated_tasks >= group.tasks.size()) {
     return Fail(ACL_ERROR_RT_INTERNAL_ERROR, "task update" + OnStream(stream) + ": the task group has " +

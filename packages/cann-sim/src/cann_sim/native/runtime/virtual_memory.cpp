@@ -9,6 +9,7 @@
 
 #include "device.h"
 #include "error_message.h"
+#include "faults.h"
 #include "memory.h"
 
 namespace {
@@ -86,6 +87,11 @@ aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t bytes, const aclr
   Device* device = cann_sim::FindDevice(static_cast<int32_t>(properties->location.id));
   if (properties->location.type != ACL_MEM_LOCATION_TYPE_DEVICE || device == nullptr) {
     return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "aclrtMallocPhysical: only memory of a device is simulated");
+  }
+  if (const aclError error =
+          cann_sim::InjectFault(cann_sim::Fault::kAllocation, ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocPhysical");
+      error != ACL_SUCCESS) {
+    return error;
   }
   if (!cann_sim::TakeMemory(*device, bytes)) {
     return cann_sim::OutOfMemory("aclrtMallocPhysical", *device, bytes);
