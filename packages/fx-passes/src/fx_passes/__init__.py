@@ -26,8 +26,17 @@ from fx_passes.normalize import normalize_graph
 from fx_passes.observers import DiffObserver, DumpObserver, TimingObserver, VerifyObserver
 from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
 from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
+from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.pattern import label
 from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
+from fx_passes.raising.attention import raise_attention
+from fx_passes.raising.mask_sharing import ShareMasksPass
+from fx_passes.raising.model_raising import RaisingResult, raise_model
+from fx_passes.raising.raising_pipeline import raising_pipeline
+from fx_passes.raising.raising_report import RaisingReport, Site
+from fx_passes.raising.rms_norm import raise_rms_norm
+from fx_passes.raising.rotary import raise_rotary
+from fx_passes.raising.swiglu import raise_swiglu
 from fx_passes.replacement_rule import MatchForExtraCheck, rule_from_replacement
 from fx_passes.report import MatchRecord, NearMiss, PassReport, Report, RuleReport
 from fx_passes.rewriter import apply_rules
@@ -55,18 +64,24 @@ __all__ = [
     "PassError",
     "PassObserver",
     "PassReport",
+    "PassSelection",
     "PatternError",
     "PatternSource",
     "Pipeline",
     "PipelineError",
     "PipelineResult",
     "QkvCall",
+    "RaisingReport",
+    "RaisingResult",
     "Report",
     "Rule",
     "RuleError",
     "RulePass",
     "RuleReport",
+    "ShareMasksPass",
+    "Site",
     "TimingObserver",
+    "TokenRange",
     "VendorKernel",
     "VerifyObserver",
     "__version__",
@@ -80,6 +95,12 @@ __all__ = [
     "fuse_swiglu",
     "label",
     "normalize_graph",
+    "raise_attention",
+    "raise_model",
+    "raise_rms_norm",
+    "raise_rotary",
+    "raise_swiglu",
+    "raising_pipeline",
     "remove_noops",
     "rule_from_replacement",
 ]

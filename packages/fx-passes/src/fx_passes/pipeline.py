@@ -101,7 +101,7 @@ class Pipeline:
             PassError: A pass failed. The message names the pass and those before it.
             FxPassesError: A rule or an observer failed.
 
-        After any of these the module is as it was (its graph is a new, equal object).
+        After any of these the graph is as it was, in the same object, of new, equal nodes.
         """
         snapshot = GraphSnapshot(graph_module)
         try:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule
+    from torch.fx import GraphModule, Node
     from torch.fx.node import Argument
 
 __all__ = ["GraphSnapshot"]
@@ -31,6 +30,7 @@ class GraphSnapshot:
 
     def __init__(self, graph_module: GraphModule) -> None:
         self._graph_module = graph_module
+        self._graph = graph_module.graph
         self._code = graph_module.graph._codegen  # noqa: SLF001 - Dynamo's way to pass arguments
         self._records = [
             _Record(
@@ -40,11 +40,15 @@ class GraphSnapshot:
         ]
 
     def restore(self) -> None:
-        """Give the module a new graph equal to the one of the snapshot, names included.
+        """Make the graph equal to the one of the snapshot, names included, in place.
 
-        The graph object itself is another one; nodes held from before do not belong to it.
+        The module has the same graph object as before, but its nodes are new ones.
         """
-        graph = Graph(owning_module=self._graph_module)
+        graph = self._graph
+        for node in reversed(graph.nodes):
+            node.args, node.kwargs = (), {}
+        for node in reversed(graph.nodes):
+            graph.erase_node(node)
         graph.set_codegen(self._code)
         restored: dict[Node, Node] = {}
         for record in self._records:
@@ -53,8 +57,9 @@ class GraphSnapshot:
                 record.target,  # type: ignore[arg-type]
                 map_arg(record.args, restored.__getitem__),
                 map_arg(record.kwargs, restored.__getitem__),
-                name=record.name,
             )
+            # The namespace of the graph still knows the names as taken.
+            node.name = record.name
             node.meta = dict(record.meta)
             node.type = record.node.type
             restored[record.node] = node
