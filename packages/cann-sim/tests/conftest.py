@@ -18,6 +18,12 @@ import pytest  # noqa: E402
 import torch_npu  # noqa: E402
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--schedules", type=int, default=60, help="fuzzed schedules of the update protocol"
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # torch_npu says so once for every device but the newest.
     config.addinivalue_line("filterwarnings", "ignore:.*32 padding size:UserWarning")

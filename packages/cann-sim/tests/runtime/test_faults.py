@@ -1,4 +1,4 @@
-"""Injected faults: the device's code, on the occasion that was chosen, and a process that goes on."""
+"""Injected faults: the device's code on the chosen occasion, and a process that goes on."""
 
 from __future__ import annotations
 

@@ -1,0 +1,145 @@
+"""A program: the replay-and-update protocol, or one mistake in it, under many fuzzed schedules.
+
+Arguments: scenario, first seed, number of seeds. It prints how many schedules ended how, as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections import Counter
+from typing import Any
+
+import cann_sim
+
+cann_sim.activate()
+
+import torch  # noqa: E402
+import torch_npu  # noqa: E402
+
+STEPS = 3
+CAPTURED = 1.0
+
+
+class Protocol:
+    """A graph whose multiplication is updated for each of a few steps."""
+
+    def __init__(self) -> None:
+        self.npu: Any = torch_npu.npu
+        self.value = torch.ones(1, device="npu:0")
+        self.product = torch.zeros(1, device="npu:0")
+        self.results = torch.zeros(STEPS, device="npu:0")
+        self.event = self.npu.ExternalEvent()
+        self.graph = self.npu.NPUGraph()
+        self.streams = [self.npu.Stream(), self.npu.Stream()]
+        self.waiting = True
+
+    def capture(self) -> None:
+        with self.npu.graph(self.graph):
+            main = self.npu.current_stream()
+            if self.waiting:
+                self.event.wait(main)
+                self.event.reset(main)
+            self.npu.graph_task_group_begin(main)
+            torch.mul(self.value, CAPTURED, out=self.product)
+            self.task = self.npu.graph_task_group_end(main)
+
+    def update(self, factor: float, *, record: bool = True, stream: int = 0) -> None:
+        updates = self.streams[stream]
+        with self.npu.stream(updates):
+            self.npu.graph_task_update_begin(updates, self.task)
+            torch.mul(self.value, factor, out=self.product)
+            self.npu.graph_task_update_end(updates)
+            if record:
+                self.event.record(updates)
+
+    def replay(self, step: int) -> None:
+        self.graph.replay()
+        self.results[step].copy_(self.product[0])
+
+    def release(self) -> None:
+        """End the waits that a mistake left behind, and start the next schedule with no record."""
+        for _ in range(STEPS):
+            self.event.record(self.streams[1])
+            try:
+                self.npu.synchronize()
+            except RuntimeError:
+                continue
+            break
+        self.event.reset(self.streams[1])
+        self.npu.synchronize()
+
+
+def kept(protocol: Protocol) -> None:
+    for step in range(STEPS):
+        protocol.streams[0].wait_stream(protocol.npu.current_stream())
+        protocol.replay(step)
+        protocol.update(float(step + 2))
+
+
+def early_update(protocol: Protocol) -> None:
+    """The update of a step does not wait for the replay before it."""
+    for step in range(STEPS):
+        protocol.replay(step)
+        protocol.update(float(step + 2))
+
+
+def missing_record(protocol: Protocol) -> None:
+    for step in range(STEPS):
+        protocol.streams[0].wait_stream(protocol.npu.current_stream())
+        protocol.replay(step)
+        protocol.update(float(step + 2), record=step != 1)
+
+
+def two_updaters(protocol: Protocol) -> None:
+    """Two updates of one step; the second is behind the record that lets the replay go on."""
+    for step in range(STEPS):
+        protocol.streams[0].wait_stream(protocol.npu.current_stream())
+        protocol.replay(step)
+        protocol.update(CAPTURED)
+        protocol.update(float(step + 2), record=False)
+
+
+def no_update(protocol: Protocol) -> None:
+    """The argument changes and nothing updates the graph: what was captured is used."""
+    for step in range(STEPS):
+        protocol.replay(step)
+
+
+SCENARIOS = {f.__name__: f for f in (kept, early_update, missing_record, two_updaters, no_update)}
+
+
+def outcome(protocol: Protocol, scenario: str, seed: int) -> str:
+    expected = [float(step + 2) for step in range(STEPS)]
+    protocol.results.zero_()
+    protocol.npu.synchronize()
+    cann_sim.set_schedule(f"fuzz:{seed}")
+    SCENARIOS[scenario](protocol)
+    try:
+        protocol.npu.synchronize()
+    except RuntimeError as error:
+        named = re.search(
+            r"deadlock: .*stream \d+, graph \d+, before operator aclnnMuls waits for the external "
+            r"event at 0x[0-9a-f]+, which was (never recorded|not recorded again)",
+            str(error),
+        )
+        protocol.release()
+        return "named deadlock" if named else f"error {error}"
+    finally:
+        protocol.npu.synchronize()
+        cann_sim.set_schedule("free")
+    return "right" if protocol.results.cpu().tolist() == expected else "stale"
+
+
+def main() -> None:
+    scenario, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    protocol = Protocol()
+    protocol.waiting = scenario != "no_update"
+    protocol.capture()
+    found = Counter(outcome(protocol, scenario, seed) for seed in range(first, first + count))
+    print(json.dumps(found))  # noqa: T201 (the answer of the program)
+
+
+if __name__ == "__main__":
+    main()
