@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from typing import Any
 
@@ -141,3 +143,20 @@ print("parent", value.cpu().tolist())
     )
     assert "child 7" in done.output, done.errors
     assert "parent [2.0, 2.0]" in done.output, done.errors
+
+
+def test_activate_works_in_an_interactive_shell_without_a_library_path() -> None:
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    environment.pop("LD_LIBRARY_PATH", None)
+    lines = f"import cann_sim\ncann_sim.activate()\nimport torch, torch_npu\n{USE}\n"
+    done = subprocess.run(
+        [sys.executable, "-i", "-q"],
+        input=lines,
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "[2.0, 2.0]" in done.stdout, done.stderr
