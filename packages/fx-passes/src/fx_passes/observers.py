@@ -19,9 +19,10 @@ __all__ = ["DiffObserver", "DumpObserver", "TimingObserver", "VerifyObserver"]
 
 
 class VerifyObserver:
-    """Checks after every pass that the graph is well formed and that no metadata was lost.
+    """Checks before and after every pass that the graph is well formed and lost no metadata.
 
-    Raises an `ObserverError` that names the pass. Costs about 10 microseconds a node and pass.
+    Raises an `ObserverError` that names the pass and the rules of it that matched. Costs about 20
+    microseconds a node and pass.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,13 @@ class VerifyObserver:
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
         """Take note of whether all values have metadata before the pass."""
-        del name
+        try:
+            graph_module.graph.lint()
+        except RuntimeError as error:
+            raise ObserverError(
+                f"verifying before the pass {name!r}: the graph it is given is not well formed: "
+                f"{error}"
+            ) from error
         self._known = {node.name for node in graph_module.graph.nodes if "val" not in node.meta}
 
     def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
@@ -37,16 +44,22 @@ class VerifyObserver:
         try:
             graph_module.graph.lint()
         except RuntimeError as error:
-            raise ObserverError(f"verifying after the pass {report.name!r}: {error}") from error
+            raise ObserverError(f"verifying after {_who(report)}: {error}") from error
         if len(self._known) > 1:
             # More than the output node had none before, so the graph came without metadata.
             return
         for node in graph_module.graph.nodes:
             if node.op != "output" and "val" not in node.meta:
                 raise ObserverError(
-                    f"verifying after the pass {report.name!r}: the new node `{node.name}` has no "
+                    f"verifying after {_who(report)}: the new node `{node.name}` has no "
                     "meta['val'] though all nodes had one before; hand `val` to the graph builder"
                 )
+
+
+def _who(report: PassReport) -> str:
+    rules = [repr(rule.rule) for rule in report.rules if rule.matches]
+    matched = f", whose rules {', '.join(rules)} matched" if rules else ""
+    return f"the pass {report.name!r}{matched}"
 
 
 class TimingObserver:

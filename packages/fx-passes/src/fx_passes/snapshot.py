@@ -52,15 +52,15 @@ class GraphSnapshot:
         graph.set_codegen(self._code)
         restored: dict[Node, Node] = {}
         for record in self._records:
-            node = graph.create_node(
-                record.op,
-                record.target,  # type: ignore[arg-type]
-                map_arg(record.args, restored.__getitem__),
-                map_arg(record.kwargs, restored.__getitem__),
-            )
+            node = graph.create_node(record.op, record.target)  # type: ignore[arg-type]
             # The namespace of the graph still knows the names as taken.
             node.name = record.name
             node.meta = dict(record.meta)
             node.type = record.node.type
             restored[record.node] = node
+        # Arguments come last, so that a graph in the wrong order is put back as well.
+        for record in self._records:
+            node = restored[record.node]
+            node.args = map_arg(record.args, restored.__getitem__)
+            node.kwargs = map_arg(record.kwargs, restored.__getitem__)
         self._graph_module.graph = graph
