@@ -85,6 +85,39 @@ def test_attention_of_every_form_is_raised_with_equal_values(
     assert_same_values(raised.cpu(), expected, roundings=2)
 
 
+def test_decoding_with_a_mask_is_raised_with_equal_values() -> None:
+    def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        return attention(query, repeat_kv(key, 2), repeat_kv(value, 2), attn_mask=mask)
+
+    plain = random_tensors((2, 4, 1, 16), KEY, KEY, device="cpu")
+    mask = torch.tensor([[True] * 5 + [False] * 2, [True] * 7])[:, None, None]
+    query, key, value = [each.float() for each in plain]
+    expected = function(query, key, value, mask).to(torch.bfloat16)
+
+    def backend(graph_module: GraphModule, inputs: list[Tensor]) -> Callable[..., object]:
+        del inputs
+        assert_rewritten(pipeline(), graph_module, {RULE: 1})
+        return graph_module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        raised = torch.compile(function, backend=backend)(
+            *[each.to("npu") for each in (*plain, mask)]
+        )
+
+    assert_same_values(raised.cpu(), expected, roundings=2)
+
+
+def test_mask_of_two_dimensions_over_one_query_is_left_alone() -> None:
+    def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+        return attention(query, key, value, attn_mask=mask, enable_gqa=True)
+
+    tensors = [*random_tensors((2, 4, 1, 16), KEY, KEY), causal_mask("meta", queries=1)]
+    module = capture_graph(function, tensors)
+
+    assert_left_alone(pipeline(), module, RULE, "reads as one row a batch")
+
+
 def test_grouped_keys_are_not_repeated_any_more() -> None:
     tensors = [*random_tensors(QUERY, KEY, KEY), causal_mask("meta")]
     module = capture_graph(masked, tensors)

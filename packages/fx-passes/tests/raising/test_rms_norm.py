@@ -182,6 +182,13 @@ def test_weight_for_each_row_is_left_alone() -> None:
     assert_left_alone(pipeline(), module, RULE, "`weight` has 2 dimensions")
 
 
+def test_weight_in_float64_is_left_alone() -> None:
+    x, weight = random_tensors((6, 32), (32,))
+    module = capture_graph(olmo, [x, weight.double()])
+
+    assert_left_alone(pipeline(), module, RULE, "`weight` has dtype torch.float64")
+
+
 def test_normalized_value_used_elsewhere_is_left_alone() -> None:
     def function(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         wide = x.to(torch.float32)

@@ -179,10 +179,16 @@ def _mask_problem(match: Match) -> NoMatch | None:
         return NoMatch(
             f"`mask` has dtype {mask.dtype}, which is added to the scores; the kernel takes bool"
         )
+    return _mask_shape_problem(mask.shape, query, key)
+
+
+def _mask_shape_problem(shape: torch.Size, query: Tensor, key: Tensor) -> NoMatch | None:
     batch, length, keys = query.shape[0], query.shape[2], key.shape[2]
-    shape = mask.shape
-    fits = mask.dim() in {2, 4} and sizes_equal(shape[-2], length) and sizes_equal(shape[-1], keys)
-    if fits and mask.dim() == _RANK:
+    rank = len(shape)
+    if rank == 2 and sizes_equal(length, 1):
+        return NoMatch(f"`mask` has shape {list(shape)}, which the kernel reads as one row a batch")
+    fits = rank in {2, _RANK} and sizes_equal(shape[-2], length) and sizes_equal(shape[-1], keys)
+    if fits and rank == _RANK:
         one_batch = sizes_equal(shape[0], 1) or sizes_equal(shape[0], batch)
         fits = one_batch and sizes_equal(shape[1], 1)
     if not fits:

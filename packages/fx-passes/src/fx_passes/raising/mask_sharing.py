@@ -9,6 +9,7 @@ import torch
 
 from fx_passes.aliasing import AliasAnalysis
 from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.operator_signature import find_operator
 from fx_passes.report import PassReport
 
 if TYPE_CHECKING:
@@ -73,8 +74,9 @@ def _merge(graph: Graph) -> int:
 
 def _feeds_attention_only(node: Node) -> bool:
     """Return whether only attention, which writes none of its arguments, reads a value."""
-    attention = torch.ops.npu.npu_fused_infer_attention_score.default
-    return all(
+    # Where the process has no such operator, nothing was raised to it.
+    attention = find_operator("npu::npu_fused_infer_attention_score")
+    return attention is not None and all(
         user.target is attention
         or (user.target is torch.ops.aten.triu.default and _feeds_attention_only(user))
         for user in node.users

@@ -82,7 +82,7 @@ def _aten_scaled_before_cast(
 def _without_casts(
     x: Tensor, weight: Tensor, epsilon: float, dims: Sequence[int]
 ) -> dict[str, Tensor]:
-    """A model in float32 whose casts are gone."""
+    """A model whose casts are gone, as those of a float32 model in ATen."""
     mean = _mean_of_squares(x, dims)
     return {"y": weight * (x * torch.rsqrt(mean + epsilon))}
 
@@ -108,6 +108,7 @@ def _epsilon_after_square_root(
 _REQUIREMENTS = (
     Requirement.on_npu("x"),
     Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+    Requirement.dtype_in("weight", torch.bfloat16, torch.float16, torch.float32),
     Requirement.same_dtype("x", "y"),
     Requirement.rank("weight", 1),
 )
