@@ -173,12 +173,15 @@ def bench(session: nox.Session) -> None:
 def schedules(session: nox.Session) -> None:
     """Run 10,000 fuzzed schedules of replay and update; the gate runs a small share of them."""
     python = _everything(session)
-    session.chdir(ROOT / "packages" / "attn-update")
     configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
     options = session.posargs or ["--schedules=10000"]
-    test = "tests/test_fuzzed_schedules.py"
-    command = [python, "-m", "pytest", "-q", *configuration, test, *options]
-    session.run(*command, env=ENVIRONMENT, external=True)
+    for package, test in (
+        ("attn-update", "tests/test_fuzzed_schedules.py"),
+        ("cann-sim", "tests/runtime/test_update_protocol.py"),
+    ):
+        session.chdir(ROOT / "packages" / package)
+        command = [python, "-m", "pytest", "-q", *configuration, test, *options]
+        session.run(*command, env=ENVIRONMENT, external=True)
 
 
 @nox.session(default=False)
