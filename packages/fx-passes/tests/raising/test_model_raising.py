@@ -186,6 +186,21 @@ def test_gemma_is_raised_but_for_its_activation() -> None:
     assert error <= allowed_error(dtype, exact)
 
 
+def test_graph_of_aten_is_raised_but_for_attention() -> None:
+    model = make_model("llama", torch.bfloat16, "meta")
+
+    def function(tokens: Tensor) -> Tensor:
+        return logits(model, tokens)
+
+    module = capture_graph(function, [make_tokens().to("meta")], level="aten")
+
+    report = raise_model(module).report
+
+    for kind in ("norm", "rope", "activation"):
+        assert report.raised(kind) == report.found(kind) > 0
+    assert [site.kind for site in report.left()] == ["attention"] * LAYERS
+
+
 def test_eager_attention_is_reported_as_left() -> None:
     model = make_model("llama", torch.bfloat16, "npu", attn_implementation="eager")
 

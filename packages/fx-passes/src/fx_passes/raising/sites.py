@@ -30,7 +30,8 @@ def find_sites(graph: Graph) -> list[tuple[SiteKind, Node]]:
     The signs are wider than the patterns of the rules, so that forms which no rule knows count as
     well: a norm is a mean of squares, RoPE a `cat` or `stack` of two of which one is negated, a
     gated activation a `silu` or `gelu` that is multiplied with a tensor, attention a
-    `scaled_dot_product_attention` or a softmax that leads to a matrix product.
+    `scaled_dot_product_attention`, one of its kernels in graphs of ATen, or a softmax that leads to
+    a matrix product.
     """
     return [
         (kind, node)
@@ -76,7 +77,13 @@ def _is_attention(node: Node) -> bool:
     aten = torch.ops.aten
     if node.target is aten.scaled_dot_product_attention.default:
         return True
-    softmax = {aten.softmax.int, aten._softmax.default}  # noqa: SLF001 - the name of the operator
+    if str(node.target).startswith("aten._scaled_dot_product_"):
+        return True
+    softmax = {
+        aten.softmax.int,
+        aten._softmax.default,  # noqa: SLF001 - the name of the operator
+        aten._safe_softmax.default,  # noqa: SLF001
+    }
     products = {aten.matmul.default, aten.bmm.default}
     return node.target in softmax and any(
         user.target in products for user in _users_within(node, _STEPS_TO_VALUES)
