@@ -39,7 +39,7 @@ _EXPECTED: Mapping[SiteKind, str] = MappingProxyType(
         "norm": "weight * (x * rsqrt(mean(x ** 2) + eps)) over the last dimension",
         "rope": "x * cos + cat(-second half, first half) * sin",
         "activation": "silu(gate) * up",
-        "attention": "scaled_dot_product_attention (`attn_implementation='sdpa'`) in the graph of Dynamo",
+        "attention": "scaled_dot_product_attention (`attn_implementation='sdpa'`), not taken apart",
     }
 )
 # No pattern is wider than this.
