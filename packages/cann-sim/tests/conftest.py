@@ -6,7 +6,7 @@ import ctypes
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import cann_sim
@@ -36,6 +36,18 @@ def npu() -> Any:
     torch_npu.npu.set_compile_mode(jit_compile=False)
     torch_npu.npu.set_device(0)
     return torch_npu.npu
+
+
+@pytest.fixture(autouse=True)
+def _default_stream_afterwards(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Make the default stream current again after each test that uses the device.
+
+    `torch.npu.graph` leaves its capture stream current where the end of a capture fails. A stream
+    of torch_npu's pool, which later tests take theirs from, could then be both sides of a wait.
+    """
+    yield
+    if "npu" in request.fixturenames:
+        torch_npu.npu.set_stream(torch_npu.npu.default_stream())
 
 
 class Acl:

@@ -127,6 +127,8 @@ with cann_sim.injected_faults("launch(aclnnExp):1,task_update:1"):
             print(error, error.__context__)
     update(7.0)
     torch.exp(value)
+# The update is on another stream: the replay has to come after it.
+npu.synchronize()
 graph.replay()
 npu.synchronize()
 print("afterwards", product.cpu().item())

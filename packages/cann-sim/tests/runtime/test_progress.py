@@ -21,15 +21,18 @@ with npu.graph(graph):
     npu.graph_task_group_begin(main)
     torch.mul(value, 3.0, out=product)
     task = npu.graph_task_group_end(main)
+between = npu.Event()
 graph.replay()
 {first}
+between.record()
 graph.replay()
 try:
     npu.synchronize()
 except RuntimeError as error:
     print(error)
 event.record(updates)
-updates.synchronize()
+# A record before the first replay has taken the one before it would be lost.
+between.synchronize()
 {last}
 npu.synchronize()
 print("usable", product.cpu().item())
