@@ -49,11 +49,15 @@ def test_operator_of_the_older_road_names_itself_and_the_torch_operator(
     code = """
 import cann_sim
 cann_sim.activate()
+import time
 import torch, torch_npu
 boxes = torch.ones(4, 4).to("npu")
 try:
     torch_npu.npu_ptiou(boxes, boxes)
-    torch.npu.synchronize()
+    # From the task queue torch_npu reports an error at the first call after it has noticed it.
+    for _ in range(100):
+        torch.npu.synchronize()
+        time.sleep(0.01)
 except RuntimeError as error:
     print(error)
 """
