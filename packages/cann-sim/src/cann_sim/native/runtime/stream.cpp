@@ -14,6 +14,10 @@ namespace cann_sim {
 namespace {
 
 constexpr std::chrono::milliseconds kDeadlockCheckInterval{100};
+// A worker that has run dry looks again by itself for a while, so that a host that launches one small kernel after the
+// other does not pay for waking it each time.
+constexpr std::chrono::microseconds kNap{50};
+constexpr int kNaps = 20;
 
 }  // namespace
 
@@ -59,6 +63,9 @@ aclError Stream::AwaitIdle(int32_t milliseconds) {
   } else {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto done = [this] { return stopping_ || (queue_.empty() && !busy_); };
+    if (!done() && !busy_) {
+      not_empty_.notify_one();  // the worker may take a nap
+    }
     while (outcome == Schedule::Outcome::kDone && !done()) {
       if (idle_.wait_until(lock, std::min(Clock::now() + kDeadlockCheckInterval, end), done)) {
         break;
@@ -105,12 +112,22 @@ void Stream::DropTasks() {
   TheSchedule().Withdraw(lane_);
 }
 
+void Stream::AwaitTask(std::unique_lock<std::mutex>& lock) {
+  const auto ready = [this] { return stopping_ || !queue_.empty(); };
+  for (int nap = 0; nap < kNaps && !TheSchedule().fuzzes(); ++nap) {
+    if (ready() || not_empty_.wait_for(lock, kNap, ready)) {
+      return;
+    }
+  }
+  sleeping_ = queue_.empty();
+  not_empty_.wait(lock, ready);
+  sleeping_ = false;
+}
+
 void Stream::Work() {
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
-    sleeping_ = queue_.empty();
-    not_empty_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
-    sleeping_ = false;
+    AwaitTask(lock);
     if (stopping_) {
       return;
     }

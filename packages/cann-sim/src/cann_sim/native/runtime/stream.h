@@ -55,6 +55,8 @@ class Stream {
 
  private:
   void Work();
+  // Waits until there is a task or the worker has to stop.
+  void AwaitTask(std::unique_lock<std::mutex>& lock);
   void Run(Task& task);
   bool Done();
   // Waits until all tasks have run; else says why it gave up.
