@@ -1,15 +1,17 @@
-"""A scheduled device, its attention operators, and small paged models on it."""
+"""The devices of the tests: simulated CANN, and a scheduled device with small paged models."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
+import cann_sim
 from attn_update import ParameterGroup, Recorder, StepParameters, UpdatePlan
 from attn_update.testing import ScheduledDevice, ScheduledGraph, ScheduledOperators
+from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -122,6 +124,24 @@ def num_schedules(request: pytest.FixtureRequest) -> int:
 def schedule_seed(request: pytest.FixtureRequest) -> int:
     seed: int = request.config.getoption("--schedule-seed", 0)
     return seed
+
+
+@pytest.fixture(scope="session")
+def simulated_npu() -> NpuDevice:
+    cann_sim.activate()
+    device = NpuDevice(0)
+    npu: Any = vars(torch)["npu"]
+    npu.config.allow_internal_format = False
+    npu.set_compile_mode(jit_compile=False)
+    return device
+
+
+@pytest.fixture
+def npu_device(simulated_npu: NpuDevice) -> Iterator[NpuDevice]:
+    """The simulated NPU, on a stream of the test's own."""
+    with simulated_npu.use_stream(simulated_npu.create_stream()):
+        yield simulated_npu
+    simulated_npu.synchronize()
 
 
 @pytest.fixture(params=[False, True], ids=["no_queue", "launch_queue"])

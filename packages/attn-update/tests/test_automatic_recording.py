@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-import cann_sim
 from attn_update import (
     AutomaticRecording,
     RecordingError,
@@ -21,32 +20,14 @@ from attn_update import (
 )
 from attn_update.recorder import Recorder
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
-from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from npu_graph_runtime import NpuDevice
 
 OPERATORS = {
     "fused_infer_attention_v1": "npu_fused_infer_attention_score",
     "fused_infer_attention_v2": "npu_fused_infer_attention_score_v2",
 }
-
-
-@pytest.fixture(scope="module")
-def device() -> NpuDevice:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu: Any = vars(torch)["npu"]
-    npu.config.allow_internal_format = False
-    npu.set_compile_mode(jit_compile=False)
-    return device
-
-
-@pytest.fixture(autouse=True)
-def _stream(device: NpuDevice) -> Iterator[None]:
-    with device.use_stream(device.create_stream()):
-        yield
-    device.synchronize()
 
 
 def call_operator(model: PagedModel, key: int, lengths: list[int]) -> list[torch.Tensor]:
@@ -72,16 +53,16 @@ def capture(model: PagedModel, key: int, mode: AutomaticRecording) -> UpdatePlan
 
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_automatically_recorded_steps_equal_the_eager_operator(
-    device: NpuDevice, kind: str
+    npu_device: NpuDevice, kind: str
 ) -> None:
     random = Random(5)
-    model = PagedModel(device=device, kind_name=kind)
+    model = PagedModel(device=npu_device, kind_name=kind)
     mode = AutomaticRecording(model.recorder)
     for key in (4, 2):
         plan = capture(model, key, mode)
         names = [update.layer_name for update in plan.updates]
         assert names == [f"{OPERATORS[kind]}.{layer}" for layer in range(3)]
-    lane = UpdateLane(device)
+    lane = UpdateLane(npu_device)
     for _ in range(20):
         key = random.choice([2, 4])
         lengths = draw_lengths(random, key)
@@ -89,8 +70,8 @@ def test_automatically_recorded_steps_equal_the_eager_operator(
         assert_layers_equal(outputs, call_operator(model, key, lengths))
 
 
-def test_layer_names_and_groups_are_the_callers(device: NpuDevice) -> None:
-    model = PagedModel(device=device, num_layers=2)
+def test_layer_names_and_groups_are_the_callers(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device, num_layers=2)
     mode = AutomaticRecording(
         model.recorder,
         layer_name=lambda operator, position: f"{operator}@{position}",
@@ -99,7 +80,7 @@ def test_layer_names_and_groups_are_the_callers(device: NpuDevice) -> None:
     plan = capture(model, 2, mode)
     operator = "npu::npu_fused_infer_attention_score"
     assert [update.layer_name for update in plan.updates] == [f"{operator}@0", f"{operator}@1"]
-    lane = UpdateLane(device)
+    lane = UpdateLane(npu_device)
     groups = {"even": model.lengths(2, [5, 6]), "odd": model.lengths(2, [30, 2])}
     with pytest.raises(StepParameterError, match="even"):
         lane.run(plan, model.parameters(2, [5, 6]), model.graphs[2].replay)
@@ -109,34 +90,34 @@ def test_layer_names_and_groups_are_the_callers(device: NpuDevice) -> None:
     assert_layers_equal(model.outputs[2][1:], model.eager(2, [30, 2])[1:])
 
 
-def test_explicit_attention_inside_the_mode_is_recorded_once(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
-    graph = device.create_graph()
+def test_explicit_attention_inside_the_mode_is_recorded_once(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
+    graph = npu_device.create_graph()
     with AutomaticRecording(model.recorder), model.recorder.recording(2):
         model.eager(2, [1, 1])
-        with device.capture(graph, pool=model.pool):
+        with npu_device.capture(graph, pool=model.pool):
             model.eager(2, [1, 1])
     assert list(model.recorder.records(2).records) == ["layers.0", "layers.1", "layers.2"]
 
 
-def test_one_name_for_two_layers_is_refused(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_one_name_for_two_layers_is_refused(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     mode = AutomaticRecording(model.recorder, layer_name=lambda operator, _: operator)
     with pytest.raises(RecordingError, match="recorded already"):
         capture(model, 2, mode)
     assert model.recorder.keys == ()
 
 
-def test_outside_a_recording_operators_run_untouched(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_outside_a_recording_operators_run_untouched(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     with AutomaticRecording(model.recorder):
         outputs = call_operator(model, 2, [5, 6])
     assert_layers_equal(outputs, model.eager(2, [5, 6]))
     assert model.recorder.keys == ()
 
 
-def test_an_operator_with_a_kind_of_another_is_refused(device: NpuDevice) -> None:
-    recorder = Recorder(device, default_kinds())
+def test_an_operator_with_a_kind_of_another_is_refused(npu_device: NpuDevice) -> None:
+    recorder = Recorder(npu_device, default_kinds())
     operator = "npu::npu_fused_infer_attention_score"
     with pytest.raises(RecordingError, match="is for npu::npu_fused_infer_attention_score_v2"):
         AutomaticRecording(recorder, operators={operator: "fused_infer_attention_v2"})

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from attn_update import FusedInferAttention, Recorder, StepParameters, UpdateLane, UpdatePlan
+from attn_update import (
+    FusedInferAttention,
+    OperatorFamily,
+    Recorder,
+    StepParameters,
+    UpdateLane,
+    UpdatePlan,
+)
 from npu_graph_runtime import FakeDevice
 
 if TYPE_CHECKING:
@@ -45,13 +52,16 @@ def kind() -> Iterator[FusedInferAttention]:
     library.impl("attention.out", attention_out, "CPU")
     library.impl("max_workspace", lambda *args, **given: torch.empty(64), "CPU")
     library.impl("infer_output", lambda q, v: (torch.empty_like(q), torch.empty(1)), "CPU")
-    yield FusedInferAttention(
+    family = OperatorFamily(
         functional=f"{namespace}::attention",
         workspace_query=f"{namespace}::max_workspace",
         output_query=f"{namespace}::infer_output",
         query_lengths="actual_seq_lengths",
         key_lengths="actual_seq_lengths_kv",
+        heads="num_heads",
+        softmax_lse="softmax_lse_flag",
     )
+    yield FusedInferAttention(family=family)
     library._destroy()
 
 

@@ -22,27 +22,9 @@ from attn_update import (
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from attn_update.testing.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
-from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module")
-def device() -> NpuDevice:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu().config.allow_internal_format = False
-    npu().set_compile_mode(jit_compile=False)
-    return device
-
-
-@pytest.fixture(autouse=True)
-def stream(device: NpuDevice) -> Iterator[Any]:
-    stream = device.create_stream()
-    with device.use_stream(stream):
-        yield stream
-    device.synchronize()
+    from npu_graph_runtime import NpuDevice
 
 
 def npu() -> Any:
@@ -63,12 +45,12 @@ def num_launches() -> int:
 @pytest.mark.parametrize("layout", ["TND", "BSH"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_steps_with_the_host_ahead_equal_the_eager_operator(
-    device: NpuDevice, dtype: torch.dtype, layout: str, kind: str, order: UpdateOrder
+    npu_device: NpuDevice, dtype: torch.dtype, layout: str, kind: str, order: UpdateOrder
 ) -> None:
     random = Random(1)
-    model = PagedModel(device=device, dtype=dtype, layout=layout, kind_name=kind)
+    model = PagedModel(device=npu_device, dtype=dtype, layout=layout, kind_name=kind)
     model.capture(2, 4)
-    lane = UpdateLane(device, order=order)
+    lane = UpdateLane(npu_device, order=order)
     tables = {
         key: [torch.randint(0, 8, (key, COLUMNS)).int().to("npu") for _ in range(3)]
         for key in (2, 4)
@@ -89,14 +71,14 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
 
 
 def test_two_recorders_interleaved_on_one_lane_do_not_disturb_each_other(
-    device: NpuDevice,
+    npu_device: NpuDevice,
 ) -> None:
     random = Random(2)
-    target = PagedModel(device=device, num_layers=4, seed=100)
-    draft = PagedModel(device=device, num_layers=1, seed=200)
+    target = PagedModel(device=npu_device, num_layers=4, seed=100)
+    draft = PagedModel(device=npu_device, num_layers=1, seed=200)
     target.capture(2, 4)
     draft.capture(2, 4)
-    lane = UpdateLane(device)
+    lane = UpdateLane(npu_device)
 
     for _ in range(50):
         burst = []
@@ -108,15 +90,15 @@ def test_two_recorders_interleaved_on_one_lane_do_not_disturb_each_other(
             assert_layers_equal(outputs, model.eager(key, lengths))
 
 
-def test_a_replay_without_updates_gives_the_captured_lengths(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_a_replay_without_updates_gives_the_captured_lengths(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    other = device.create_stream()
+    other = npu_device.create_stream()
 
     model.graphs[2].replay()
     for update in model.plans[2].updates:
         update.event.record(other)
-    device.synchronize()
+    npu_device.synchronize()
 
     assert_layers_equal(model.outputs[2], model.eager(2, [1, 1]))
     assert not torch.equal(model.outputs[2][0].cpu(), model.eager(2, [9, 30])[0].cpu())
@@ -137,11 +119,11 @@ def test_a_replay_without_updates_gives_the_captured_lengths(device: NpuDevice) 
     ],
 )
 def test_a_mistake_launches_nothing_and_the_next_step_is_right(
-    device: NpuDevice, change: dict[str, Any], error: type[AttnUpdateError]
+    npu_device: NpuDevice, change: dict[str, Any], error: type[AttnUpdateError]
 ) -> None:
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(device)
+    lane = UpdateLane(npu_device)
     groups = {"default": {**model.lengths(2, [5, 6])}}
     key = change.pop("key", 2)
     groups = change.pop("groups", {"default": {**groups["default"], **change}})
@@ -154,12 +136,12 @@ def test_a_mistake_launches_nothing_and_the_next_step_is_right(
     assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
-def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     model.capture(2, 4)
-    lane = UpdateLane(device)
+    lane = UpdateLane(npu_device)
     model.step(lane, 2, [7, 8])
-    device.synchronize()
+    npu_device.synchronize()
     model.recorder.release(4)
     before = num_launches()
     with pytest.raises(UnknownKeyError):
@@ -174,13 +156,13 @@ def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(device: Npu
 @pytest.mark.parametrize("failing", range(3))
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
-    device: NpuDevice, fused: bool, failing: int, order: UpdateOrder
+    npu_device: NpuDevice, fused: bool, failing: int, order: UpdateOrder
 ) -> None:
     random = Random(3)
     # Launched directly: through the task queue an operator fails later and without a name.
-    model = PagedModel(device=device, fused=fused)
+    model = PagedModel(device=npu_device, fused=fused)
     model.capture(2)
-    lane = UpdateLane(device, order=order)
+    lane = UpdateLane(npu_device, order=order)
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     launch = model.plans[2].updates[failing].launch
     launch["block_size"] = 17
@@ -199,11 +181,11 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
             assert_layers_equal(outputs, model.eager(2, lengths))
 
 
-def test_workspace_is_allocated_at_capture_and_never_in_a_step(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_workspace_is_allocated_at_capture_and_never_in_a_step(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     model.capture(2, 4)
-    lane = UpdateLane(device)
-    device.synchronize()
+    lane = UpdateLane(npu_device)
+    npu_device.synchronize()
     # What earlier tests left in cycles must not be freed in between.
     gc.collect()
     allocated = npu().memory_allocated()
@@ -220,12 +202,12 @@ def test_workspace_is_allocated_at_capture_and_never_in_a_step(device: NpuDevice
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("direct", [False, True])
 def test_fused_calls_and_direct_launches_in_any_combination_give_the_same_values(
-    device: NpuDevice, direct: bool, fused: bool, order: UpdateOrder
+    npu_device: NpuDevice, direct: bool, fused: bool, order: UpdateOrder
 ) -> None:
     random = Random(4)
-    model = PagedModel(device=device, fused=fused)
+    model = PagedModel(device=npu_device, fused=fused)
     model.capture(2, 4)
-    lane = UpdateLane(device, order=order, direct=direct)
+    lane = UpdateLane(npu_device, order=order, direct=direct)
     assert (model.plans[2].updates[0].fused is not None) == fused
 
     for _ in range(15):

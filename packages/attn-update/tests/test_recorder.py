@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from attn_update import (
+    FIA_V1,
     ArgumentError,
     CaptureError,
+    FusedInferAttention,
     Recorder,
     RecordingError,
     StepParameterError,
     UnknownKeyError,
     UnknownKindError,
     UnknownOperatorError,
-    fused_infer_attention_v1,
 )
 
 if TYPE_CHECKING:
@@ -120,8 +122,8 @@ def test_attention_captured_outside_recording_is_refused(model: Model) -> None:
 def test_attention_of_an_operator_nobody_registered_names_the_remedy(
     device: ScheduledDevice,
 ) -> None:
-    kind = fused_infer_attention_v1()
-    recorder = Recorder(device, {"missing": kind.__class__(**{**vars(kind), "functional": "a::b"})})
+    kind = FusedInferAttention(family=replace(FIA_V1, functional="a::b"))
+    recorder = Recorder(device, {"missing": kind})
 
     with pytest.raises(UnknownOperatorError, match="import the library that registers it"):
         recorder.attention("layer.0", "missing", {})

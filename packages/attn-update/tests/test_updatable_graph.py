@@ -18,31 +18,14 @@ from attn_update import (
     find_native_updater,
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
-from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from npu_graph_runtime import NpuDevice
 
 OPERATORS = {
     "fused_infer_attention_v1": "npu_fused_infer_attention_score",
     "fused_infer_attention_v2": "npu_fused_infer_attention_score_v2",
 }
-
-
-@pytest.fixture(scope="module")
-def device() -> NpuDevice:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu().config.allow_internal_format = False
-    npu().set_compile_mode(jit_compile=False)
-    return device
-
-
-@pytest.fixture(autouse=True)
-def _stream(device: NpuDevice) -> Iterator[None]:
-    with device.use_stream(device.create_stream()):
-        yield
-    device.synchronize()
 
 
 def npu() -> Any:
@@ -65,12 +48,12 @@ def capture(model: PagedModel, key: int) -> Any:
 @pytest.mark.parametrize("is_native", [False, True])
 @pytest.mark.parametrize("kind", OPERATORS)
 def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
-    device: NpuDevice, kind: str, is_native: bool
+    npu_device: NpuDevice, kind: str, is_native: bool
 ) -> None:
     random = Random(6)
-    model = PagedModel(device=device, kind_name=kind)
+    model = PagedModel(device=npu_device, kind_name=kind)
     model.eager(2, [1, 1])
-    lane = UpdateLane(device, native=find_native_updater().updater if is_native else None)
+    lane = UpdateLane(npu_device, native=find_native_updater().updater if is_native else None)
     updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), lane)
     for _ in range(15):
         before = cann_sim.counters().synchronisations
@@ -84,11 +67,11 @@ def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
             assert_layers_equal(outputs, model.eager(2, lengths))
 
 
-def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
     graph = capture(model, 2)
-    updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(device), per_layer=True)
+    updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(npu_device), per_layer=True)
     lengths = [[3, 4], [30, 1], [17, 40]]
     updatable.update([{"actual_seq_lengths_kv": each} for each in lengths])
     for layer, each in enumerate(lengths):
@@ -113,11 +96,11 @@ def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(device: NpuDe
     ],
 )
 def test_a_wrong_input_launches_nothing_and_the_next_is_right(
-    device: NpuDevice, inputs: list[dict[str, Any]], message: str
+    npu_device: NpuDevice, inputs: list[dict[str, Any]], message: str
 ) -> None:
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
-    updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), UpdateLane(device))
+    updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), UpdateLane(npu_device))
     before = cann_sim.counters().replays
     with pytest.raises(StepParameterError, match=message):
         updatable.update(inputs)
@@ -126,11 +109,11 @@ def test_a_wrong_input_launches_nothing_and_the_next_is_right(
     assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))
 
 
-def test_a_graph_that_cannot_be_read_is_refused(device: NpuDevice) -> None:
-    model = PagedModel(device=device)
+def test_a_graph_that_cannot_be_read_is_refused(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
-    lane = UpdateLane(device)
-    recorder = Recorder(device)
+    lane = UpdateLane(npu_device)
+    recorder = Recorder(npu_device)
     with pytest.raises(RecordingError, match="auto_dispatch_capture=True"):
         UpdatableGraph(recorder, 2, npu().NPUGraph(), lane)
     graph = capture(model, 2)

@@ -7,11 +7,12 @@ The rules, from the operator's documentation (CANN ``aclnnFusedInferAttentionSco
 - Batched layouts (``BSH``, ``BSND``, ``BNSD``, ``NSD``): lengths are per sequence, either one for
   each or a single one for all.
 - A paged sequence holds at most (columns of the block table) x (block size) tokens.
+- A mask that is not the compressed one (sparse modes 0 and 1) has a column for each key.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 _TOKEN_DIM = MappingProxyType({"TND": 0, "NTD": 1, "BSH": 1, "BSND": 1, "BNSD": 2, "NSD": 1})
 _BATCH_DIM = MappingProxyType({"BSH": 0, "BSND": 0, "BNSD": 0})
 _RAGGED = frozenset({"TND", "NTD"})
+# Sparse modes whose mask is read as it is; the others take the compressed square.
+_WHOLE_MASK = frozenset({0, 1})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +64,13 @@ class LengthRule:
         used = lengths[-1] if lengths else 0
         left = 0 if self.total is None else max(self.total - used, 0)
         return lengths + [used + left * (index + 1) // missing for index in range(missing)]
+
+    def shortened(self, count: int) -> LengthRule:
+        """Return the rule of a step with fewer sequences, whose tokens need not fill the batch."""
+        if not 0 < count < self.count:
+            return self
+        largest = self.maximum if self.total is None else self.total
+        return replace(self, count=count, total=None, maximum=largest)
 
     def check(self, lengths: list[int], *, what: str) -> None:
         """Check lengths against the rule, at a cost of a few passes in C.
@@ -140,7 +150,8 @@ def read_geometry(
     """Return the length rules that follow from the arguments of a launch.
 
     Args:
-        arguments: Reads ``query``, ``key``, ``input_layout``, ``block_table`` and ``block_size``.
+        arguments: Reads ``query``, ``key``, ``input_layout``, ``block_table``, ``block_size``,
+            ``atten_mask`` and ``sparse_mode``.
         query_lengths: The query lengths of the captured launch, or None.
         key_lengths: The key lengths of the captured launch, or None.
 
@@ -191,28 +202,26 @@ def _query_rule(query: torch.Tensor, layout: str, count: int) -> LengthRule:
 def _key_rule(arguments: Mapping[str, object], layout: str, count: int) -> LengthRule:
     table = arguments.get("block_table")
     block_size = arguments.get("block_size", 0)
+    maximum: int | None
     if isinstance(table, torch.Tensor) and isinstance(block_size, int):
         if table.ndim != 2 or count > table.shape[0]:
             raise StepParameterError(
                 f"reading the captured key lengths: {count} sequences need a block table of as "
                 f"many rows, found shape {tuple(table.shape)}",
             )
-        return LengthRule(
-            count=count,
-            cumulative=False,
-            total=None,
-            maximum=table.shape[1] * block_size if block_size else None,
-            bound=f"{table.shape[1]} block table columns of {block_size} tokens",
-        )
-    tokens = tensor_argument(arguments, "key").shape[_TOKEN_DIM[layout]]
-    ragged = layout in _RAGGED
-    return LengthRule(
-        count=count,
-        cumulative=ragged,
-        total=None,
-        maximum=tokens,
-        bound=f"the key tokens captured in layout {layout}",
-    )
+        cumulative = False
+        maximum = table.shape[1] * block_size if block_size else None
+        bound = f"{table.shape[1]} block table columns of {block_size} tokens"
+    else:
+        cumulative = layout in _RAGGED
+        maximum = tensor_argument(arguments, "key").shape[_TOKEN_DIM[layout]]
+        bound = f"the key tokens captured in layout {layout}"
+    mask = arguments.get("atten_mask")
+    if isinstance(mask, torch.Tensor) and arguments.get("sparse_mode", 0) in _WHOLE_MASK:
+        columns = mask.shape[-1]
+        if not cumulative and (maximum is None or columns < maximum):
+            maximum, bound = columns, "the columns of the captured mask"
+    return LengthRule(count=count, cumulative=cumulative, total=None, maximum=maximum, bound=bound)
 
 
 def _check_count(name: str, count: int, query: torch.Tensor, layout: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from attn_update.kind import AttentionKind
+    from attn_update.kind import Kind
     from attn_update.recorder import Recorder
 
 DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
@@ -109,7 +109,7 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return outputs[0] if len(func._schema.returns) == 1 else outputs  # noqa: SLF001
 
 
-def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, AttentionKind]) -> None:
+def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, Kind]) -> None:
     kind = kinds.get(kind_name)
     what = f"recording {operator} automatically"
     if kind is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -10,26 +10,31 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class AttentionKind(Protocol):
-    """One way to call attention, and how its launch is updated.
+class Kind(Protocol):
+    """One way to call attention.
 
     A kind is a small frozen object without state. The caller puts it into a table from names to
-    kinds; see `attn_update.kinds.default_kinds`.
+    kinds; see `attn_update.kinds.default_kinds`. One that needs no update is no more than this;
+    one that does is an `AttentionKind`.
     """
 
     @property
     def operator(self) -> str:
-        """The operator launched inside a task group, with its overload: ``npu::name.out``."""
+        """The operator that a capture launches, with its overload: ``npu::name.out``."""
 
     @property
     def step_arguments(self) -> frozenset[str]:
-        """The arguments that step parameters may set."""
+        """The arguments that step parameters may set; none says that no update is needed."""
 
     def run(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
-        """Run the operator at once, outside a capture, and return its outputs."""
+        """Run the operator at once, and return its outputs; inside a capture if not updated."""
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
         """Refuse unknown and missing arguments with an `ArgumentError`."""
+
+
+class AttentionKind(Kind, Protocol):
+    """A kind with step arguments, and how its launch inside a task group is updated."""
 
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
         """Return the bytes of workspace that suffice for all lengths these tensors can hold."""
@@ -74,3 +79,8 @@ class AttentionKind(Protocol):
         Raises:
             StepParameterError: A value breaks a rule of the operator or of the captured shapes.
         """
+
+
+def needs_update(kind: Kind) -> TypeGuard[AttentionKind]:
+    """Return whether launches of a kind have to be updated at every step."""
+    return bool(kind.step_arguments)

@@ -48,6 +48,7 @@ class KeyRecords:
     Attributes:
         key: The graph key.
         records: By layer name, in the order of capture.
+        fixed: Layers captured with a kind that needs no update, and the names of the kinds.
         watch: Watches the memory that the launches read and the graph does not own.
         released: Whether the recorder let go of the key; its plans are then void.
         replayed: Recorded after the latest replay; updates wait for it on the device.
@@ -59,6 +60,7 @@ class KeyRecords:
     def __init__(self, key: Hashable) -> None:
         self.key = key
         self.records: dict[str, Record] = {}
+        self.fixed: dict[str, str] = {}
         self.watch = TensorWatch()
         self.released = False
         self.replayed: Event | None = None
@@ -70,6 +72,7 @@ class KeyRecords:
         """Let go of the records; plans made from them are void."""
         self.released = True
         self.records.clear()
+        self.fixed.clear()
         self.watch.clear()
         self.replayed = None
         self.latest = None

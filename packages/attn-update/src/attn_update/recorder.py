@@ -16,6 +16,7 @@ from attn_update.errors import (
     UnknownKindError,
     nearest,
 )
+from attn_update.kind import needs_update
 from attn_update.kinds.kind_table import default_kinds
 from attn_update.operator_lookup import find_operator
 from attn_update.record import KeyRecords, Record
@@ -24,7 +25,7 @@ from attn_update.workspace import Workspace
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
-    from attn_update.kind import AttentionKind
+    from attn_update.kind import AttentionKind, Kind
     from attn_update.task_device import Stream, TaskDevice
 
 
@@ -54,7 +55,7 @@ class Recorder:
     def __init__(
         self,
         device: TaskDevice,
-        kinds: Mapping[str, AttentionKind] | None = None,
+        kinds: Mapping[str, Kind] | None = None,
     ) -> None:
         self.device = device
         self.workspace = Workspace()
@@ -69,14 +70,16 @@ class Recorder:
         return tuple(self._keys)
 
     @property
-    def kinds(self) -> Mapping[str, AttentionKind]:
+    def kinds(self) -> Mapping[str, Kind]:
         """The table of kinds, to be read."""
         return MappingProxyType(self._kinds)
 
     @property
     def position(self) -> int | None:
         """How many launches the recording under way has; None if there is none under way."""
-        return None if self._recording is None else len(self._recording.records.records)
+        if self._recording is None:
+            return None
+        return len(self._recording.records.records) + len(self._recording.records.fixed)
 
     @property
     def is_launching(self) -> bool:
@@ -156,8 +159,15 @@ class Recorder:
         self._is_launching = True
         try:
             if self.device.is_capturing():
-                return self._capture(layer_name, kind_name, kind, arguments, group)
-            if self._recording is not None:
+                records = self._open_records(layer_name)
+                # All that can be refused is refused before the graph waits for an event.
+                kind.check_arguments(arguments)
+                if needs_update(kind):
+                    return self._capture(layer_name, kind_name, kind, arguments, group)
+                outputs = kind.run(arguments)
+                records.fixed[layer_name] = kind_name
+                return outputs
+            if self._recording is not None and needs_update(kind):
                 self.workspace.measure(kind.workspace_bytes(arguments))
             return kind.run(arguments)
         finally:
@@ -213,6 +223,21 @@ class Recorder:
             self.release(key)
         self.workspace.clear()
 
+    def _open_records(self, layer_name: str) -> KeyRecords:
+        recording = self._recording
+        if recording is None:
+            raise RecordingError(
+                f"capturing attention of layer {layer_name!r}: no recording is under way, so its "
+                f"lengths could never be updated; put `recorder.recording(key)` around the capture",
+            )
+        records = recording.records
+        if layer_name in records.records or layer_name in records.fixed:
+            raise RecordingError(
+                f"capturing attention of layer {layer_name!r} under key {records.key!r}: the name "
+                f"is recorded already; give each launch of a graph a name of its own",
+            )
+        return records
+
     def _capture(
         self,
         layer_name: str,
@@ -222,19 +247,8 @@ class Recorder:
         group: str,
     ) -> tuple[torch.Tensor, ...]:
         recording = self._recording
-        if recording is None:
-            raise RecordingError(
-                f"capturing attention of layer {layer_name!r}: no recording is under way, so its "
-                f"lengths could never be updated; put `recorder.recording(key)` around the capture",
-            )
+        assert recording is not None  # noqa: S101
         key = recording.records.key
-        if layer_name in recording.records.records:
-            raise RecordingError(
-                f"capturing attention of layer {layer_name!r} under key {key!r}: the name is "
-                f"recorded already; give each launch of a graph a name of its own",
-            )
-        # All that can be refused is refused before the graph waits for an event.
-        kind.check_arguments(arguments)
         geometry = kind.geometry(arguments)
         operator = find_operator(kind.operator)
         stream = self.device.current_stream()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update.automatic_recording import DEFAULT_OPERATORS, number_layers
 from attn_update.errors import RecordingError, StepParameterError, nearest
+from attn_update.kind import needs_update
 from attn_update.record import KeyRecords, Record
 from attn_update.step_parameters import StepParameters
 from attn_update.update_plan import UpdatePlan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from attn_update.kind import AttentionKind
+    from attn_update.kind import Kind
     from attn_update.recorder import Recorder
     from attn_update.step_parameters import Lengths
     from attn_update.update_lane import UpdateLane
@@ -146,7 +147,7 @@ def _dispatch_records(graph: DispatchedGraph, key: Hashable) -> Sequence[Any]:
 
 def _read_record(
     dispatched: Any,
-    kinds: Mapping[str, AttentionKind],
+    kinds: Mapping[str, Kind],
     operators: Mapping[str, str],
     layer_name: str,
     group: str,
@@ -162,7 +163,7 @@ def _read_record(
             f"{what}: there is no kind for {called}, so its lengths could never be "
             f"updated; {nearest(called, operators)}",
         )
-    if called != kind.operator:
+    if called != kind.operator or not needs_update(kind):
         raise RecordingError(
             f"{what}: {called} was captured, but kind {kind_name!r} updates {kind.operator}",
         )

@@ -242,13 +242,14 @@ def _derive_groups(records: list[Record]) -> dict[str, ParameterGroup]:
 
 
 def _check_layers(records: KeyRecords, layers: frozenset[str]) -> None:
-    missing = sorted(layers - records.records.keys())
+    recorded = records.records.keys() | records.fixed.keys()
+    missing = sorted(layers - recorded)
     if missing:
         raise MissingLayerError(
             f"compiling the plan of key {records.key!r}: layer {missing[0]!r} was not recorded "
-            f"({len(missing)} missing in all); {nearest(missing[0], records.records)}",
+            f"({len(missing)} missing in all); {nearest(missing[0], recorded)}",
         )
-    unexpected = sorted(records.records.keys() - layers)
+    unexpected = sorted(recorded - layers)
     if unexpected:
         raise MissingLayerError(
             f"compiling the plan of key {records.key!r}: layer {unexpected[0]!r} was recorded and "

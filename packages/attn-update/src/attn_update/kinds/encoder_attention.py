@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from attn_update.kinds.fused_infer_attention import FusedInferAttention
-from attn_update.kinds.fused_infer_attention_v1 import fused_infer_attention_v1
+from attn_update.kinds.operator_family import FIA_V1
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -24,7 +24,7 @@ class EncoderAttention(FusedInferAttention):
     @property
     def step_arguments(self) -> frozenset[str]:
         """The cumulative lengths, given once under the name of the query lengths."""
-        return frozenset({self.query_lengths})
+        return frozenset({self.family.query_lengths})
 
     def prepare(
         self,
@@ -35,21 +35,14 @@ class EncoderAttention(FusedInferAttention):
         what: str,
     ) -> dict[str, object]:
         """Return the cumulative lengths, checked, for queries and keys."""
-        given = {self.query_lengths: values[self.query_lengths]}
+        given = {self.family.query_lengths: values[self.family.query_lengths]}
         prepared = super().prepare(given, geometry, pad=pad, what=what)
         # Padded as queries are, for the rule of keys knows no total to fill up to.
-        same = {self.key_lengths: prepared[self.query_lengths]}
+        same = {self.family.key_lengths: prepared[self.family.query_lengths]}
         prepared.update(super().prepare(same, geometry, pad=False, what=what))
         return prepared
 
 
 def encoder_attention() -> EncoderAttention:
     """Return the kind of encoders over FIA v1; its step argument is ``actual_seq_lengths``."""
-    v1 = fused_infer_attention_v1()
-    return EncoderAttention(
-        functional=v1.functional,
-        workspace_query=v1.workspace_query,
-        output_query=v1.output_query,
-        query_lengths=v1.query_lengths,
-        key_lengths=v1.key_lengths,
-    )
+    return EncoderAttention(family=FIA_V1)

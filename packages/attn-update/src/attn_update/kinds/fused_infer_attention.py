@@ -1,8 +1,6 @@
-"""The fused attention operators of the NPU: what FIA v1 and v2 have in common.
+"""The fused attention operators of the NPU: what all kinds over them have in common.
 
-Both take their lengths as lists of host integers, which a captured launch bakes in, and both come
-as four operators: the functional one, its ``.out`` overload (the one that can be updated), a query
-for the largest workspace, and one that allocates the outputs. Only names differ.
+They take their lengths as lists of host integers, which a captured launch bakes in.
 """
 
 from __future__ import annotations
@@ -20,48 +18,44 @@ from attn_update.step_parameters import to_lengths
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from attn_update.attention_geometry import LengthRule
+    from attn_update.kinds.operator_family import OperatorFamily
+
 _MANAGED = frozenset({"workspace"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class FusedInferAttention:
-    """An attention kind over one fused operator family.
+    """An attention kind over one family of fused operators.
 
     Attributes:
-        functional: The operator that allocates its outputs, ``npu::name``.
-        workspace_query: The operator that returns a workspace for the largest lengths.
-        output_query: The operator that allocates the outputs.
-        query_lengths: The name of the argument of query lengths.
-        key_lengths: The name of the argument of key lengths.
+        family: The operators and the names of their arguments.
         rebind_block_table: Whether a step may give another block table. Otherwise the captured
             one is kept and the caller writes new block numbers into it.
+        unpadded: Whether a step may have fewer sequences than were captured: fewer lengths and,
+            where it is rebound, a block table of fewer rows. For ragged layouts only. Engines do so
+            in draft steps that they do not pad to the bucket; results behind the last query token
+            mean nothing.
     """
 
-    functional: str
-    workspace_query: str
-    output_query: str
-    query_lengths: str
-    key_lengths: str
+    family: OperatorFamily
     rebind_block_table: bool = False
+    unpadded: bool = False
 
     @property
     def operator(self) -> str:
-        """The ``.out`` overload, which takes a workspace and can be updated."""
-        return f"{self.functional}.out"
+        """The overload that can be updated."""
+        return self.family.updatable
 
     @property
     def step_arguments(self) -> frozenset[str]:
         """The two arguments of lengths, and the block table where it is rebound."""
-        names = {self.query_lengths, self.key_lengths}
+        names = {self.family.query_lengths, self.family.key_lengths}
         return frozenset(names | {"block_table"} if self.rebind_block_table else names)
 
     def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
         """Run the operator at once; into ``out`` where the caller gave that."""
-        given = self._with_lengths(arguments)
-        if given.get("out") is not None:
-            return _tensors(find_operator(self.operator)(**given))
-        given.pop("out", None)
-        return _tensors(find_operator(self.functional)(**given))
+        return self.run_complete(self.complete(arguments))
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:
         """Refuse what the operator does not take, and a workspace, which the recorder manages.
@@ -85,16 +79,39 @@ class FusedInferAttention:
         for name in ("query", "key", "value"):
             tensor_argument(arguments, name)
 
+    def complete(self, arguments: Mapping[str, object]) -> dict[str, Any]:
+        """Return the arguments in the form that the operator takes; launches nothing.
+
+        Kinds whose callers give other arguments than the operator's translate them here.
+        """
+        lengths = {
+            name: to_lengths(arguments[name], what=f"the captured {name}")
+            for name in (self.family.query_lengths, self.family.key_lengths)
+            if arguments.get(name) is not None
+        }
+        return {**arguments, **lengths}
+
+    def run_complete(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """Run the operator at once on arguments that `complete` returned."""
+        if given.get("out") is not None:
+            return as_tensors(find_operator(self.operator)(**given))
+        taken = {name: value for name, value in given.items() if name != "out"}
+        return as_tensors(find_operator(self.family.functional)(**taken))
+
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
         """Return the bytes that suffice for the longest lengths of these shapes.
 
         The query answers with a tensor of as many elements as bytes are needed, of the query's
         dtype; its own memory is given back at once.
         """
-        given = self._with_lengths(arguments)
+        given = self.shapes(self.complete(arguments))
         given.pop("out", None)
-        (workspace,) = _tensors(find_operator(self.workspace_query)(**given))
+        (workspace,) = as_tensors(find_operator(self.family.workspace_query)(**given))
         return workspace.numel()
+
+    def shapes(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return complete arguments for queries that read shapes only; launches nothing."""
+        return dict(given)
 
     def make_outputs(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
         """Return ``out`` if given, else new outputs ``(attention, softmax_lse)``.
@@ -102,13 +119,17 @@ class FusedInferAttention:
         ``attention`` has the shape of the query in the layout's output order; ``softmax_lse`` is
         float32 and empty unless the operator was asked for it.
         """
-        out = arguments.get("out")
+        return self.outputs_for(self.complete(arguments))
+
+    def outputs_for(self, given: Mapping[str, Any]) -> tuple[torch.Tensor, ...]:
+        """Return the outputs for arguments that `complete` returned."""
+        out = given.get("out")
         if isinstance(out, (list, tuple)):
             return tuple(out)
-        operator = find_operator(self.output_query)
+        operator = find_operator(self.family.output_query)
         names = {argument.name for argument in operator._schema.arguments}  # noqa: SLF001
-        given = {name: value for name, value in arguments.items() if name in names}
-        return _tensors(operator(**given))
+        taken = {name: value for name, value in self.shapes(given).items() if name in names}
+        return as_tensors(operator(**taken))
 
     def launch_arguments(
         self,
@@ -117,29 +138,42 @@ class FusedInferAttention:
         workspace: torch.Tensor,
     ) -> dict[str, object]:
         """Return the keyword arguments of `operator`, without those that are None."""
-        given = self._with_lengths(arguments)
-        launch = {name: value for name, value in given.items() if value is not None}
-        return {**launch, "workspace": workspace, "out": list(outputs)}
+        launch = self.launch_complete(self.complete(arguments), outputs)
+        return {name: value for name, value in launch.items() if value is not None} | {
+            "workspace": workspace
+        }
+
+    def launch_complete(
+        self, given: Mapping[str, Any], outputs: tuple[torch.Tensor, ...]
+    ) -> dict[str, object]:
+        """Return the launch of arguments that `complete` returned, but for the workspace."""
+        return {**given, "out": list(outputs)}
 
     def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
         """Return all tensors but activations; a paged key and value are the cache and count."""
         activations = {"query", "query_rope", "out"}
         if arguments.get("block_table") is None:
             activations |= {"key", "value", "key_rope"}
+        host = {self.family.query_lengths, self.family.key_lengths}
         tensors = {name for name, value in arguments.items() if isinstance(value, torch.Tensor)}
         # A table that every step replaces is the step's to keep alive.
         rebound = {"block_table"} if self.rebind_block_table else set()
-        return frozenset(tensors - activations - rebound)
+        return frozenset(tensors - activations - host - rebound)
 
     def geometry(self, arguments: Mapping[str, object]) -> AttentionGeometry:
         """Return the length rules of the shapes, after checking the captured lengths by them."""
-        query = self._lengths(arguments, self.query_lengths)
-        key = self._lengths(arguments, self.key_lengths)
-        geometry = read_geometry(arguments, query_lengths=query, key_lengths=key)
+        given = self.complete(arguments)
+        query, key = given.get(self.family.query_lengths), given.get(self.family.key_lengths)
+        geometry = read_geometry(given, query_lengths=query, key_lengths=key)
         if geometry.query is not None and query is not None:
-            geometry.query.check(query, what=f"the captured {self.query_lengths}")
+            if self.unpadded and not geometry.query.cumulative:
+                raise ArgumentError(
+                    f"reading input_layout: {given.get('input_layout')!r} has a fixed number of "
+                    f"sequences, and an unpadded kind is for ragged layouts",
+                )
+            geometry.query.check(query, what=f"the captured {self.family.query_lengths}")
         if geometry.key is not None and key is not None:
-            geometry.key.check(key, what=f"the captured {self.key_lengths}")
+            geometry.key.check(key, what=f"the captured {self.family.key_lengths}")
         return geometry
 
     def prepare(
@@ -153,54 +187,91 @@ class FusedInferAttention:
         """Return the step's lengths as checked lists, and its block table as it is."""
         assert isinstance(geometry, AttentionGeometry)  # noqa: S101
         prepared: dict[str, object] = {}
-        for name, value in values.items():
-            if name == "block_table":
-                prepared[name] = _check_block_table(value, geometry, what=what)
-                continue
-            rule = geometry.query if name == self.query_lengths else geometry.key
-            if rule is None:
-                raise StepParameterError(
-                    f"checking {name!r} of {what}: it was not given at capture, and a launch "
-                    f"cannot gain an argument; capture with lengths",
-                )
-            lengths = to_lengths(value, what=f"{name!r} of {what}")
-            if pad:
-                lengths = rule.padded(lengths)
-            rule.check(lengths, what=f"{name!r} of {what}")
-            prepared[name] = lengths
+        rows = 0
+        for name, rule in (
+            (self.family.query_lengths, geometry.query),
+            (self.family.key_lengths, geometry.key),
+        ):
+            if name in values:
+                lengths = self._prepare_lengths(name, values[name], rule, pad=pad, what=what)
+                rows = max(rows, len(lengths))
+                prepared[name] = lengths
+        if self.unpadded:
+            self._check_counts(prepared, geometry, what=what)
+        if "block_table" in values:
+            # Rows of sequences that a step does not have may be left out with them.
+            rows = rows if self.unpadded else 0
+            table = values["block_table"]
+            prepared["block_table"] = _check_block_table(table, geometry, rows=rows, what=what)
         return prepared
 
-    def _lengths(self, arguments: Mapping[str, object], name: str) -> list[int] | None:
-        value = arguments.get(name)
-        return None if value is None else to_lengths(value, what=f"the captured {name}")
+    def _prepare_lengths(
+        self, name: str, value: object, rule: LengthRule | None, *, pad: bool, what: str
+    ) -> list[int]:
+        if rule is None:
+            raise StepParameterError(
+                f"checking {name!r} of {what}: it was not given at capture, and a launch "
+                f"cannot gain an argument; capture with lengths",
+            )
+        lengths = to_lengths(value, what=f"{name!r} of {what}")
+        if pad:
+            lengths = rule.padded(lengths)
+        elif self.unpadded:
+            rule = rule.shortened(len(lengths))
+        rule.check(lengths, what=f"{name!r} of {what}")
+        return lengths
 
-    def _with_lengths(self, arguments: Mapping[str, object]) -> dict[str, Any]:
-        lengths = {
-            name: self._lengths(arguments, name)
-            for name in (self.query_lengths, self.key_lengths)
-            if name in arguments
-        }
-        return {**arguments, **lengths}
+    def _check_counts(
+        self, prepared: Mapping[str, object], geometry: AttentionGeometry, *, what: str
+    ) -> None:
+        counts = {}
+        for name, rule in (
+            (self.family.query_lengths, geometry.query),
+            (self.family.key_lengths, geometry.key),
+        ):
+            if rule is not None:
+                # What a step does not give keeps the captured number of sequences.
+                lengths = prepared.get(name)
+                counts[name] = len(lengths) if isinstance(lengths, list) else rule.count
+        if len(set(counts.values())) > 1:
+            found = ", ".join(f"{count} in {name!r}" for name, count in counts.items())
+            raise StepParameterError(
+                f"checking {what}: expected one number of sequences, found {found}",
+            )
 
 
-def _tensors(result: object) -> tuple[torch.Tensor, ...]:
+def as_tensors(result: object) -> tuple[torch.Tensor, ...]:
+    """Return what an operator gave, one tensor or several, as a tuple."""
     if isinstance(result, torch.Tensor):
         return (result,)
     assert isinstance(result, (list, tuple))  # noqa: S101
     return tuple(result)
 
 
-def _check_block_table(value: object, geometry: AttentionGeometry, *, what: str) -> torch.Tensor:
+def _check_block_table(
+    value: object, geometry: AttentionGeometry, *, rows: int, what: str
+) -> torch.Tensor:
     if geometry.block_table is None:
         raise StepParameterError(
             f"checking 'block_table' of {what}: the launch was captured without paging, and "
             f"cannot gain a block table",
         )
-    form = (value.shape, value.dtype, value.device) if isinstance(value, torch.Tensor) else None
-    if not isinstance(value, torch.Tensor) or form != geometry.block_table:
-        shape, dtype, device = geometry.block_table
-        raise StepParameterError(
-            f"checking 'block_table' of {what}: expected a tensor of shape {tuple(shape)}, "
-            f"{dtype}, on {device} as captured, found {form or type(value).__name__}",
-        )
-    return value
+    shape, dtype, device = geometry.block_table
+    if isinstance(value, torch.Tensor):
+        form = (value.shape, value.dtype, value.device)
+        if form == geometry.block_table:
+            return value
+        if rows and form[1:] == (dtype, device) and value.shape[1:] == shape[1:]:
+            if rows <= value.shape[0] <= shape[0]:
+                return value
+            raise StepParameterError(
+                f"checking 'block_table' of {what}: expected {rows} to {shape[0]} rows for "
+                f"{rows} sequences, found {value.shape[0]}",
+            )
+        found = f"{tuple(value.shape)}, {value.dtype}, on {value.device}"
+    else:
+        found = type(value).__name__
+    raise StepParameterError(
+        f"checking 'block_table' of {what}: expected a tensor of shape {tuple(shape)}, "
+        f"{dtype}, on {device} as captured, found {found}",
+    )

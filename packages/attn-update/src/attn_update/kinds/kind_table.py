@@ -1,26 +1,57 @@
-"""The table of kinds that a recorder uses unless the caller gives another."""
+"""The tables of kinds that a recorder uses unless the caller gives another."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attn_update.kinds.context_parallel_attention import context_parallel_attention
+from attn_update.kinds.context_parallel_latent_attention import context_parallel_latent_attention
+from attn_update.kinds.device_length_attention import sparse_flash_attention
 from attn_update.kinds.encoder_attention import encoder_attention
 from attn_update.kinds.fused_infer_attention_v1 import fused_infer_attention_v1
 from attn_update.kinds.fused_infer_attention_v2 import fused_infer_attention_v2
+from attn_update.kinds.latent_attention import latent_attention_v1, latent_attention_v2
 
 if TYPE_CHECKING:
-    from attn_update.kind import AttentionKind
+    from attn_update.kind import Kind
+    from attn_update.kinds.context_parallel_rank import ContextParallelRank
 
 
-def default_kinds() -> dict[str, AttentionKind]:
+def default_kinds() -> dict[str, Kind]:
     """Return a new table from kind names to kinds; the caller may add to it.
 
-    The names ending in ``_rebound`` take a block table at every step.
+    The names ending in ``_rebound`` take a block table at every step. Those ending in ``_unpadded``
+    do too, and also fewer sequences than were captured.
+    """
+    kinds: dict[str, Kind] = {
+        "encoder_attention": encoder_attention(),
+        "sparse_flash_attention": sparse_flash_attention(),
+    }
+    for name, make in (
+        ("fused_infer_attention_v1", fused_infer_attention_v1),
+        ("fused_infer_attention_v2", fused_infer_attention_v2),
+        ("latent_attention_v1", latent_attention_v1),
+        ("latent_attention_v2", latent_attention_v2),
+    ):
+        kinds[name] = make()
+        kinds[f"{name}_rebound"] = make(rebind_block_table=True)
+        kinds[f"{name}_unpadded"] = make(rebind_block_table=True, unpadded=True)
+    return kinds
+
+
+def context_parallel_kinds(rank: ContextParallelRank) -> dict[str, Kind]:
+    """Return the kinds under context parallelism, to add to `default_kinds`.
+
+    Args:
+        rank: This process.
     """
     return {
-        "encoder_attention": encoder_attention(),
-        "fused_infer_attention_v1": fused_infer_attention_v1(),
-        "fused_infer_attention_v1_rebound": fused_infer_attention_v1(rebind_block_table=True),
-        "fused_infer_attention_v2": fused_infer_attention_v2(),
-        "fused_infer_attention_v2_rebound": fused_infer_attention_v2(rebind_block_table=True),
+        "context_parallel_attention": context_parallel_attention(rank),
+        "context_parallel_attention_rebound": context_parallel_attention(
+            rank, rebind_block_table=True
+        ),
+        "context_parallel_latent_attention": context_parallel_latent_attention(rank),
+        "context_parallel_latent_attention_rebound": context_parallel_latent_attention(
+            rank, rebind_block_table=True
+        ),
     }

@@ -1,12 +1,12 @@
 """Test support: a device model that runs queued work in an order that the test chooses."""
 
-from attn_update.testing.paged_model import (
+from attn_update.testing.captured_model import (
     CaptureDevice,
-    PagedModel,
+    CapturedModel,
     ReplayableGraph,
     assert_layers_equal,
-    draw_lengths,
 )
+from attn_update.testing.paged_model import PagedModel, draw_lengths
 from attn_update.testing.scheduled_device import DeadlockError, ScheduledDevice
 from attn_update.testing.scheduled_operators import ScheduledOperators
 from attn_update.testing.scheduled_stream import (
@@ -18,6 +18,7 @@ from attn_update.testing.scheduled_stream import (
 
 __all__ = [
     "CaptureDevice",
+    "CapturedModel",
     "DeadlockError",
     "PagedModel",
     "ReplayableGraph",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.kinds.fused_infer_attention import FusedInferAttention
+from attn_update.kinds.operator_family import OperatorFamily
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -58,14 +59,16 @@ class ScheduledOperators:
 
     def kind(self, *, rebind_block_table: bool = False) -> FusedInferAttention:
         """Return the attention kind of these operators."""
-        return FusedInferAttention(
+        family = OperatorFamily(
             functional=f"{self._namespace}::attention",
             workspace_query=f"{self._namespace}::max_workspace",
             output_query=f"{self._namespace}::infer_output",
             query_lengths="actual_seq_lengths",
             key_lengths="actual_seq_lengths_kv",
-            rebind_block_table=rebind_block_table,
+            heads="num_heads",
+            softmax_lse="softmax_lse_flag",
         )
+        return FusedInferAttention(family=family, rebind_block_table=rebind_block_table)
 
     def __enter__(self) -> Self:
         """Return itself."""

@@ -1,0 +1,73 @@
+"""Attention that reads its lengths on the device: captured as it is, it needs no update.
+
+Sparse attention of recent models (SFA and DSA in vLLM-Ascend) takes lengths as device tensors. The
+caller writes new ones into them, and the replay reads them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from attn_update.errors import ArgumentError, nearest
+from attn_update.kinds.fused_infer_attention import as_tensors
+from attn_update.operator_lookup import find_operator
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceLengthAttention:
+    """A kind that declares that it needs no update; a captured launch has no step parameters.
+
+    Attributes:
+        operator: The operator with its overload; default overload without one.
+        length_arguments: Its arguments of lengths. A launch must give each as a tensor on the
+            device of ``query``, for anything else would be baked into the graph.
+    """
+
+    operator: str
+    length_arguments: frozenset[str]
+
+    @property
+    def step_arguments(self) -> frozenset[str]:
+        """None: that is what this kind declares."""
+        return frozenset()
+
+    def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
+        """Run the operator; also inside a capture."""
+        return as_tensors(find_operator(self.operator)(**arguments))
+
+    def check_arguments(self, arguments: Mapping[str, object]) -> None:
+        """Refuse unknown arguments, and lengths that a replay would not read anew.
+
+        Raises:
+            ArgumentError: An argument is unknown, or lengths are not a tensor on the device.
+        """
+        what = f"checking the arguments of {self.operator}"
+        schema = find_operator(self.operator)._schema  # noqa: SLF001
+        known = {argument.name for argument in schema.arguments}
+        for name in sorted(arguments.keys() - known):
+            raise ArgumentError(f"{what}: it has no argument {name!r}; {nearest(name, known)}")
+        query = arguments.get("query")
+        if not isinstance(query, torch.Tensor):
+            raise ArgumentError(f"{what}: expected a tensor as 'query', found {query!r}")
+        for name in sorted(self.length_arguments):
+            value = arguments.get(name)
+            if not isinstance(value, torch.Tensor) or value.device != query.device:
+                place = value.device if isinstance(value, torch.Tensor) else type(value).__name__
+                raise ArgumentError(
+                    f"{what}: expected {name!r} on {query.device}, where a replay reads it, found "
+                    f"{place}; lengths of the host would stay as they were captured",
+                )
+
+
+def sparse_flash_attention() -> DeviceLengthAttention:
+    """Return the kind of ``npu_sparse_flash_attention``, the sparse attention of SFA."""
+    return DeviceLengthAttention(
+        operator="npu::npu_sparse_flash_attention",
+        length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
+    )

@@ -1,0 +1,148 @@
+"""Layers of attention, captured for several graph keys and run at once for comparison."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import torch
+
+from attn_update.recorder import Recorder
+from attn_update.step_parameters import StepParameters
+from attn_update.task_device import TaskDevice
+from attn_update.update_plan import UpdatePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from contextlib import AbstractContextManager
+
+    from attn_update.kind import Kind
+    from attn_update.step_parameters import Lengths
+    from attn_update.update_lane import UpdateLane
+    from attn_update.update_plan import ParameterGroup
+
+_Step = TypeVar("_Step")
+
+
+class ReplayableGraph(Protocol):
+    """A captured graph."""
+
+    def replay(self) -> None:
+        """Queue the captured work on the current stream."""
+
+
+class CaptureDevice(TaskDevice, Protocol):
+    """A device that also captures graphs; `npu_graph_runtime.NpuDevice` fits."""
+
+    torch_device: torch.device
+
+    def create_memory_pool(self) -> object:
+        """Return a new pool for the memory of graphs."""
+
+    def create_graph(self) -> Any:
+        """Return an empty graph."""
+
+    def capture(self, graph: Any, *, pool: object) -> AbstractContextManager[object]:
+        """Capture into the graph inside the context."""
+
+
+@dataclass(kw_only=True)
+class CapturedModel(ABC, Generic[_Step]):
+    """Layers of attention; a graph key is a number of sequences (or whatever the subclass says).
+
+    Attributes:
+        device: Runs it.
+        dtype: Of all tensors that are not given another.
+        kind_name: A kind of the recorder's table.
+        kinds: The table of the recorder; default its own.
+        num_layers: Layers of each graph.
+        fused: Whether plans use fused update calls.
+        groups: Declared for every plan; default derived from the capture.
+        seed: Of the random values.
+        recorder: Recorded the captures.
+        pool: Holds the memory of all graphs.
+        graphs: By key.
+        plans: By key.
+        outputs: By key, one tuple of tensors for each layer.
+    """
+
+    device: CaptureDevice
+    dtype: torch.dtype = torch.float16
+    kind_name: str = "fused_infer_attention_v1"
+    kinds: Mapping[str, Kind] | None = None
+    num_layers: int = 3
+    fused: bool = True
+    groups: Mapping[str, ParameterGroup] | None = None
+    seed: int = 0
+    recorder: Recorder = field(init=False)
+    pool: object = field(init=False)
+    graphs: dict[int, ReplayableGraph] = field(default_factory=dict)
+    plans: dict[int, UpdatePlan] = field(default_factory=dict)
+    outputs: dict[int, list[torch.Tensor]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make the recorder and the pool."""
+        self.recorder = Recorder(self.device, self.kinds)
+        self.pool = self.device.create_memory_pool()
+
+    @abstractmethod
+    def step_arguments(self, key: int, step: _Step) -> dict[str, Lengths]:
+        """Return what step parameters give for a step."""
+
+    @abstractmethod
+    def captured_step(self, key: int) -> _Step:
+        """Return the step that is captured."""
+
+    @abstractmethod
+    def arguments(self, key: int, layer: int, step: _Step) -> dict[str, object]:
+        """Return what one layer calls attention with."""
+
+    def random(self, *shape: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Return a new tensor of normal values on the device, another one at each call."""
+        self.seed += 1
+        generator = torch.Generator().manual_seed(self.seed)
+        values = torch.randn(shape, generator=generator)
+        return values.to(dtype or self.dtype).to(self.device.torch_device)
+
+    def parameters(self, key: int, step: _Step) -> StepParameters:
+        """Return the step parameters of a step."""
+        return StepParameters(key=key, groups={"default": dict(self.step_arguments(key, step))})
+
+    def attention(self, key: int, layer: int, step: _Step) -> torch.Tensor:
+        """Run the attention of one layer through the recorder."""
+        arguments = self.arguments(key, layer, step)
+        return self.recorder.attention(f"layers.{layer}", self.kind_name, arguments)[0]
+
+    def capture(self, *keys: int) -> None:
+        """Capture a graph for each key, the largest first, and compile the plans."""
+        for key in sorted(keys, reverse=True):
+            step = self.captured_step(key)
+            self.eager(key, step)
+            self.graphs[key] = graph = self.device.create_graph()
+            with self.recorder.recording(key), self.device.capture(graph, pool=self.pool):
+                layers = range(self.num_layers)
+                self.outputs[key] = [self.attention(key, layer, step) for layer in layers]
+            self.plans[key] = UpdatePlan.compile(
+                self.recorder, key, groups=self.groups, fused=self.fused
+            )
+
+    def eager(self, key: int, step: _Step) -> list[torch.Tensor]:
+        """Return what all layers give at once, without a graph."""
+        return [self.attention(key, layer, step) for layer in range(self.num_layers)]
+
+    def step(self, lane: UpdateLane, key: int, step: _Step) -> list[torch.Tensor]:
+        """Run one step and return copies of its outputs, queued behind the replay."""
+        lane.run(self.plans[key], self.parameters(key, step), self.graphs[key].replay)
+        return [out.clone() for out in self.outputs[key]]
+
+
+def assert_layers_equal(outputs: list[torch.Tensor], expected: list[torch.Tensor]) -> None:
+    """Compare the outputs of all layers bit by bit.
+
+    Raises:
+        AssertionError: A layer differs; the message names it.
+    """
+    for layer, (out, value) in enumerate(zip(outputs, expected, strict=True)):
+        if not torch.equal(out.cpu(), value.cpu()):
+            raise AssertionError(f"the outputs of layer {layer} are not those expected")
