@@ -1,90 +1,106 @@
-"""Multi-head latent attention through the kinds of FIA v1 and v2, on simulated CANN."""
+"""Latent attention against the operator itself, called with heads that the test pads."""
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 import cann_sim
-from attn_update import NativeUpdater, Recorder, StepParameters, UpdateLane, UpdatePlan
-from attn_update.testing import assert_layers_equal
-from npu_graph_runtime import NpuDevice
+from attn_update import ArgumentError, StepParameterError
+from attn_update.kinds.latent_attention import padded_heads
+from attn_update.testing.cases import CaseModel, all_cases, all_kinds
 
-SEQUENCES, HEADS, LATENT, ROPE, BLOCK_SIZE, BLOCKS, COLUMNS = 2, 4, 512, 64, 16, 8, 3
-NAMES = {
-    "fused_infer_attention_v1": (
-        "actual_seq_lengths",
-        "actual_seq_lengths_kv",
-        "num_heads",
-        "scale",
-    ),
-    "fused_infer_attention_v2": (
-        "actual_seq_qlen",
-        "actual_seq_kvlen",
-        "num_query_heads",
-        "softmax_scale",
-    ),
+if TYPE_CHECKING:
+    from npu_graph_runtime import NpuDevice
+
+CASES = {
+    case.name: case
+    for case in all_cases()
+    if case.kind_name in {"latent_attention_v1", "latent_attention_v2"}
 }
+QUERY_HEADS = {"TND": 1, "BNSD": 1, "BSND": 2}
+OUTPUT_HEADS = {"TND": 1, "BNSD": 1, "BSND": 2, "NTD": 0, "NBSD": 0}
 
 
-@pytest.mark.parametrize("is_native", [False, True])
-@pytest.mark.parametrize("kind", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_latent_attention_steps_equal_the_eager_operator(
-    dtype: torch.dtype, kind: str, is_native: bool
+@pytest.mark.parametrize(("heads", "padded"), [(1, 1), (2, 2), (3, 4), (20, 32), (96, 128)])
+def test_padded_heads_are_the_next_power_of_two(heads: int, padded: int) -> None:
+    assert padded_heads(heads) == padded
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_latent_attention_equals_the_operator_on_padded_heads(
+    npu_device: NpuDevice, name: str
 ) -> None:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu: Any = vars(torch)["npu"]
-    npu.config.allow_internal_format = False
-    npu.set_compile_mode(jit_compile=False)
-    random = Random(9)
-    generator = torch.Generator().manual_seed(9)
+    model = CaseModel(device=npu_device, case=CASES[name], kinds=all_kinds(), num_layers=1)
+    key = model.case.keys[0]
+    given: dict[str, Any] = model.arguments(key, 0, model.captured_step(key))
+    step = model.case.draw(Random(1), model, key)
+    given = {**model.arguments(key, 0, step)}
+    found = model.recorder.attention("layers.0", model.kind_name, given)[0]
 
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(shape, generator=generator).to(dtype).to("npu")
+    is_v1 = model.kind_name.endswith("v1")
+    query_layout, _, output_layout = given["input_layout"].partition("_")
+    count = "num_heads" if is_v1 else "num_query_heads"
+    heads = given[count]
+    given[count] = padded_heads(heads)
+    for part in ("query", "query_rope"):
+        tensor = given[part]
+        shape = list(tensor.shape)
+        shape[QUERY_HEADS[query_layout]] = padded_heads(heads) - heads
+        given[part] = torch.cat([tensor, tensor.new_zeros(shape)], QUERY_HEADS[query_layout])
+    operators: Any = torch.ops.npu
+    suffix = "" if is_v1 else "_v2"
+    operator = getattr(operators, f"npu_fused_infer_attention_score{suffix}")
+    expected = operator(given.pop("query"), given.pop("key"), given.pop("value"), **given)[0]
+    expected = expected.narrow(OUTPUT_HEADS[output_layout or query_layout], 0, heads)
+    assert found.shape == expected.shape
+    assert torch.equal(found.cpu(), expected.cpu())
 
-    query_lengths, key_lengths, heads, scale = NAMES[kind]
-    recorder = Recorder(device)
-    lane = UpdateLane(device, native=NativeUpdater.load() if is_native else None)
-    table = torch.arange(SEQUENCES * COLUMNS, dtype=torch.int32).reshape(SEQUENCES, COLUMNS)
-    shared = {
-        "query": draw(SEQUENCES, HEADS, LATENT),
-        "query_rope": draw(SEQUENCES, HEADS, ROPE),
-        "block_table": table.to("npu"),
-        "block_size": BLOCK_SIZE,
-        "input_layout": "TND",
-        "num_key_value_heads": 1,
-        heads: HEADS,
-        scale: (LATENT + ROPE) ** -0.5,
-        query_lengths: list(range(1, SEQUENCES + 1)),
-    }
-    latents = [draw(BLOCKS, BLOCK_SIZE, LATENT) for _ in range(2)]
-    ropes = [draw(BLOCKS, BLOCK_SIZE, ROPE) for _ in range(2)]
 
-    def run(lengths: list[int]) -> list[torch.Tensor]:
-        outputs = []
-        for index, (latent, rope) in enumerate(zip(latents, ropes, strict=True)):
-            given = {"key": latent, "value": latent, "key_rope": rope, key_lengths: lengths}
-            outputs.append(recorder.attention(f"layers.{index}", kind, {**shared, **given})[0])
-        return outputs
+@pytest.mark.parametrize(
+    ("change", "error", "reason"),
+    [
+        ({"num_heads": 4}, ArgumentError, "expected 4 heads in 'query'.*found 3 in layout TND"),
+        ({"num_heads": 0}, ArgumentError, "expected 1 to 128 query heads as 'num_heads', found 0"),
+        ({"num_heads": 129}, ArgumentError, "found 129"),
+        ({"key_rope": None}, ArgumentError, "'key_rope'.*expected a tensor"),
+        ({"input_layout": "BSH"}, ArgumentError, "a layout whose heads are a dimension"),
+        ({"out": []}, ArgumentError, "3 heads are padded to 4"),
+        ({"actual_seq_lengths": [1, 1]}, StepParameterError, "must be 2"),
+        ({"num_head": 3}, ArgumentError, "did you mean 'num_heads'"),
+    ],
+)
+def test_latent_attention_called_wrongly_is_refused_before_any_launch(
+    npu_device: NpuDevice, change: dict[str, Any], error: type[Exception], reason: str
+) -> None:
+    case = CASES["latent_attention_v1 TND padded"]
+    model = CaseModel(device=npu_device, case=case, kinds=all_kinds(), num_layers=1)
+    given = {**model.arguments(2, 0, model.captured_step(2)), **change}
+    with (
+        model.recorder.recording("refused"),
+        npu_device.capture(npu_device.create_graph(), pool=npu_device.create_memory_pool()),
+    ):
+        before = cann_sim.counters().captured_launches
+        with pytest.raises(error, match=reason):
+            model.recorder.attention("layers.0", model.kind_name, given)
+        assert cann_sim.counters().captured_launches == before
+    model.capture(2)
 
-    with device.use_stream(device.create_stream()):
-        graph = device.create_graph()
-        with recorder.recording(2), device.capture(graph, pool=device.create_memory_pool()):
-            outputs = run([1, 1])
-        plan = UpdatePlan.compile(recorder, 2)
-        for _ in range(10):
-            burst = []
-            for _ in range(4):
-                lengths = [random.randint(1, BLOCK_SIZE * COLUMNS) for _ in range(SEQUENCES)]
-                group = {query_lengths: [1, 2], key_lengths: lengths}
-                parameters = StepParameters(key=2, groups={"default": dict(group)})
-                lane.run(plan, parameters, graph.replay)
-                burst.append((lengths, [out.clone() for out in outputs]))
-            for lengths, copies in burst:
-                assert_layers_equal(copies, run(lengths))
-        device.synchronize()
+
+def test_latent_attention_with_more_query_tokens_than_it_takes_is_refused(
+    npu_device: NpuDevice,
+) -> None:
+    case = CASES["latent_attention_v1 TND_NTD speculative"]
+    model = CaseModel(device=npu_device, case=case, kinds=all_kinds(), num_layers=1)
+    model.capture(8)
+    plan = model.plans[8]
+    step = model.captured_step(8)
+    plan.check(model.parameters(8, step))
+
+    step["actual_seq_lengths"] = [17, 18, 19, 20, 21, 22, 23, 24]
+
+    with pytest.raises(StepParameterError, match=r"a sequence has 17 query tokens.*at most 16"):
+        plan.check(model.parameters(8, step))

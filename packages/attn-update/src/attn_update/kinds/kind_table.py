@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from attn_update.kinds.context_parallel_attention import context_parallel_attention
 from attn_update.kinds.context_parallel_latent_attention import context_parallel_latent_attention
-from attn_update.kinds.device_length_attention import sparse_flash_attention
 from attn_update.kinds.encoder_attention import encoder_attention
 from attn_update.kinds.fused_infer_attention_v1 import fused_infer_attention_v1
 from attn_update.kinds.fused_infer_attention_v2 import fused_infer_attention_v2
@@ -23,10 +22,7 @@ def default_kinds() -> dict[str, Kind]:
     The names ending in ``_rebound`` take a block table at every step. Those ending in ``_unpadded``
     do too, and also fewer sequences than were captured.
     """
-    kinds: dict[str, Kind] = {
-        "encoder_attention": encoder_attention(),
-        "sparse_flash_attention": sparse_flash_attention(),
-    }
+    kinds: dict[str, Kind] = {"encoder_attention": encoder_attention()}
     for name, make in (
         ("fused_infer_attention_v1", fused_infer_attention_v1),
         ("fused_infer_attention_v2", fused_infer_attention_v2),

@@ -1,0 +1,15 @@
+"""Every kind in every way that engines call it; each is captured, updated and compared."""
+
+from attn_update.testing.cases.attention_case import AttentionCase, CaseModel, DrawnStep, Step
+from attn_update.testing.cases.case_table import all_cases, all_kinds
+from attn_update.testing.cases.paged_case import PagedCase
+
+__all__ = [
+    "AttentionCase",
+    "CaseModel",
+    "DrawnStep",
+    "PagedCase",
+    "Step",
+    "all_cases",
+    "all_kinds",
+]

@@ -1,0 +1,132 @@
+"""One way to call an attention kind: its tensors, and the steps that are drawn for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import torch
+
+from attn_update.testing.captured_model import CapturedModel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from random import Random
+
+    from attn_update.step_parameters import Lengths
+    from attn_update.update_lane import UpdateLane
+
+Step: TypeAlias = dict[str, Any]
+"""Step arguments by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionCase:
+    """A kind, called in one way.
+
+    Attributes:
+        name: Of the test.
+        kind_name: In the table of kinds.
+        shared: What all layers of a key are called with.
+        layer: What one layer adds: its caches.
+        captured: The step that is captured.
+        draw: Another step of a key.
+        valid_tokens: How many query tokens of a step have results; None for all.
+        keys: The graph keys: numbers of sequences.
+    """
+
+    name: str
+    kind_name: str
+    shared: Callable[[CaseModel, int], dict[str, object]]
+    layer: Callable[[CaseModel], dict[str, object]]
+    captured: Callable[[CaseModel, int], Step]
+    draw: Callable[[Random, CaseModel, int], Step]
+    valid_tokens: Callable[[Step], int | None] = lambda _: None
+    keys: tuple[int, ...] = (2, 4)
+
+
+@dataclass(kw_only=True)
+class CaseModel(CapturedModel[Step]):
+    """Layers that call attention as a case says.
+
+    Attributes:
+        case: Says so.
+        shared: By key.
+        layers: What each layer adds.
+    """
+
+    case: AttentionCase
+    num_layers: int = 2
+    shared: dict[int, dict[str, object]] = field(default_factory=dict)
+    layers: list[dict[str, object]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Make the recorder, the pool and the caches."""
+        super().__post_init__()
+        self.kind_name = self.case.kind_name
+        self.layers = [self.case.layer(self) for _ in range(self.num_layers)]
+
+    def step_arguments(self, key: int, step: Step) -> dict[str, Lengths]:
+        """Return those arguments of a step that the plan declares."""
+        declared = self.plans[key].groups["default"].arguments
+        return {name: step[name] for name in declared}
+
+    def captured_step(self, key: int) -> Step:
+        """Return the case's captured step."""
+        return self.case.captured(self, key)
+
+    def arguments(self, key: int, layer: int, step: Step) -> dict[str, object]:
+        """Return what one layer calls attention with."""
+        if key not in self.shared:
+            self.shared[key] = self.case.shared(self, key)
+        return {**self.shared[key], **self.layers[layer], **step}
+
+    def valid(self, step: Step, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Return the part of the outputs that means something after a step."""
+        tokens = self.case.valid_tokens(step)
+        return outputs if tokens is None else [out[:tokens] for out in outputs]
+
+    def draw(self, random: Random, key: int) -> DrawnStep:
+        """Return a step, and what the block table is to hold where it is not rebound."""
+        step = self.case.draw(random, self, key)
+        table = self.shared[key].get("block_table")
+        if not isinstance(table, torch.Tensor):
+            return DrawnStep(key=key, step=step, table=None)
+        rows, columns = table.shape
+        drawn = [[random.randrange(BLOCKS) for _ in range(columns)] for _ in range(rows)]
+        blocks = torch.tensor(drawn, dtype=torch.int32).to(table.device)
+        return DrawnStep(key=key, step=step, table=blocks)
+
+    def run(self, lane: UpdateLane, drawn: DrawnStep) -> list[torch.Tensor]:
+        """Run one step and return copies of its outputs, queued behind the replay."""
+        self._write_block_table(drawn)
+        return self.step(lane, drawn.key, drawn.step)
+
+    def expected(self, drawn: DrawnStep) -> list[torch.Tensor]:
+        """Return what the eager operator gives in a step."""
+        self._write_block_table(drawn)
+        return self.eager(drawn.key, drawn.step)
+
+    def _write_block_table(self, drawn: DrawnStep) -> None:
+        table = self.shared[drawn.key].get("block_table")
+        if isinstance(table, torch.Tensor) and drawn.table is not None:
+            table.copy_(drawn.table)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnStep:
+    """One step, ready to be run: its tensors are on the device.
+
+    Attributes:
+        key: The graph key.
+        step: Step arguments by name.
+        table: What the captured block table is to hold; None without one.
+    """
+
+    key: int
+    step: Step
+    table: torch.Tensor | None
+
+
+HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS, BLOCKS = 4, 2, 16, 16, 3, 8
+LONGEST = BLOCK_SIZE * COLUMNS

@@ -1,0 +1,30 @@
+"""The cases of all kinds, and the kinds in one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attn_update.kinds import context_parallel_kinds, default_kinds
+from attn_update.testing.cases.context_parallel_cases import RANK, context_parallel_cases
+from attn_update.testing.cases.encoder_cases import encoder_cases
+from attn_update.testing.cases.fused_infer_cases import fused_infer_cases
+from attn_update.testing.cases.latent_cases import latent_cases
+
+if TYPE_CHECKING:
+    from attn_update.kind import Kind
+    from attn_update.testing.cases.attention_case import AttentionCase
+
+
+def all_cases() -> list[AttentionCase]:
+    """Return the cases of all kinds."""
+    return [
+        *fused_infer_cases(),
+        *latent_cases(),
+        *context_parallel_cases(),
+        *encoder_cases(),
+    ]
+
+
+def all_kinds() -> dict[str, Kind]:
+    """Return all kinds of this package in one table."""
+    return {**default_kinds(), **context_parallel_kinds(RANK)}
