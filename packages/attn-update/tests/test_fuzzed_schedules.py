@@ -1,82 +1,91 @@
 """Fuzzed schedules: two models interleaved on one lane, the host up to 4 steps ahead.
 
 A small share runs every time; the long run is `pytest tests/test_fuzzed_schedules.py
---schedules=10000`. A schedule is a burst of steps without a look at any result; every output of
-every layer is then compared bit by bit with the eager operator.
+--schedules=10000`. A schedule is a burst of steps without a look at any result, while the simulated
+device runs one task at a time, from a stream that the seed draws. Every output of every layer is
+then compared bit by bit with the eager operator.
 """
 
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 import cann_sim
 from attn_update import NativeUpdater, UpdateLane, UpdateOrder
-from attn_update.testing import PagedModel, draw_lengths
-from npu_graph_runtime import NpuDevice
+from attn_update.testing.cases import CaseModel, all_cases, all_kinds
 
-KEYS = (1, 2, 4)
-LENGTHS_PER_KEY = 12
+if TYPE_CHECKING:
+    from attn_update.testing.cases import DrawnStep
+    from npu_graph_runtime import NpuDevice
+
+STEPS_PER_KEY = 8
 MOST_AHEAD = 4
+# A schedule interleaves a target and a draft model, drawn anew for each.
+TARGETS = (
+    "v1 decode",
+    "v1 window",
+    "v2 sinks",
+    "v1 int8 BNSD",
+    "latent_attention_v2 BNSD_NBSD padded",
+)
+DRAFTS = (
+    "v1 unpadded",
+    "v2 rebound",
+    "latent_attention_v2 TND_NTD speculative",
+    "context parallel latent BNSD",
+)
 
 
 class KnownModel:
-    """A captured model with the eager outputs of a few sets of lengths for each key."""
+    """A captured model with the eager outputs of a few steps for each key."""
 
-    def __init__(self, device: NpuDevice, random: Random, *, num_layers: int, seed: int) -> None:
-        self.model = PagedModel(device=device, num_layers=num_layers, seed=seed)
-        self.model.capture(*KEYS)
-        self.choices = {
-            key: [draw_lengths(random, key) for _ in range(LENGTHS_PER_KEY)] for key in KEYS
-        }
+    def __init__(self, device: NpuDevice, random: Random, name: str, *, num_layers: int) -> None:
+        case = next(case for case in all_cases() if case.name == name)
+        self.model = CaseModel(device=device, case=case, kinds=all_kinds(), num_layers=num_layers)
+        self.model.capture(*case.keys)
+        self.steps = [
+            self.model.draw(random, key) for key in case.keys for _ in range(STEPS_PER_KEY)
+        ]
         self.expected = {
-            key: [self._eager(key, lengths) for lengths in choices]
-            for key, choices in self.choices.items()
+            id(step): self._valid(step, self.model.expected(step)) for step in self.steps
         }
 
-    def _eager(self, key: int, lengths: list[int]) -> torch.Tensor:
-        return torch.stack(self.model.eager(key, lengths)).cpu()
+    def matches(self, step: DrawnStep, outputs: list[torch.Tensor]) -> bool:
+        """Return whether the outputs of a step are those of the eager operator."""
+        found = self._valid(step, outputs)
+        return all(map(torch.equal, found, self.expected[id(step)]))
 
-
-@pytest.fixture
-def device() -> NpuDevice:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu: Any = vars(torch)["npu"]
-    npu.config.allow_internal_format = False
-    npu.set_compile_mode(jit_compile=False)
-    return device
+    def _valid(self, step: DrawnStep, outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [out.cpu() for out in self.model.valid(step.step, outputs)]
 
 
 @pytest.mark.parametrize("is_native", [False, True], ids=["python", "native"])
 def test_fuzzed_schedules_show_no_wrong_value_and_no_synchronisation(
-    device: NpuDevice, num_schedules: int, schedule_seed: int, is_native: bool
+    npu_device: NpuDevice, num_schedules: int, schedule_seed: int, is_native: bool
 ) -> None:
     random = Random(schedule_seed)
-    lane = UpdateLane(device, native=NativeUpdater.load() if is_native else None)
+    lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
+    targets = [KnownModel(npu_device, random, name, num_layers=3) for name in TARGETS]
+    drafts = [KnownModel(npu_device, random, name, num_layers=1) for name in DRAFTS]
     wrong = []
-    with device.use_stream(device.create_stream()):
-        target = KnownModel(device, random, num_layers=3, seed=100)
-        draft = KnownModel(device, random, num_layers=1, seed=200)
-        for schedule in range(num_schedules):
+    for schedule in range(num_schedules):
+        models = [random.choice(targets), random.choice(drafts)]
+        npu_device.synchronize()
+        with cann_sim.fuzzed_schedule(schedule_seed + schedule):
             before = cann_sim.counters().synchronisations
             burst = []
             for _ in range(random.randint(1, MOST_AHEAD)):
-                known, key = random.choice((target, target, draft)), random.choice(KEYS)
-                index = random.randrange(LENGTHS_PER_KEY)
-                model = known.model
-                parameters = model.parameters(key, list(known.choices[key][index]))
+                known = random.choice(models)
+                step = random.choice(known.steps)
                 # Either order, and mixed: a step may not rely on what the one before it did.
                 order = random.choice((UpdateOrder.REPLAY_FIRST, None, UpdateOrder.UPDATE_FIRST))
-                lane.run(model.plans[key], parameters, model.graphs[key].replay, order=order)
-                burst.append((known, key, index, torch.stack(model.outputs[key])))
+                burst.append((known, step, known.model.run(lane, step, order=order)))
             assert cann_sim.counters().synchronisations == before, f"schedule {schedule}"
-            for known, key, index, outputs in burst:
-                if not torch.equal(outputs.cpu(), known.expected[key][index]):
-                    wrong.append((schedule, key, index))
-        device.synchronize()
+            npu_device.synchronize()
+        wrong += [schedule for known, step, out in burst if not known.matches(step, out)]
     assert wrong == []
     assert lane.counters.native_steps == (lane.counters.steps if is_native else 0)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from attn_update.kind import Kind
     from attn_update.step_parameters import Lengths
     from attn_update.update_lane import UpdateLane
+    from attn_update.update_order import UpdateOrder
     from attn_update.update_plan import ParameterGroup
 
 _Step = TypeVar("_Step")
@@ -131,9 +132,12 @@ class CapturedModel(ABC, Generic[_Step]):
         """Return what all layers give at once, without a graph."""
         return [self.attention(key, layer, step) for layer in range(self.num_layers)]
 
-    def step(self, lane: UpdateLane, key: int, step: _Step) -> list[torch.Tensor]:
+    def step(
+        self, lane: UpdateLane, key: int, step: _Step, *, order: UpdateOrder | None = None
+    ) -> list[torch.Tensor]:
         """Run one step and return copies of its outputs, queued behind the replay."""
-        lane.run(self.plans[key], self.parameters(key, step), self.graphs[key].replay)
+        parameters = self.parameters(key, step)
+        lane.run(self.plans[key], parameters, self.graphs[key].replay, order=order)
         return [out.clone() for out in self.outputs[key]]
 
 

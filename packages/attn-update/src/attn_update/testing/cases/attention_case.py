@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from attn_update.step_parameters import Lengths
     from attn_update.update_lane import UpdateLane
+    from attn_update.update_order import UpdateOrder
 
 Step: TypeAlias = dict[str, Any]
 """Step arguments by name."""
@@ -97,10 +98,12 @@ class CaseModel(CapturedModel[Step]):
         blocks = torch.tensor(drawn, dtype=torch.int32).to(table.device)
         return DrawnStep(key=key, step=step, table=blocks)
 
-    def run(self, lane: UpdateLane, drawn: DrawnStep) -> list[torch.Tensor]:
+    def run(
+        self, lane: UpdateLane, drawn: DrawnStep, *, order: UpdateOrder | None = None
+    ) -> list[torch.Tensor]:
         """Run one step and return copies of its outputs, queued behind the replay."""
         self._write_block_table(drawn)
-        return self.step(lane, drawn.key, drawn.step)
+        return self.step(lane, drawn.key, drawn.step, order=order)
 
     def expected(self, drawn: DrawnStep) -> list[torch.Tensor]:
         """Return what the eager operator gives in a step."""

@@ -1,0 +1,106 @@
+"""The order that engines replay and update in, on simulated CANN under fuzzed schedules.
+
+vLLM-Ascend's `update_attn_params` replays and then updates on a stream of its own, which nothing on
+the device makes wait for the replay before. A host synchronisation in front of every replay makes
+that right. Without it, as soon as the host runs ahead, a replay takes the lengths of a later step,
+or its record is taken by the replay before and it waits for ever. So the schedules of
+`test_fuzzed_schedules` do find a wrong order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import TYPE_CHECKING
+
+import torch
+
+import cann_sim
+from attn_update.testing.cases import CaseModel, all_cases, all_kinds
+
+if TYPE_CHECKING:
+    from attn_update.task_device import Stream
+    from attn_update.testing.cases import DrawnStep
+    from npu_graph_runtime import NpuDevice
+
+SCHEDULES, STEPS = 40, 4
+RIGHT, WRONG, DEADLOCK = "right", "wrong value", "deadlock"
+
+
+def run_as_seed(model: CaseModel, drawn: DrawnStep, stream: Stream) -> list[torch.Tensor]:
+    """Replay, then update every layer on `stream`; return copies of the outputs."""
+    device, plan = model.device, model.plans[drawn.key]
+    (values,) = plan.check(model.parameters(drawn.key, drawn.step)).values
+    model.graphs[drawn.key].replay()
+    outputs = [out.clone() for out in model.outputs[drawn.key]]
+    with device.use_stream(stream):
+        for update in plan.updates:
+            device.begin_task_update(stream, update.handle)
+            update.call(**{**update.launch, **values})
+            device.end_task_update(stream)
+            update.event.record(stream)
+    return outputs
+
+
+def release(model: CaseModel, device: NpuDevice, stream: Stream) -> None:
+    """End the waits that a wrong order left behind, and leave every event unset."""
+    events = [update.event for plan in model.plans.values() for update in plan.updates]
+    for _ in range(STEPS + 1):
+        try:
+            device.synchronize()
+            break
+        except RuntimeError:
+            for event in events:
+                event.record(stream)
+    for event in events:
+        event.reset(stream)
+    device.synchronize()
+
+
+def outcomes(device: NpuDevice, schedules: int, *, synchronises: bool) -> Counter[str]:
+    """Return how many schedules of the seed's order ended how."""
+    case = next(case for case in all_cases() if case.name == "v1 decode")
+    model = CaseModel(device=device, case=case, kinds=all_kinds())
+    model.capture(2)
+    random, stream = Random(5), device.create_stream()
+    steps = [model.draw(random, 2) for _ in range(8)]
+    expected = {id(step): [out.cpu() for out in model.eager(2, step.step)] for step in steps}
+    found: Counter[str] = Counter()
+    for seed in range(schedules):
+        drawn = [random.choice(steps) for _ in range(STEPS)]
+        outputs: list[list[torch.Tensor]] = []
+        device.synchronize()
+        cann_sim.set_schedule(f"fuzz:{seed}")
+        try:
+            for step in drawn:
+                if synchronises:
+                    device.synchronize()
+                outputs.append(run_as_seed(model, step, stream))
+            device.synchronize()
+        except RuntimeError as error:
+            if "deadlock" not in str(error):
+                raise
+            found[DEADLOCK] += 1
+            continue
+        finally:
+            release(model, device, stream)
+            cann_sim.set_schedule("free")
+        is_right = all(
+            torch.equal(out.cpu(), right)
+            for step, outs in zip(drawn, outputs, strict=True)
+            for out, right in zip(outs, expected[id(step)], strict=True)
+        )
+        found[RIGHT if is_right else WRONG] += 1
+    return found
+
+
+def test_seed_order_without_its_host_synchronisation_fails(npu_device: NpuDevice) -> None:
+    found = outcomes(npu_device, 20, synchronises=False)
+    assert found[DEADLOCK] > 0
+    assert found[WRONG] > 0
+
+
+def test_seed_order_with_its_host_synchronisation_is_right(npu_device: NpuDevice) -> None:
+    before = cann_sim.counters().synchronisations
+    assert outcomes(npu_device, SCHEDULES, synchronises=True) == {RIGHT: SCHEDULES}
+    assert cann_sim.counters().synchronisations - before >= SCHEDULES * STEPS
