@@ -184,6 +184,17 @@ def schedules(session: nox.Session) -> None:
         session.run(*command, env=ENVIRONMENT, external=True)
 
 
+@nox.session(venv_backend="none", default=False)
+def sanitizers(session: nox.Session) -> None:
+    """Run the simulated runtime under AddressSanitizer (with UBSan) and ThreadSanitizer."""
+    python = _everything(session)
+    session.chdir(ROOT / "packages" / "cann-sim")
+    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
+    options = session.posargs or ["--sanitizers=address,thread"]
+    command = [python, "-m", "pytest", "-q", *configuration, "tests/native", *options]
+    session.run(*command, env=ENVIRONMENT, external=True)
+
+
 @nox.session(default=False)
 @nox.parametrize("package", PARAMETERS)
 def build(session: nox.Session, package: Path) -> None:

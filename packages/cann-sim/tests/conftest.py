@@ -22,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schedules", type=int, default=60, help="fuzzed schedules of the update protocol"
     )
+    parser.addoption(
+        "--sanitizers", default="none", help="none, address, thread; with commas between them"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,0 +1,101 @@
+// Injected faults, kernels that throw, deadlocks, the end of the process; and faults planted for the sanitizers to find.
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+
+#include "scenario.h"
+
+extern "C" size_t cann_sim_set_faults(const char* text, char* message, size_t size);
+
+namespace scenario {
+
+void Faults() {
+  char message[256];
+  Together(3, [](int) {
+    const aclrtStream stream = NewStream();
+    for (int turn = 0; turn < 20; ++turn) {
+      Launch(stream, "throws", [] { throw std::runtime_error("on purpose"); });
+      CHECK_CODE(aclrtSynchronizeStream(stream), ACL_ERROR_RT_AICORE_EXCEPTION);
+      CHECK_OK(aclrtSynchronizeStream(stream));
+    }
+    CHECK_OK(aclrtDestroyStream(stream));
+  });
+  CHECK(cann_sim_set_faults("allocation:2,stream:1,run(add):2", message, sizeof(message)) == 0);
+  void* address = nullptr;
+  aclrtStream stream = nullptr;
+  CHECK_CODE(aclrtCreateStreamWithConfig(&stream, 0, 0), ACL_ERROR_RT_NO_STREAM_RESOURCE);
+  CHECK_OK(aclrtMalloc(&address, 8, ACL_MEM_MALLOC_HUGE_FIRST));
+  CHECK_OK(aclrtFree(address));
+  CHECK_CODE(aclrtMalloc(&address, 8, ACL_MEM_MALLOC_HUGE_FIRST), ACL_ERROR_RT_MEMORY_ALLOCATION);
+  stream = NewStream();
+  Launch(stream, "add", [] {});
+  Launch(stream, "add", [] {});
+  CHECK_CODE(aclrtSynchronizeStream(stream), ACL_ERROR_RT_AICORE_EXCEPTION);
+  CHECK(cann_sim_set_faults("", message, sizeof(message)) == 0);
+  CHECK_OK(aclrtDestroyStream(stream));
+}
+
+void Deadlock() {
+  auto* word = DeviceMemory<uint64_t>(1);
+  const std::vector<aclrtStream> streams = NewStreams(2);
+  const aclrtEvent event = NewEvent();
+  CHECK_OK(aclrtValueWait(word, 1, ACL_STREAM_WAIT_VALUE_EQ, streams[0]));
+  CHECK_OK(aclrtRecordEvent(event, streams[0]));
+  CHECK_OK(aclrtStreamWaitEvent(streams[1], event));
+  Together(2, [&](int index) { CHECK_CODE(aclrtSynchronizeStream(streams[index]), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT); });
+  CHECK_CODE(aclrtSynchronizeEvent(event), ACL_ERROR_RT_EVENT_SYNC_TIMEOUT);
+  const aclrtStream other = NewStream();
+  CHECK_OK(aclrtValueWrite(word, 1, 0, other));
+  CHECK_OK(aclrtSynchronizeDevice());
+  CHECK_OK(aclrtDestroyEvent(event));
+  CHECK_OK(aclrtDestroyStream(other));
+  Destroy(streams);
+  CHECK_OK(aclrtFree(word));
+}
+
+// Work that is queued, running and waiting when main returns.
+void Exit() {
+  auto* word = DeviceMemory<uint64_t>(1);
+  const std::vector<aclrtStream> streams = NewStreams(3);
+  CHECK_OK(aclrtValueWait(word, 1, ACL_STREAM_WAIT_VALUE_EQ, streams[0]));
+  for (int number = 0; number < 50; ++number) {
+    Launch(streams[0], "never", [] { CHECK(false); });
+    Launch(streams[1], "queued", [] { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
+  }
+  Launch(streams[2], "done", [] {});
+}
+
+void PlantedRace() {
+  const std::vector<aclrtStream> streams = NewStreams(2);
+  volatile int value = 0;
+  std::atomic<int> running{0};
+  for (aclrtStream stream : streams) {
+    Launch(stream, "add", [&] {
+      for (++running; running < 2;) {
+        std::this_thread::yield();
+      }
+      for (int number = 0; number < 1000; ++number) {
+        value = value + 1;
+      }
+    });
+  }
+  CHECK_OK(aclrtSynchronizeDevice());
+}
+
+void PlantedOverflow() {
+  const aclrtStream stream = NewStream();
+  auto* bytes = DeviceMemory<char>(512);
+  Launch(stream, "write", [bytes] { bytes[512] = 1; });
+  CHECK_OK(aclrtSynchronizeStream(stream));
+}
+
+void PlantedUseAfterFree() {
+  const aclrtStream stream = NewStream();
+  auto* bytes = DeviceMemory<char>(512);
+  CHECK_OK(aclrtFree(bytes));
+  Launch(stream, "write", [bytes] { bytes[0] = 1; });
+  CHECK_OK(aclrtSynchronizeStream(stream));
+}
+
+}  // namespace scenario
