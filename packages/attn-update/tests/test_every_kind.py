@@ -1,24 +1,48 @@
-"""Every kind on simulated CANN: steps of any lengths equal the eager operator bit by bit."""
+"""Every kind on simulated CANN: right values for any lengths, mistakes refused, failures named."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 
 import cann_sim
-from attn_update import NativeUpdater, UpdateLane
+from attn_update import (
+    NativeUpdater,
+    StepParameterError,
+    StepParameters,
+    UpdateError,
+    UpdateLane,
+    UpdateOrder,
+)
 from attn_update.testing import assert_layers_equal
-from attn_update.testing.cases import CaseModel, all_cases, all_kinds
+from attn_update.testing.cases import CaseModel, all_cases, all_kinds, lengths_of_process
 
 if TYPE_CHECKING:
-    from attn_update.testing.cases import AttentionCase
+    from collections.abc import Iterator
+
+    from attn_update.testing.cases import AttentionCase, DrawnStep, Step
     from npu_graph_runtime import NpuDevice
 
 BURSTS, MOST_AHEAD = 25, 4
+
+every_case = pytest.mark.parametrize(
+    "case", all_cases(), ids=lambda case: case.name.replace(" ", "-")
+)
+
+
+def make_model(device: NpuDevice, case: AttentionCase, **given: Any) -> CaseModel:
+    model = CaseModel(device=device, case=case, kinds=all_kinds(), **given)
+    model.capture(*case.keys)
+    return model
+
+
+def num_launches() -> int:
+    now = cann_sim.counters()
+    return now.launches + now.captured_launches + now.updated_launches + now.replays
 
 
 def assert_captured_differs(model: CaseModel, random: Random) -> None:
@@ -33,22 +57,44 @@ def assert_captured_differs(model: CaseModel, random: Random) -> None:
     raise AssertionError("the drawn steps give what the captured one gives")
 
 
+def fail_one_update(model: CaseModel, lane: UpdateLane, random: Random) -> None:
+    """Let the device refuse one of the updates of a step."""
+    lane.run(*model.prepared(model.draw(random, model.case.keys[0])))
+    model.device.synchronize()  # type: ignore[attr-defined]
+    layer = random.randrange(model.num_layers)
+    with (
+        cann_sim.injected_faults(f"task_update:{layer + 1}"),
+        pytest.raises(UpdateError, match="injected fault") as caught,
+    ):
+        lane.run(*model.prepared(model.draw(random, model.case.keys[0])))
+    assert caught.value.layer_name == f"layers.{layer}"
+    assert caught.value.operator == model.recorder.kinds[model.kind_name].operator
+
+
 def test_every_kind_has_a_case() -> None:
     assert {case.kind_name for case in all_cases()} == all_kinds().keys()
 
 
-@pytest.mark.parametrize("is_native", [False, True], ids=["python", "native"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
-@pytest.mark.parametrize("case", all_cases(), ids=lambda case: case.name.replace(" ", "-"))
+@pytest.mark.parametrize(
+    ("dtype", "is_native", "fails"),
+    [
+        pytest.param(torch.float16, False, False, id="fp16-python"),
+        pytest.param(torch.float16, True, True, id="fp16-native-after-a-failure"),
+        pytest.param(torch.bfloat16, False, True, id="bf16-python-after-a-failure"),
+        pytest.param(torch.bfloat16, True, False, id="bf16-native"),
+    ],
+)
+@every_case
 def test_steps_of_every_kind_equal_the_eager_operator(
-    npu_device: NpuDevice, case: AttentionCase, dtype: torch.dtype, is_native: bool
+    npu_device: NpuDevice, case: AttentionCase, dtype: torch.dtype, is_native: bool, fails: bool
 ) -> None:
     # 100 steps a test, two keys mixed, the host up to four steps ahead, block tables written anew.
     random = Random(case.name)
-    model = CaseModel(device=npu_device, case=case, dtype=dtype, kinds=all_kinds())
-    model.capture(*case.keys)
+    model = make_model(npu_device, case, dtype=dtype)
     lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
     assert_captured_differs(model, random)
+    if fails:
+        fail_one_update(model, lane, random)
     for _ in range(BURSTS):
         drawn = [model.draw(random, random.choice(case.keys)) for _ in range(MOST_AHEAD)]
         before = cann_sim.counters().synchronisations
@@ -58,3 +104,63 @@ def test_steps_of_every_kind_equal_the_eager_operator(
             expected = model.expected(step)
             assert_layers_equal(model.valid(step.step, found), model.valid(step.step, expected))
     assert lane.counters.native_steps == (lane.counters.steps if is_native else 0)
+
+
+def mistakes(model: CaseModel, drawn: DrawnStep) -> Iterator[tuple[str, Step]]:
+    """Give every mistake that can be made in the step arguments, and what it is."""
+    right = model.step_arguments(drawn.key, drawn.step)
+    for name, value in right.items():
+        yield f"{name} missing", {key: right[key] for key in right.keys() - {name}}
+        yield f"{name} mistyped", {**right, f"{name}s": value}
+        if name == "block_table":
+            assert isinstance(value, torch.Tensor)
+            yield "block table of another shape", {**right, name: value[:, 1:]}
+            yield "block table of another dtype", {**right, name: value.long()}
+            yield "block table of the host", {**right, name: value.cpu()}
+            continue
+        lengths = lengths_of_process(value)
+        broken: dict[str, object] = {
+            "too short": lengths[:-1],
+            "too long": [*lengths, lengths[-1]],
+            "negative": [-1, *lengths[1:]],
+            "too large": [*lengths[:-1], 1_000_000],
+            "of floats": [float(length) for length in lengths],
+            "on the device": torch.tensor(lengths, device="npu"),
+            "a matrix": torch.tensor([lengths]).tolist(),
+        }
+        if lengths == sorted(lengths) and "kv" not in name and lengths[0] < lengths[-1]:
+            broken["falling"] = lengths[::-1]
+        for what, wrong in broken.items():
+            yield f"{name} {what}", {**right, name: wrong}
+
+
+@every_case
+def test_every_mistake_in_a_step_of_every_kind_is_refused_before_any_launch(
+    npu_device: NpuDevice, case: AttentionCase
+) -> None:
+    random = Random(case.name)
+    model = make_model(npu_device, case, num_layers=1)
+    lane = UpdateLane(npu_device)
+    key = case.keys[-1]
+    drawn = model.draw(random, key)
+    broken = list(mistakes(model, drawn))
+    npu_device.synchronize()
+    before = num_launches()
+
+    accepted = []
+    for what, wrong in broken:
+        parameters = StepParameters(key=key, groups={"default": wrong})
+        try:
+            lane.run(model.plans[key], parameters, model.graphs[key].replay)
+        except StepParameterError:
+            continue
+        accepted.append(what)
+    assert accepted == []
+    npu_device.synchronize()
+    assert num_launches() == before
+    assert len(broken) >= 8
+
+    outputs = model.run(lane, drawn, order=UpdateOrder.REPLAY_FIRST)
+    assert_layers_equal(
+        model.valid(drawn.step, outputs), model.valid(drawn.step, model.expected(drawn))
+    )

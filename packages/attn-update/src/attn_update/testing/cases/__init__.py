@@ -2,6 +2,7 @@
 
 from attn_update.testing.cases.attention_case import AttentionCase, CaseModel, DrawnStep, Step
 from attn_update.testing.cases.case_table import all_cases, all_kinds
+from attn_update.testing.cases.context_parallel_cases import lengths_of_process
 from attn_update.testing.cases.paged_case import PagedCase
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "Step",
     "all_cases",
     "all_kinds",
+    "lengths_of_process",
 ]

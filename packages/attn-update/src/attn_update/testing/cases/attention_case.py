@@ -13,9 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from attn_update.step_parameters import Lengths
+    from attn_update.step_parameters import Lengths, StepParameters
     from attn_update.update_lane import UpdateLane
     from attn_update.update_order import UpdateOrder
+    from attn_update.update_plan import UpdatePlan
 
 Step: TypeAlias = dict[str, Any]
 """Step arguments by name."""
@@ -104,6 +105,11 @@ class CaseModel(CapturedModel[Step]):
         """Run one step and return copies of its outputs, queued behind the replay."""
         self._write_block_table(drawn)
         return self.step(lane, drawn.key, drawn.step, order=order)
+
+    def prepared(self, drawn: DrawnStep) -> tuple[UpdatePlan, StepParameters, Callable[[], None]]:
+        """Return what a lane runs for a step."""
+        parameters = self.parameters(drawn.key, drawn.step)
+        return self.plans[drawn.key], parameters, self.graphs[drawn.key].replay
 
     def expected(self, drawn: DrawnStep) -> list[torch.Tensor]:
         """Return what the eager operator gives in a step."""

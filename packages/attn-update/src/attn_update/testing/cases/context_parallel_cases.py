@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from attn_update.kinds import ContextParallelRank
+from attn_update.step_parameters import to_lengths
 from attn_update.testing.cases.attention_case import HEADS
 from attn_update.testing.cases.fused_infer_cases import whole_mask
 from attn_update.testing.cases.latent_cases import LATENT_DIM, ROPE_DIM
@@ -29,6 +30,11 @@ def lengths_of_all(lengths: list[int]) -> LengthArray:
     table[:, RANK.pcp_rank, RANK.dcp_rank] = torch.tensor(lengths, dtype=torch.int32)
     array: LengthArray = table.numpy()
     return array
+
+
+def lengths_of_process(value: object) -> list[int]:
+    """Return the lengths in a step argument as a list, of the process of `RANK`."""
+    return to_lengths(RANK.own_lengths(value, what="a step argument"), what="a step argument")
 
 
 def own_lengths_as_tensor(lengths: list[int]) -> torch.Tensor:
