@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -128,3 +129,44 @@ def test_memory_size_that_is_no_number_ends_the_process(run_python: Any) -> None
     )
     assert done.status == 2
     assert "CANN_SIM_MEMORY_GB: expected a number above 0, found 'much'" in done.errors
+
+
+def test_memory_that_is_freed_goes_back_to_the_operating_system(run_python: Any) -> None:
+    done = run_python(
+        """
+import cann_sim
+cann_sim.activate()
+import ctypes, os
+import torch, torch_npu
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20
+
+torch.npu.config.allow_internal_format = False
+value = torch.ones(1).npu()
+before = resident()
+large = torch.full((64 << 20,), 1.0, device="npu:0")
+torch.npu.synchronize()
+during = resident()
+del large
+torch.npu.empty_cache()
+print(during - before > 200, resident() - before < 50)
+""",
+    )
+    assert "True True" in done.output, (done.output, done.errors)
+
+
+def test_physical_memory_takes_no_files(npu: Any, acl: Any) -> None:
+    """A process may have few of them open, and a device has many pieces of 2 MiB."""
+    size = ctypes.c_size_t(2 << 20)
+    properties = (ctypes.c_uint32 * 16)(0, 0, 0, 0, 1)  # on device 0
+    handles = [ctypes.c_void_p() for _ in range(300)]
+    files = Path("/proc/self/fd")
+    before = len(list(files.iterdir()))
+    for handle in handles:
+        code = acl("aclrtMallocPhysical", ctypes.byref(handle), size, properties, 0)
+        assert code == 0, acl.message()
+    assert len(list(files.iterdir())) <= before + 1
+    for handle in handles:
+        assert acl("aclrtFreePhysical", handle) == 0

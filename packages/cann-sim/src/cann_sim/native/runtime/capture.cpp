@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "condition.h"
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
@@ -45,6 +46,13 @@ void Leave(Capture& capture) {
   CountMode(capture, -1);
 }
 
+// What was captured of a child graph goes with its parent.
+void DiscardGraph(const Capture& capture) {
+  if (!capture.graph->is_child) {
+    cann_sim::ForgetGraph(capture.graph.get());
+  }
+}
+
 std::string NameOf(const Capture& capture, size_t branch) {
   return "stream " + std::to_string(capture.graph->branches[branch].stream_id);
 }
@@ -83,7 +91,48 @@ aclError CheckComplete(const Capture& capture) {
                   "end of capture: a task group is still open on " + NameOf(capture, branch));
     }
   }
+  for (const auto& condition : capture.graph->conditions) {
+    if (!condition->IsComplete()) {
+      return Fail(ACL_ERROR_RT_SUB_ACLGRAPH_IS_CAPTURING,
+                  "end of capture: a child graph of a conditional task is not captured to its end");
+    }
+  }
   return CheckJoined(capture);
+}
+
+// Begins a capture into a new graph, or into `child`.
+aclError Begin(const char* function, aclrtStream handle, aclmdlRICaptureMode mode, std::shared_ptr<cann_sim::Graph> child) {
+  CANN_SIM_FIND_STREAM(stream, function, handle);
+  if (handle == nullptr || stream == &stream->device.DefaultStream()) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": the default stream cannot be captured");
+  }
+  if (mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID,
+                std::string(function) + ": expected a mode of 0, 1 or 2, found " + std::to_string(mode));
+  }
+  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+  if (stream->state.load() == StreamState::kCapturing) {
+    return Fail(ACL_ERROR_RT_STREAM_CAPTURED,
+                std::string(function) + ": stream " + std::to_string(stream->id) + " is already being captured");
+  }
+  if (stream->state.load() == StreamState::kUpdating) {
+    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                std::string(function) + ": stream " + std::to_string(stream->id) + " is in a task update");
+  }
+  if (child != nullptr && !child->branches.empty()) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": the child graph has been captured already");
+  }
+  auto capture = std::make_shared<Capture>();
+  capture->graph = child == nullptr ? cann_sim::CreateGraph(stream->device) : child;
+  capture->mode = mode;
+  capture->thread = std::this_thread::get_id();
+  const aclError error = cann_sim::Join(function, capture, *stream);
+  if (error != ACL_SUCCESS) {
+    DiscardGraph(*capture);
+    return error;
+  }
+  CountMode(*capture, 1);
+  return ACL_SUCCESS;
 }
 
 }  // namespace
@@ -166,34 +215,17 @@ aclError RefuseBlockingCall(const char* function) {
 extern "C" {
 
 aclError aclmdlRICaptureBegin(aclrtStream handle, aclmdlRICaptureMode mode) {
-  CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureBegin", handle);
-  if (handle == nullptr || stream == &stream->device.DefaultStream()) {
-    return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclmdlRICaptureBegin: the default stream cannot be captured");
-  }
-  if (mode < ACL_MODEL_RI_CAPTURE_MODE_GLOBAL || mode > ACL_MODEL_RI_CAPTURE_MODE_RELAXED) {
+  return Begin("aclmdlRICaptureBegin", handle, mode, nullptr);
+}
+
+// Begins the capture of a child graph of a conditional task.
+aclError aclmdlRICaptureToModelRIBegin(aclrtStream handle, aclmdlRI graph, aclmdlRICaptureMode mode) {
+  const std::shared_ptr<cann_sim::Graph> child = cann_sim::FindGraph(graph);
+  if (child == nullptr || !child->is_child) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID,
-                "aclmdlRICaptureBegin: expected a mode of 0, 1 or 2, found " + std::to_string(mode));
+                "aclmdlRICaptureToModelRIBegin: expected a child graph that aclmdlRIAddCondTask made");
   }
-  const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
-  if (stream->state.load() == StreamState::kCapturing) {
-    return Fail(ACL_ERROR_RT_STREAM_CAPTURED,
-                "aclmdlRICaptureBegin: stream " + std::to_string(stream->id) + " is already being captured");
-  }
-  if (stream->state.load() == StreamState::kUpdating) {
-    return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
-                "aclmdlRICaptureBegin: stream " + std::to_string(stream->id) + " is in a task update");
-  }
-  auto capture = std::make_shared<Capture>();
-  capture->graph = cann_sim::CreateGraph(stream->device);
-  capture->mode = mode;
-  capture->thread = std::this_thread::get_id();
-  const aclError error = cann_sim::Join("aclmdlRICaptureBegin", capture, *stream);
-  if (error != ACL_SUCCESS) {
-    cann_sim::ForgetGraph(capture->graph.get());
-    return error;
-  }
-  CountMode(*capture, 1);
-  return ACL_SUCCESS;
+  return Begin("aclmdlRICaptureToModelRIBegin", handle, mode, child);
 }
 
 aclError aclmdlRICaptureGetInfo(aclrtStream handle, aclmdlRICaptureStatus* status, aclmdlRI* graph) {
@@ -217,10 +249,14 @@ aclError aclmdlRICaptureGetInfo(aclrtStream handle, aclmdlRICaptureStatus* statu
 // The capture is over when this returns, also where it returns an error, unless the stream is not the one it began on.
 aclError aclmdlRICaptureEnd(aclrtStream handle, aclmdlRI* graph) {
   CANN_SIM_FIND_STREAM(stream, "aclmdlRICaptureEnd", handle);
-  CANN_SIM_REQUIRE_POINTER("aclmdlRICaptureEnd", graph);
-  *graph = nullptr;
   const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
   const std::shared_ptr<Capture> capture = stream->capture;
+  if (capture == nullptr || !capture->graph->is_child) {
+    CANN_SIM_REQUIRE_POINTER("aclmdlRICaptureEnd", graph);
+  }
+  aclmdlRI ignored = nullptr;
+  graph = graph == nullptr ? &ignored : graph;
+  *graph = nullptr;
   if (capture == nullptr) {
     return Fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED,
                 "aclmdlRICaptureEnd: stream " + std::to_string(stream->id) + " is not being captured");
@@ -242,7 +278,7 @@ aclError aclmdlRICaptureEnd(aclrtStream handle, aclmdlRI* graph) {
   }
   Leave(*capture);
   if (error != ACL_SUCCESS) {
-    cann_sim::ForgetGraph(capture->graph.get());
+    DiscardGraph(*capture);
     return error;
   }
   capture->graph->ready.store(true);

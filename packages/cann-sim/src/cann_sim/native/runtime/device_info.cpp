@@ -1,32 +1,29 @@
 // What the simulated device says of itself: an Ascend 910B1.
 
+#include "device_info.h"
+
 #include <acl/acl_rt.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "configuration.h"
 #include "device.h"
 #include "error_message.h"
+#include "memory.h"
 
 namespace {
 
 using cann_sim::Fail;
-
-constexpr int64_t kCubeCores = 24;
-constexpr int64_t kVectorCores = 48;
-constexpr int64_t kLevel2CacheBytes = 192LL << 20;
+using cann_sim::kCubeCores;
+using cann_sim::kLevel2CacheBytes;
+using cann_sim::kVectorCores;
 
 aclError CheckDevice(const char* function, int32_t id) {
   return cann_sim::FindDevice(id) != nullptr
              ? ACL_SUCCESS
              : Fail(ACL_ERROR_RT_INVALID_DEVICEID, std::string(function) + ": there is no device " + std::to_string(id));
-}
-
-aclError CoresOf(const char* function, aclrtDevResLimitType type, uint32_t* value) {
-  CANN_SIM_REQUIRE_POINTER(function, value);
-  *value = static_cast<uint32_t>(type == ACL_RT_DEV_RES_CUBE_CORE ? kCubeCores : kVectorCores);
-  return ACL_SUCCESS;
 }
 
 }  // namespace
@@ -82,23 +79,28 @@ aclError aclGetCannAttribute(aclCannAttr attribute, int32_t* value) {
   return ACL_SUCCESS;
 }
 
-aclError aclrtGetDeviceResLimit(int32_t /*device*/, aclrtDevResLimitType type, uint32_t* value) {
-  return CoresOf("aclrtGetDeviceResLimit", type, value);
-}
-
-aclError aclrtGetStreamResLimit(aclrtStream /*stream*/, aclrtDevResLimitType type, uint32_t* value) {
-  return CoresOf("aclrtGetStreamResLimit", type, value);
-}
-
-aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t* value) {
-  return CoresOf("aclrtGetResInCurrentThread", type, value);
-}
-
 aclError aclrtDeviceGetUuid(int32_t device, aclrtUuid* uuid) {
   CANN_SIM_REQUIRE_POINTER("aclrtDeviceGetUuid", uuid);
   std::memset(uuid, 0, sizeof *uuid);
   std::memcpy(uuid, &device, sizeof device);
   return CheckDevice("aclrtDeviceGetUuid", device);
+}
+
+// A device that has work is fully used, as far as can be said.
+aclError aclrtGetDeviceUtilizationRate(int32_t id, aclrtUtilizationInfo* information) {
+  CANN_SIM_REQUIRE_POINTER("aclrtGetDeviceUtilizationRate", information);
+  cann_sim::Device* device = cann_sim::FindDevice(id);
+  if (device == nullptr) {
+    return CheckDevice("aclrtGetDeviceUtilizationRate", id);
+  }
+  const std::vector<cann_sim::Stream*> streams = device->Streams();
+  const bool busy = std::any_of(streams.begin(), streams.end(), [](cann_sim::Stream* stream) { return !stream->Idle(); });
+  const size_t total = cann_sim::configuration::DeviceMemoryBytes();
+  information->cubeUtilization = busy ? 100 : 0;
+  information->vectorUtilization = busy ? 100 : 0;
+  information->aicpuUtilization = 0;
+  information->memoryUtilization = static_cast<int32_t>(cann_sim::UsedMemory(*device) * 100 / total);
+  return ACL_SUCCESS;
 }
 
 aclError aclrtDeviceGetBareTgid(int32_t* process) {

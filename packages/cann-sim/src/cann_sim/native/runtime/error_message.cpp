@@ -24,6 +24,8 @@ aclError Fail(aclError code, std::string message) {
   return code;
 }
 
+aclError LastError() { return last_error; }
+
 void SetErrorMessage(std::string message) { recent_message = std::move(message); }
 
 const char* UnusableReason() {

@@ -13,6 +13,9 @@ namespace cann_sim {
 // Stores the message for aclGetRecentErrMsg and the code for aclrtGetLastError, both of this thread; returns the code.
 CANN_SIM_EXPORT aclError Fail(aclError code, std::string message);
 
+// The code of the latest failure on this thread.
+aclError LastError();
+
 // Why this process may not use the device any more, or empty. A child of fork has no worker threads.
 const char* UnusableReason();
 // Makes UnusableReason answer in every later child of fork. Called when the first worker thread starts.

@@ -18,8 +18,10 @@ using cann_sim::EventPoint;
 using cann_sim::Fail;
 using cann_sim::GraphPoint;
 using cann_sim::MakeTask;
+using cann_sim::SharedEvent;
 using cann_sim::Stream;
 using cann_sim::StreamState;
+using cann_sim::Task;
 using cann_sim::TaskKind;
 using cann_sim::TheMonitor;
 
@@ -102,9 +104,10 @@ aclError RecordInCapture(Stream& stream, Event& event) {
   const std::shared_ptr<Capture> capture = stream.capture;
   auto point = std::make_shared<GraphPoint>();
   point->branch = stream.branch;
+  point->number = static_cast<uint32_t>(capture->graph->points.size()) + 1;
   const aclError error = cann_sim::RecordTask("aclrtRecordEvent", stream, MakeTask(TaskKind::kEventRecord, [point] {
                                                 TheMonitor().Update([&] { point->done = true; });
-                                              }),
+                                              }, point->number),
                                               point);
   if (error == ACL_SUCCESS) {
     capture->graph->points.push_back(point);
@@ -138,12 +141,27 @@ aclError WaitInCapture(const std::shared_ptr<Capture>& capture, Stream& stream, 
   const aclError error = cann_sim::RecordTask("aclrtStreamWaitEvent", stream, MakeTask(TaskKind::kEventWait, [point, number] {
                                                 TheMonitor().Wait([&] { return DescribeInGraph(number); },
                                                                   [&] { return point->done; });
-                                              }));
+                                              }, point->number));
   if (error == ACL_SUCCESS) {
     point->waited = true;
     point->waited_by_origin = point->waited_by_origin || stream.branch == 0;
   }
   return error;
+}
+
+// The refusals of what an event between processes cannot do have code 207000.
+aclError RefuseShared(const char* function, const Event& event) {
+  return event.shared == nullptr ? ACL_SUCCESS
+                                 : Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                                        std::string(function) + ": an event between processes has none of this");
+}
+
+aclError SubmitShared(const char* function, Stream& stream, Task task) {
+  if (stream.state.load() == StreamState::kCapturing) {
+    return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                std::string(function) + ": an event between processes cannot be part of a capture");
+  }
+  return cann_sim::Submit(function, stream, std::move(task));
 }
 
 aclError Create(const char* function, aclrtEvent* event, uint32_t flags, bool renewable) {
@@ -177,8 +195,7 @@ aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flags) {
 
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flags) {
   if ((flags & ACL_EVENT_IPC) != 0) {
-    return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-                "aclrtCreateEventExWithFlag: events between processes are not simulated");
+    return cann_sim::CreateSharedEvent(event, flags);
   }
   return Create("aclrtCreateEventExWithFlag", event, flags, true);
 }
@@ -194,6 +211,9 @@ aclError aclrtRecordEvent(aclrtEvent handle, aclrtStream stream_handle) {
   CANN_SIM_FIND_STREAM(stream, "aclrtRecordEvent", stream_handle);
   CANN_SIM_REQUIRE_POINTER("aclrtRecordEvent", handle);
   Event& event = *static_cast<Event*>(handle);
+  if (event.shared != nullptr) {
+    return SubmitShared("aclrtRecordEvent", *stream, SharedEvent::RecordTask(event.shared));
+  }
   if (event.is_external()) {
     std::shared_ptr<EventPoint> flag = Flag(event);
     flag->recorded_on.store(stream->id);
@@ -220,6 +240,9 @@ aclError aclrtStreamWaitEvent(aclrtStream stream_handle, aclrtEvent handle) {
   CANN_SIM_FIND_STREAM(stream, "aclrtStreamWaitEvent", stream_handle);
   CANN_SIM_REQUIRE_POINTER("aclrtStreamWaitEvent", handle);
   Event& event = *static_cast<Event*>(handle);
+  if (event.shared != nullptr) {
+    return SubmitShared("aclrtStreamWaitEvent", *stream, SharedEvent::WaitTask(event.shared));
+  }
   if (event.is_external()) {
     return cann_sim::Submit("aclrtStreamWaitEvent", *stream, WaitTaskOf(event.number, Flag(event)));
   }
@@ -266,6 +289,10 @@ aclError aclrtSynchronizeEvent(aclrtEvent handle) {
     return error;
   }
   ++cann_sim::TheCounters().synchronisations;
+  if (event.shared != nullptr) {
+    event.shared->Await();
+    return ACL_SUCCESS;
+  }
   if (const std::shared_ptr<EventPoint> point = Latest(event); point != nullptr) {
     return AwaitRecord(event.number, *point);
   }
@@ -281,7 +308,8 @@ aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecordedStatus* stat
     return error;
   }
   cann_sim::TheSchedule().HostPoint(1);
-  *status = IsDone(Latest(event)) ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
+  const bool done = event.shared != nullptr ? event.shared->IsDone() : IsDone(Latest(event));
+  *status = done ? ACL_EVENT_RECORDED_STATUS_COMPLETE : ACL_EVENT_RECORDED_STATUS_NOT_READY;
   return ACL_SUCCESS;
 }
 
@@ -307,8 +335,10 @@ aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start_handle, acl
   CANN_SIM_REQUIRE_POINTER("aclrtEventElapsedTime", start_handle);
   CANN_SIM_REQUIRE_POINTER("aclrtEventElapsedTime", end_handle);
   for (aclrtEvent handle : {start_handle, end_handle}) {
-    if (const aclError error = RefuseWhileCaptured("aclrtEventElapsedTime", *static_cast<Event*>(handle));
-        error != ACL_SUCCESS) {
+    Event& event = *static_cast<Event*>(handle);
+    aclError error = RefuseWhileCaptured("aclrtEventElapsedTime", event);
+    error = error != ACL_SUCCESS ? error : RefuseShared("aclrtEventElapsedTime", event);
+    if (error != ACL_SUCCESS) {
       return error;
     }
   }
@@ -329,7 +359,11 @@ aclError aclrtEventElapsedTime(float* milliseconds, aclrtEvent start_handle, acl
 aclError aclrtEventGetTimestamp(aclrtEvent handle, uint64_t* microseconds) {
   CANN_SIM_REQUIRE_POINTER("aclrtEventGetTimestamp", handle);
   CANN_SIM_REQUIRE_POINTER("aclrtEventGetTimestamp", microseconds);
-  const std::shared_ptr<EventPoint> point = Latest(*static_cast<Event*>(handle));
+  Event& event = *static_cast<Event*>(handle);
+  if (const aclError error = RefuseShared("aclrtEventGetTimestamp", event); error != ACL_SUCCESS) {
+    return error;
+  }
+  const std::shared_ptr<EventPoint> point = Latest(event);
   if (point == nullptr || !IsDone(point)) {
     return Fail(ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID, "aclrtEventGetTimestamp: the event has not happened");
   }

@@ -1,6 +1,6 @@
 // Events. One made by aclrtCreateEventExWithFlag can be recorded again and again: a wait refers to the record before it.
 // One made by the older functions with ACL_EVENT_EXTERNAL is a flag: a record sets it, a reset clears it, a wait waits
-// until it is set.
+// until it is set. One made with ACL_EVENT_IPC is shared between processes.
 #pragma once
 
 #include <atomic>
@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "capture.h"
+#include "shared_event.h"
 
 namespace cann_sim {
 
@@ -21,7 +22,8 @@ struct EventPoint {
 };
 
 struct Event {
-  Event(uint32_t flags, bool renewable) : number(NextNumber()), flags(flags), renewable(renewable) {}
+  Event(uint32_t flags, bool renewable, std::shared_ptr<SharedEvent> shared = nullptr)
+      : number(NextNumber()), flags(flags), renewable(renewable), shared(std::move(shared)) {}
 
   // In the order in which the process made its events, from 1.
   static uint32_t NextNumber();
@@ -32,6 +34,8 @@ struct Event {
 
   bool is_external() const { return !renewable && (flags & ACL_EVENT_EXTERNAL) != 0; }
 
+  const std::shared_ptr<SharedEvent> shared;  // null where the event belongs to one process
+
   std::mutex mutex;
   std::shared_ptr<EventPoint> latest;  // null before the first record
 
@@ -39,5 +43,8 @@ struct Event {
   std::weak_ptr<Capture> capture;
   std::shared_ptr<GraphPoint> point;
 };
+
+// Makes an event that can be shared between processes.
+aclError CreateSharedEvent(aclrtEvent* event, uint32_t flags);
 
 }  // namespace cann_sim

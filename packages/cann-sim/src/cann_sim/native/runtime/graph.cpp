@@ -6,6 +6,7 @@
 #include <map>
 
 #include "branch_workers.h"
+#include "condition.h"
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
@@ -26,6 +27,17 @@ struct GraphHandles {
 GraphHandles& TheGraphHandles() {
   static auto* handles = new GraphHandles;
   return *handles;
+}
+
+// With the lock of the handles held.
+void Forget(GraphHandles& handles, const std::shared_ptr<Graph>& graph) {
+  handles.graphs.erase(graph.get());
+  cann_sim::ForgetTaskGroups(graph->task_groups);
+  for (const auto& condition : graph->conditions) {
+    for (const auto& child : condition->children) {
+      Forget(handles, child);
+    }
+  }
 }
 
 // Runs the tasks in order; after a failure only those that others wait for. Returns the first failure.
@@ -59,6 +71,11 @@ aclError UnknownGraph(const char* function) {
                         std::string(function) + ": the graph handle is unknown; was the graph destroyed?");
 }
 
+aclError RefuseChild(const char* function) {
+  return cann_sim::Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                        std::string(function) + ": the graph is the child of a conditional task");
+}
+
 }  // namespace
 
 namespace cann_sim {
@@ -71,6 +88,18 @@ Graph::~Graph() {
 
 void Graph::Replay() {
   const std::lock_guard<std::mutex> lock(replaying_);
+  ResetConditions();
+  RunTasks();
+}
+
+void Graph::ResetConditions() {
+  for (const auto& condition : conditions) {
+    condition->Reset();
+  }
+}
+
+// Branch 0 runs on the calling thread, the others beside it.
+void Graph::RunTasks() {
   TheMonitor().Update([this] {
     for (const auto& point : points) {
       point->done = false;
@@ -120,10 +149,34 @@ bool ForgetGraph(void* handle) {
   if (found == handles.graphs.end()) {
     return false;
   }
-  graph = std::move(found->second);
-  handles.graphs.erase(found);
-  ForgetTaskGroups(graph->task_groups);
+  graph = found->second;
+  Forget(handles, graph);
   return true;
+}
+
+std::vector<std::shared_ptr<Graph>> LivingGraphs() {
+  GraphHandles& handles = TheGraphHandles();
+  const std::lock_guard<std::mutex> lock(handles.mutex);
+  std::vector<std::shared_ptr<Graph>> graphs;
+  for (const auto& [handle, graph] : handles.graphs) {
+    graphs.push_back(graph);
+  }
+  return graphs;
+}
+
+std::shared_ptr<Graph> FindReplayableGraph(const char* function, void* handle) {
+  std::shared_ptr<Graph> graph = FindGraph(handle);
+  if (graph == nullptr) {
+    UnknownGraph(function);
+  } else if (graph->is_child) {
+    RefuseChild(function);
+    graph = nullptr;
+  } else if (!graph->ready) {
+    Fail(ACL_ERROR_RT_MODEL_CAPTURED,
+         std::string(function) + ": graph " + std::to_string(graph->id) + " is still being captured");
+    graph = nullptr;
+  }
+  return graph;
 }
 
 }  // namespace cann_sim
@@ -132,13 +185,9 @@ extern "C" {
 
 aclError aclmdlRIExecuteAsync(aclmdlRI handle, aclrtStream stream_handle) {
   CANN_SIM_FIND_STREAM(stream, "aclmdlRIExecuteAsync", stream_handle);
-  const std::shared_ptr<Graph> graph = cann_sim::FindGraph(handle);
+  const std::shared_ptr<Graph> graph = cann_sim::FindReplayableGraph("aclmdlRIExecuteAsync", handle);
   if (graph == nullptr) {
-    return UnknownGraph("aclmdlRIExecuteAsync");
-  }
-  if (!graph->ready) {
-    return cann_sim::Fail(ACL_ERROR_RT_MODEL_CAPTURED, "aclmdlRIExecuteAsync: graph " + std::to_string(graph->id) +
-                                                           " is still being captured");
+    return cann_sim::LastError();
   }
   if (stream->state.load() != cann_sim::StreamState::kRunning) {
     return cann_sim::Fail(ACL_ERROR_RT_STREAM_CAPTURED, "aclmdlRIExecuteAsync: stream " + std::to_string(stream->id) +
@@ -156,6 +205,9 @@ aclError aclmdlRIExecute(aclmdlRI handle, int32_t timeout) {
 
 // Safe while a replay runs: the graph lives until the replay has ended.
 aclError aclmdlRIDestroy(aclmdlRI handle) {
+  if (const std::shared_ptr<Graph> graph = cann_sim::FindGraph(handle); graph != nullptr && graph->is_child) {
+    return RefuseChild("aclmdlRIDestroy");
+  }
   return cann_sim::ForgetGraph(handle) ? ACL_SUCCESS : UnknownGraph("aclmdlRIDestroy");
 }
 

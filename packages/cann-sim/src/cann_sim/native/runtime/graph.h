@@ -13,6 +13,7 @@
 
 namespace cann_sim {
 
+class Condition;
 struct Device;
 class Stream;
 struct TaskGroup;
@@ -23,6 +24,7 @@ struct GraphPoint {
   bool waited = false;
   bool waited_by_origin = false;
   size_t branch = 0;
+  uint32_t number = 0;  // among the records of the graph, from 1
 };
 
 struct Branch {
@@ -46,11 +48,16 @@ class Graph {
   std::vector<Branch> branches;
   std::vector<std::shared_ptr<GraphPoint>> points;
   std::vector<std::shared_ptr<TaskGroup>> task_groups;
+  std::vector<std::shared_ptr<Condition>> conditions;
+  bool is_child = false;  // of a conditional task, in whose place it runs
   std::atomic<bool> ready{false};
 
-  // Runs the graph to its end: branch 0 on the calling thread, the others beside it. Two replays of one graph run one
-  // after the other. Throws what the first task that failed threw.
+  // Runs the graph to its end. Two replays of one graph run one after the other. Throws what the first task that failed
+  // threw.
   void Replay();
+  // The same for a child graph, within the replay of its parent.
+  void RunTasks();
+  void ResetConditions();
 
  private:
   std::mutex replaying_;
@@ -58,7 +65,10 @@ class Graph {
 
 // Handles of graphs, so that a destroyed one is refused and a running one lives until its replay ends.
 std::shared_ptr<Graph> FindGraph(void* handle);
+std::vector<std::shared_ptr<Graph>> LivingGraphs();
 std::shared_ptr<Graph> CreateGraph(Device& device);
+// The graph where it may be replayed on its own; null with an error set where it may not.
+std::shared_ptr<Graph> FindReplayableGraph(const char* function, void* handle);
 // False where the handle is unknown.
 bool ForgetGraph(void* handle);
 

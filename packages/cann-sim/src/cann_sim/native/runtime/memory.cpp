@@ -10,6 +10,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "faults.h"
+#include "memory_file.h"
 #include "written_values.h"
 
 namespace {
@@ -23,6 +24,7 @@ struct Range {
   size_t bytes;
   MemoryPlace place;
   Device* device;
+  bool allocated;  // and not mapped or registered
 };
 
 struct Memory {
@@ -67,12 +69,14 @@ aclError Allocate(const char* function, void** address, size_t bytes) {
   if (!cann_sim::TakeMemory(*device, rounded)) {
     return cann_sim::OutOfMemory(function, *device, bytes);
   }
-  *address = std::aligned_alloc(kMemoryAlignment, rounded);
-  if (*address == nullptr) {
+  cann_sim::MemoryFile& file = cann_sim::MemoryFileOf(*device);
+  const std::optional<size_t> offset = file.base() == nullptr ? std::nullopt : file.Take(rounded);
+  if (!offset.has_value()) {
     cann_sim::GiveMemoryBack(*device, rounded);
     return cann_sim::OutOfMemory(function, *device, bytes);
   }
-  cann_sim::NoteMemory(*address, rounded, MemoryPlace::kDevice, device);
+  *address = file.base() + *offset;
+  cann_sim::NoteMemory(*address, rounded, MemoryPlace::kDevice, device, true);
   return ACL_SUCCESS;
 }
 
@@ -83,17 +87,20 @@ aclError Free(const char* function, void* address, MemoryPlace place) {
   {
     const std::unique_lock<std::shared_mutex> lock(memory.mutex);
     const auto found = memory.ranges.find(reinterpret_cast<uintptr_t>(address));
-    if (found == memory.ranges.end() || found->second.place != place) {
+    if (found == memory.ranges.end() || found->second.place != place || !found->second.allocated) {
       return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": the address was not allocated by the runtime");
     }
     range = found->second;
     memory.ranges.erase(found);
   }
-  if (range.device != nullptr) {
-    cann_sim::GiveMemoryBack(*range.device, range.bytes);
-  }
   cann_sim::ForgetWrittenValues(address, range.bytes);
-  std::free(address);
+  if (range.device == nullptr) {
+    std::free(address);
+    return ACL_SUCCESS;
+  }
+  cann_sim::MemoryFile& file = cann_sim::MemoryFileOf(*range.device);
+  file.GiveBack(static_cast<size_t>(static_cast<char*>(address) - file.base()));
+  cann_sim::GiveMemoryBack(*range.device, range.bytes);
   return ACL_SUCCESS;
 }
 
@@ -132,10 +139,24 @@ void GiveMemoryBack(Device& device, size_t bytes) {
   memory.used[&device] -= bytes;
 }
 
-void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device) {
+size_t UsedMemory(const Device& device) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto used = memory.used.find(&device);
+  return used == memory.used.end() ? 0 : used->second;
+}
+
+size_t AllocatedBytes(const void* address) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto found = memory.ranges.find(reinterpret_cast<uintptr_t>(address));
+  return found == memory.ranges.end() || !found->second.allocated ? 0 : found->second.bytes;
+}
+
+void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device, bool allocated) {
   Memory& memory = TheMemory();
   const std::unique_lock<std::shared_mutex> lock(memory.mutex);
-  memory.ranges[reinterpret_cast<uintptr_t>(address)] = {bytes, place, device};
+  memory.ranges[reinterpret_cast<uintptr_t>(address)] = {bytes, place, device, allocated};
 }
 
 void ForgetMemory(void* address) {
@@ -173,8 +194,13 @@ aclError aclrtMallocHost(void** address, size_t bytes) {
   if (*address == nullptr) {
     return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocHost: the host has no " + std::to_string(bytes) + " bytes left");
   }
-  cann_sim::NoteMemory(*address, rounded, MemoryPlace::kPinnedHost, nullptr);
+  cann_sim::NoteMemory(*address, rounded, MemoryPlace::kPinnedHost, nullptr, true);
   return ACL_SUCCESS;
+}
+
+// The configuration asks for places and sizes of pages, which make no difference here.
+aclError aclrtMallocHostWithCfg(void** address, uint64_t bytes, aclrtMallocConfig* /*configuration*/) {
+  return aclrtMallocHost(address, bytes);
 }
 
 aclError aclrtFreeHost(void* address) { return Free("aclrtFreeHost", address, MemoryPlace::kPinnedHost); }
@@ -196,7 +222,7 @@ aclError aclrtHostRegisterV2(void* address, uint64_t bytes, uint32_t /*flag*/) {
 }
 
 aclError aclrtHostUnregister(void* address) {
-  if (cann_sim::PlaceOf(address) != MemoryPlace::kPinnedHost) {
+  if (cann_sim::PlaceOf(address) != MemoryPlace::kPinnedHost || cann_sim::AllocatedBytes(address) != 0) {
     return Fail(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "aclrtHostUnregister: the memory is not registered");
   }
   cann_sim::ForgetMemory(address);
@@ -210,11 +236,8 @@ aclError aclrtGetMemInfo(aclrtMemAttr /*attribute*/, size_t* free_bytes, size_t*
   if (device == nullptr) {
     return Fail(ACL_ERROR_RT_CONTEXT_NULL, "aclrtGetMemInfo: no device is set on this thread");
   }
-  Memory& memory = TheMemory();
-  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
-  const auto used = memory.used.find(device);
   *total_bytes = cann_sim::configuration::DeviceMemoryBytes();
-  *free_bytes = *total_bytes - (used == memory.used.end() ? 0 : used->second);
+  *free_bytes = *total_bytes - cann_sim::UsedMemory(*device);
   return ACL_SUCCESS;
 }
 

@@ -1,4 +1,4 @@
-// Device and pinned host memory. Both are plain memory of the process; what is where is kept, and so is how much.
+// Device and pinned host memory. Both are memory of the process; what is where is kept, and so is how much.
 #pragma once
 
 #include <acl/acl_base_rt.h>
@@ -22,8 +22,12 @@ Device* OwnerOf(const void* address);
 // Takes bytes out of the device's memory; false where they are not there.
 bool TakeMemory(Device& device, size_t bytes);
 void GiveMemoryBack(Device& device, size_t bytes);
+size_t UsedMemory(const Device& device);
+// The size of the allocation that begins at the address; 0 where none does.
+size_t AllocatedBytes(const void* address);
 // Notes that [address, address + bytes) is at the place. The range of an address that is forgotten was noted as a whole.
-void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device);
+// `allocated` says that it is freed by aclrtFree or aclrtFreeHost.
+void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device, bool allocated = false);
 void ForgetMemory(void* address);
 
 aclError OutOfMemory(const char* function, const Device& device, size_t bytes);

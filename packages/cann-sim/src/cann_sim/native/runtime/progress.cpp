@@ -26,9 +26,9 @@ Progress::Within::Within(const std::string& what) : length_(running_where.size()
 
 Progress::Within::~Within() { running_where.resize(length_); }
 
-Progress::Branch::Branch(const std::vector<Task>& tasks) : tasks_(tasks) { running_branch = this; }
+Progress::Branch::Branch(const std::vector<Task>& tasks) : tasks_(tasks), outer_(running_branch) { running_branch = this; }
 
-Progress::Branch::~Branch() { running_branch = nullptr; }
+Progress::Branch::~Branch() { running_branch = outer_; }
 
 Progress::Pause::Pause(const What& what) {
   std::string where = running_where;

@@ -56,6 +56,7 @@ class Progress {
    private:
     friend class Progress;
     const std::vector<Task>& tasks_;
+    const Branch* const outer_;  // which runs this one as a part
     size_t begun_ = 0;
   };
 

@@ -14,9 +14,10 @@ const char* NameOf(TaskKind kind) {
     case TaskKind::kEventRecord: return "EVENT_RECORD";
     case TaskKind::kEventWait: return "EVENT_WAIT";
     case TaskKind::kEventReset: return "EVENT_RESET";
-    case TaskKind::kValueWrite: return "VALUE_WRITE";
-    case TaskKind::kValueWait: return "VALUE_WAIT";
-    case TaskKind::kHostFunction: return "HOST_FUNC";
+    case TaskKind::kValueWrite: return "MEM_WRITE_VALUE";
+    case TaskKind::kValueWait: return "MEM_WAIT_VALUE";
+    case TaskKind::kHostFunction: return "HOSTFUNC_CALLBACK";
+    case TaskKind::kCondition: return "CONDITION_OP";
     case TaskKind::kReplay: return "MODEL_EXECUTE";
     case TaskKind::kTaskUpdate: return "TASK_UPDATE";
   }

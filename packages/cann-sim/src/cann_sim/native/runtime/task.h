@@ -1,6 +1,7 @@
 // A unit of work of a stream or of a captured graph.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,6 +17,7 @@ enum class TaskKind {
   kValueWrite,
   kValueWait,
   kHostFunction,
+  kCondition,
   kReplay,
   kTaskUpdate,
 };
@@ -26,9 +28,12 @@ struct Task {
   TaskKind kind;
   std::string name;           // of a kernel its aclnn name, else what NameOf says
   std::function<void()> run;  // throws to report a failure
+  uint64_t handle = 0;        // number of the event or address of the value that it concerns, for dumps
 };
 
-inline Task MakeTask(TaskKind kind, std::function<void()> run) { return {kind, NameOf(kind), std::move(run)}; }
+inline Task MakeTask(TaskKind kind, std::function<void()> run, uint64_t handle = 0) {
+  return {kind, NameOf(kind), std::move(run), handle};
+}
 
 // Throws where the task is a kernel that an injected fault concerns.
 void FailOnPurpose(const Task& task);

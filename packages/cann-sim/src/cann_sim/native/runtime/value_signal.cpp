@@ -31,7 +31,7 @@ aclError aclrtValueWrite(void* address, uint64_t value, uint32_t /*flag*/, aclrt
                             cann_sim::TheMonitor().Update([=] {
                               __atomic_store_n(static_cast<uint64_t*>(address), value, __ATOMIC_SEQ_CST);
                             });
-                          }));
+                          }, reinterpret_cast<uintptr_t>(address)));
 }
 
 aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrtStream handle) {
@@ -47,7 +47,7 @@ aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrt
                               return Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
                                            condition);
                             });
-                          }));
+                          }, reinterpret_cast<uintptr_t>(address)));
 }
 
 }  // extern "C"
