@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 import torch
 
 import cann_sim
 from attn_update import ParameterGroup, Recorder, StepParameters, UpdatePlan
-from attn_update.testing import ScheduledDevice, ScheduledGraph, ScheduledOperators
+from attn_update.testing import PagedModel, ScheduledDevice, ScheduledGraph, ScheduledOperators
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from attn_update.kinds import FusedInferAttention
 
+CaptureDispatched: TypeAlias = "Callable[[PagedModel, int], Any]"
 BLOCK_SIZE = 4
 SCHEDULES = 200
 
@@ -142,6 +143,32 @@ def npu_device(simulated_npu: NpuDevice) -> Iterator[NpuDevice]:
     with simulated_npu.use_stream(simulated_npu.create_stream()):
         yield simulated_npu
     simulated_npu.synchronize()
+
+
+DISPATCHED = {
+    "fused_infer_attention_v1": "npu_fused_infer_attention_score",
+    "fused_infer_attention_v2": "npu_fused_infer_attention_score_v2",
+}
+
+
+def capture_as_torch_npu_does(model: PagedModel, key: int) -> Any:
+    """Capture as a user of torch_npu's own recording does."""
+    operator = getattr(torch.ops.npu, DISPATCHED[model.kind_name])
+    npu: Any = vars(torch)["npu"]
+    graph = npu.NPUGraph()
+    with npu.graph(graph, auto_dispatch_capture=True):
+        model.outputs[key] = []
+        for layer in range(model.num_layers):
+            given: dict[str, Any] = model.arguments(key, layer, [1] * key)
+            tensors = [given.pop(name) for name in ("query", "key", "value")]
+            model.outputs[key].append(operator(*tensors, **given)[0])
+    return graph
+
+
+@pytest.fixture
+def capture_dispatched() -> CaptureDispatched:
+    """Capture a model with torch_npu's own recording; returns the graph."""
+    return capture_as_torch_npu_does
 
 
 @pytest.fixture(params=[False, True], ids=["no_queue", "launch_queue"])

@@ -16,7 +16,7 @@ import torch
 
 import cann_sim
 from attn_update import NativeUpdater, UpdateLane, UpdateOrder
-from attn_update.testing.cases import CaseModel, all_cases, all_kinds
+from attn_update.testing.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from attn_update.testing.cases import DrawnStep
@@ -44,7 +44,7 @@ class KnownModel:
     """A captured model with the eager outputs of a few steps for each key."""
 
     def __init__(self, device: NpuDevice, random: Random, name: str, *, num_layers: int) -> None:
-        case = next(case for case in all_cases() if case.name == name)
+        case = find_case(name)
         self.model = CaseModel(device=device, case=case, kinds=all_kinds(), num_layers=num_layers)
         self.model.capture(*case.keys)
         self.steps = [

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import torch
 
 import cann_sim
-from attn_update.testing.cases import CaseModel, all_cases, all_kinds
+from attn_update.testing.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from attn_update.task_device import Stream
@@ -59,7 +59,7 @@ def release(model: CaseModel, device: NpuDevice, stream: Stream) -> None:
 
 def outcomes(device: NpuDevice, schedules: int, *, synchronises: bool) -> Counter[str]:
     """Return how many schedules of the seed's order ended how."""
-    case = next(case for case in all_cases() if case.name == "v1 decode")
+    case = find_case("v1 decode")
     model = CaseModel(device=device, case=case, kinds=all_kinds())
     model.capture(2)
     random, stream = Random(5), device.create_stream()

@@ -20,41 +20,26 @@ from attn_update import (
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
+    from conftest import CaptureDispatched
     from npu_graph_runtime import NpuDevice
 
-OPERATORS = {
-    "fused_infer_attention_v1": "npu_fused_infer_attention_score",
-    "fused_infer_attention_v2": "npu_fused_infer_attention_score_v2",
-}
+KINDS = ("fused_infer_attention_v1", "fused_infer_attention_v2")
 
 
 def npu() -> Any:
     return vars(torch)["npu"]
 
 
-def capture(model: PagedModel, key: int) -> Any:
-    """Capture as a user of torch_npu's own recording does."""
-    operator = getattr(torch.ops.npu, OPERATORS[model.kind_name])
-    graph = npu().NPUGraph()
-    with npu().graph(graph, auto_dispatch_capture=True):
-        model.outputs[key] = []
-        for layer in range(model.num_layers):
-            given: dict[str, Any] = model.arguments(key, layer, [1] * key)
-            positional = [given.pop(name) for name in ("query", "key", "value")]
-            model.outputs[key].append(operator(*positional, **given)[0])
-    return graph
-
-
 @pytest.mark.parametrize("is_native", [False, True])
-@pytest.mark.parametrize("kind", OPERATORS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
-    npu_device: NpuDevice, kind: str, is_native: bool
+    npu_device: NpuDevice, capture_dispatched: CaptureDispatched, kind: str, is_native: bool
 ) -> None:
     random = Random(6)
     model = PagedModel(device=npu_device, kind_name=kind)
     model.eager(2, [1, 1])
     lane = UpdateLane(npu_device, native=find_native_updater().updater if is_native else None)
-    updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), lane)
+    updatable = UpdatableGraph(model.recorder, 2, capture_dispatched(model, 2), lane)
     for _ in range(15):
         before = cann_sim.counters().synchronisations
         burst = []
@@ -67,10 +52,12 @@ def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
             assert_layers_equal(outputs, model.eager(2, lengths))
 
 
-def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(npu_device: NpuDevice) -> None:
+def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(
+    npu_device: NpuDevice, capture_dispatched: CaptureDispatched
+) -> None:
     model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
-    graph = capture(model, 2)
+    graph = capture_dispatched(model, 2)
     updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(npu_device), per_layer=True)
     lengths = [[3, 4], [30, 1], [17, 40]]
     updatable.update([{"actual_seq_lengths_kv": each} for each in lengths])
@@ -96,11 +83,16 @@ def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(npu_device: N
     ],
 )
 def test_a_wrong_input_launches_nothing_and_the_next_is_right(
-    npu_device: NpuDevice, inputs: list[dict[str, Any]], message: str
+    npu_device: NpuDevice,
+    capture_dispatched: CaptureDispatched,
+    inputs: list[dict[str, Any]],
+    message: str,
 ) -> None:
     model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
-    updatable = UpdatableGraph(model.recorder, 2, capture(model, 2), UpdateLane(npu_device))
+    updatable = UpdatableGraph(
+        model.recorder, 2, capture_dispatched(model, 2), UpdateLane(npu_device)
+    )
     before = cann_sim.counters().replays
     with pytest.raises(StepParameterError, match=message):
         updatable.update(inputs)
@@ -109,14 +101,16 @@ def test_a_wrong_input_launches_nothing_and_the_next_is_right(
     assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))
 
 
-def test_a_graph_that_cannot_be_read_is_refused(npu_device: NpuDevice) -> None:
+def test_a_graph_that_cannot_be_read_is_refused(
+    npu_device: NpuDevice, capture_dispatched: CaptureDispatched
+) -> None:
     model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
     lane = UpdateLane(npu_device)
     recorder = Recorder(npu_device)
     with pytest.raises(RecordingError, match="auto_dispatch_capture=True"):
         UpdatableGraph(recorder, 2, npu().NPUGraph(), lane)
-    graph = capture(model, 2)
+    graph = capture_dispatched(model, 2)
     with pytest.raises(RecordingError, match=r"no kind for npu::npu_fused_infer_attention_score"):
         UpdatableGraph(recorder, 2, graph, lane, operators={})
     with pytest.raises(RecordingError, match="two layers are named 'same'"):

@@ -1,7 +1,7 @@
 """Every kind in every way that engines call it; each is captured, updated and compared."""
 
 from attn_update.testing.cases.attention_case import AttentionCase, CaseModel, DrawnStep, Step
-from attn_update.testing.cases.case_table import all_cases, all_kinds
+from attn_update.testing.cases.case_table import all_cases, all_kinds, find_case
 from attn_update.testing.cases.context_parallel_cases import lengths_of_process
 from attn_update.testing.cases.paged_case import PagedCase
 
@@ -13,5 +13,6 @@ __all__ = [
     "Step",
     "all_cases",
     "all_kinds",
+    "find_case",
     "lengths_of_process",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from attn_update.errors import nearest
 from attn_update.kinds import context_parallel_kinds, default_kinds
 from attn_update.testing.cases.context_parallel_cases import RANK, context_parallel_cases
 from attn_update.testing.cases.encoder_cases import encoder_cases
@@ -23,6 +24,18 @@ def all_cases() -> list[AttentionCase]:
         *context_parallel_cases(),
         *encoder_cases(),
     ]
+
+
+def find_case(name: str) -> AttentionCase:
+    """Return the case of a name.
+
+    Raises:
+        LookupError: There is none.
+    """
+    cases = {case.name: case for case in all_cases()}
+    if name not in cases:
+        raise LookupError(f"finding the case {name!r}: there is none; {nearest(name, cases)}")
+    return cases[name]
 
 
 def all_kinds() -> dict[str, Kind]:
