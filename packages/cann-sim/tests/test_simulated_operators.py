@@ -10,19 +10,19 @@ import pytest
 import cann_sim
 from cann_sim.cli import main
 from cann_sim.requested_operators import requested_operators
-from cann_sim.simulated_operators import simulated_operators
+from cann_sim.simulated_operators import simulated_atb_operations, simulated_operators
 
 
-def library() -> Path:
+def library(name: str = "libopapi.so") -> Path:
     paths = cann_sim.build().library_paths("value")
-    return next(path for path in paths if path.name == "libopapi.so")
+    return next(path for path in paths if path.name == name)
 
 
-def installed_library() -> Path:
+def installed_library(name: str = "libtorch_npu.so") -> Path:
     spec = find_spec("torch_npu")
     assert spec is not None
     assert spec.origin is not None
-    return Path(spec.origin).parent / "lib" / "libtorch_npu.so"
+    return Path(spec.origin).parent / "lib" / name
 
 
 def test_simulated_operators_are_those_with_a_kernel() -> None:
@@ -44,6 +44,17 @@ def test_simulated_operators_of_another_file_are_an_error(tmp_path: Path) -> Non
         simulated_operators(other)
 
 
+def test_simulated_atb_operations_are_those_that_torch_npu_links_to() -> None:
+    names = simulated_atb_operations(library("libatb.so"))
+    assert {"AtbMLA", "PagedAttentionOperation", "SelfAttentionOperation"} <= set(names)
+    installed = installed_library("libop_plugin_atb.so").read_bytes()
+    for name in names:
+        asked = name.removesuffix("Operation") + ("Param" if name.endswith("Operation") else "")
+        assert asked.encode() in installed, name
+
+
 def test_ops_command_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops"]) == 0
-    assert tuple(capsys.readouterr().out.split()) == simulated_operators(library())
+    operators, operations = library(), library("libatb.so")
+    expected = simulated_operators(operators) + simulated_atb_operations(operations)
+    assert tuple(capsys.readouterr().out.split()) == expected

@@ -20,7 +20,7 @@ from cann_sim.errors import (
 )
 from cann_sim.installation import find_installation
 from cann_sim.native_build import build
-from cann_sim.simulated_operators import simulated_operators
+from cann_sim.simulated_operators import simulated_atb_operations, simulated_operators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -81,9 +81,9 @@ def _build() -> int:
 
 
 def _ops() -> int:
-    paths = build().library_paths(external_event_form(os.environ))
-    library = next(path for path in paths if path.name == "libopapi.so")
-    sys.stdout.writelines(f"{name}\n" for name in simulated_operators(library))
+    paths = {path.name: path for path in build().library_paths(external_event_form(os.environ))}
+    names = simulated_operators(paths["libopapi.so"]) + simulated_atb_operations(paths["libatb.so"])
+    sys.stdout.writelines(f"{name}\n" for name in names)
     return 0
 
 

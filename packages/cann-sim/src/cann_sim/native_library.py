@@ -72,6 +72,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
         ),
         *_empty_libraries(flags),
         _operator_library(flags, installation),
+        _transformer_boost_library(flags, installation),
         # torch_npu looks for the executors' functions here; a look-up includes what it links to.
         NativeLibrary(
             name="libnnopbase.so",
@@ -114,22 +115,45 @@ def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
 
 
 def _operator_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
-    torch_include = installation.torch_folder / "include"
-    torch_libraries = installation.torch_folder / "lib"
     return NativeLibrary(
         name="libopapi.so",
         folder="common",
         sources=_files("operators", "*.cpp"),
         headers=(*_files("operators", "*.h"), *_files("runtime", "launch.h")),
-        compile_flags=(*flags, "-D_GLIBCXX_USE_CXX11_ABI=1", f"-isystem{torch_include}"),
-        link_flags=(
-            *_LINK_RUNTIME,
-            f"-L{torch_libraries}",
-            "-Wl,--no-as-needed",
-            "-ltorch_cpu",
-            "-lc10",
-            f"-Wl,-rpath,{torch_libraries}",
+        compile_flags=_with_torch(flags, installation),
+        link_flags=(*_LINK_RUNTIME, *_link_torch(installation)),
+    )
+
+
+def _transformer_boost_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
+    """Return the library that torch_npu's ATB operators link to (Ascend Transformer Boost)."""
+    return NativeLibrary(
+        name="libatb.so",
+        folder="common",
+        sources=_files("atb", "*.cpp"),
+        headers=(
+            *_files("atb", "*.h"),
+            *_files("operators", "*.h"),
+            *_files("runtime", "launch.h"),
         ),
+        compile_flags=_with_torch(flags, installation),
+        link_flags=("-L{build}/common", "-lopapi", *_LINK_RUNTIME, *_link_torch(installation)),
+    )
+
+
+def _with_torch(flags: tuple[str, ...], installation: Installation) -> tuple[str, ...]:
+    torch_include = installation.torch_folder / "include"
+    return (*flags, "-D_GLIBCXX_USE_CXX11_ABI=1", f"-isystem{torch_include}")
+
+
+def _link_torch(installation: Installation) -> tuple[str, ...]:
+    libraries = installation.torch_folder / "lib"
+    return (
+        f"-L{libraries}",
+        "-Wl,--no-as-needed",
+        "-ltorch_cpu",
+        "-lc10",
+        f"-Wl,-rpath,{libraries}",
     )
 
 

@@ -1,7 +1,8 @@
-"""Which operators the simulated operator library implements."""
+"""Which operators the simulated libraries implement."""
 
 from __future__ import annotations
 
+import re
 import struct
 from typing import TYPE_CHECKING, Final
 
@@ -16,9 +17,13 @@ _SECTION: Final = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL: Final = struct.Struct("<IBBHQQ")
 _DYNAMIC_SYMBOLS: Final = 11
 _GLOBAL: Final = 1
+_WEAK: Final = 2
 _UNDEFINED: Final = 0
 
 _SUFFIX: Final = "GetWorkspaceSize"
+
+# Itanium C++ ABI: int atb::CreateOperation<atb::infer::<Name>Param>(...).
+_CREATE: Final = re.compile(r"_ZN3atb15CreateOperationINS_5infer\d+(\w+?)ParamEEEi")
 
 
 def simulated_operators(library: Path) -> tuple[str, ...]:
@@ -37,19 +42,45 @@ def simulated_operators(library: Path) -> tuple[str, ...]:
         OSError: The library cannot be read.
         ValueError: It is not a 64-bit little-endian ELF file.
     """
+    names = {name for name, binding in _symbols(library) if binding == _GLOBAL}
+    return tuple(sorted(name for name in _pairs(names) if name.startswith("aclnn")))
+
+
+def simulated_atb_operations(library: Path) -> tuple[str, ...]:
+    """Return the operations of ATB (Ascend Transformer Boost) that the library implements, sorted.
+
+    Args:
+        library: A built `libatb.so`.
+
+    Returns:
+        Functions, for instance `AtbMLA`, and operations made from parameters, as
+        `PagedAttentionOperation`; `cann_sim.counters` counts launches under the same names.
+
+    Raises:
+        OSError: The library cannot be read.
+        ValueError: It is not a 64-bit little-endian ELF file.
+    """
+    names = {name for name, binding in _symbols(library) if binding in (_GLOBAL, _WEAK)}
+    functions = {name for name in _pairs(names) if name.startswith("Atb")}
+    created = {f"{found[1]}Operation" for found in map(_CREATE.match, names) if found}
+    return tuple(sorted(functions | created))
+
+
+def _pairs(names: set[str]) -> Iterator[str]:
+    """Yield the functions that come with one that asks for their workspace."""
+    functions = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
+    return (name for name in functions if name in names)
+
+
+def _symbols(library: Path) -> Iterator[tuple[str, int]]:
+    """Yield the name and the binding of each symbol that the library defines."""
     data = library.read_bytes()
     if not data.startswith(_ELF_64_LITTLE):
         message = (
             f"listing the operators of {library}: expected a 64-bit little-endian ELF file, found "
-            f"one that starts with {data[:6]!r}; give the libopapi.so of a build"
+            f"one that starts with {data[:6]!r}; give a library of a build"
         )
         raise ValueError(message)
-    names = set(_strong_symbols(data))
-    pairs = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
-    return tuple(sorted(name for name in pairs if name.startswith("aclnn") and name in names))
-
-
-def _strong_symbols(data: bytes) -> Iterator[str]:
     header = _HEADER.unpack_from(data)
     table_offset, entry_size, count = header[6], header[11], header[12]
     sections = [_SECTION.unpack_from(data, table_offset + n * entry_size) for n in range(count)]
@@ -60,6 +91,6 @@ def _strong_symbols(data: bytes) -> Iterator[str]:
         strings = sections[section[6]][4]
         for offset in range(start, start + size, _SYMBOL.size):
             name, info, _, defined_in, _, _ = _SYMBOL.unpack_from(data, offset)
-            if info >> 4 == _GLOBAL and defined_in != _UNDEFINED:
+            if defined_in != _UNDEFINED:
                 end = data.index(b"\0", strings + name)
-                yield data[strings + name : end].decode()
+                yield data[strings + name : end].decode(), info >> 4

@@ -10,6 +10,7 @@
 
 #include "object_model.h"
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // A required tensor. Converts to a CPU at::Tensor over the same simulated device memory.
@@ -52,6 +53,8 @@ class OptionalTensor {
   OptionalTensor() = default;
   OptionalTensor(const aclTensor* tensor, const char* name)
       : present_(tensor != nullptr), name_(name), tensor_(present_ ? Tensor(tensor, name) : Tensor()) {}
+  OptionalTensor(const Tensor& tensor)  // NOLINT: a tensor stands where one may be absent
+      : present_(true), name_(tensor.name()), tensor_(tensor) {}
 
   explicit operator bool() const { return present_; }
   const char* name() const { return name_; }
@@ -262,3 +265,4 @@ using DataType = Number<aclDataType>;
 inline at::Tensor& Out(at::Tensor&& tensor) { return tensor; }
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

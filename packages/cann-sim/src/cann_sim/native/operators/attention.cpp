@@ -43,7 +43,7 @@ at::Tensor HiddenKeys(const Visibility& visibility, int64_t query_length, int64_
 }
 
 AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double scale,
-                       const at::Tensor& hidden, const at::Tensor& sink) {
+                       const at::Tensor& hidden, const at::Tensor& sink, const at::Tensor& bias) {
   const int64_t length = query.size(0);
   const int64_t heads = query.size(1);
   const int64_t key_length = key.size(0);
@@ -58,6 +58,9 @@ AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at:
                               .permute({1, 2, 0, 3})
                               .reshape({kv_heads, group * length, -1});
   at::Tensor scores = at::bmm(rows, key.permute({1, 2, 0})).mul_(scale).view({kv_heads, group, length, key_length});
+  if (bias.defined()) {
+    scores.add_(bias.expand({heads, length, key_length}).unflatten(0, {kv_heads, group}));
+  }
   if (hidden.defined()) {
     scores.masked_fill_(hidden, -kInfinity);
   }

@@ -1,8 +1,9 @@
-// Attention of one sequence, shared by the attention operators.
+// Attention of one sequence, shared by the attention operators of both libraries.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // Which keys a query position may see. Position i of `query_length` and key j of `key_length` have the distance
@@ -24,10 +25,12 @@ struct AttentionResult {
 //   query [query_length, heads, dim], key [key_length, kv_heads, dim], value [key_length, kv_heads, value_dim]: float32.
 //   hidden: bool, broadcastable to [query_length, key_length], true where a key is invisible; undefined for none.
 //   sink: float32 [heads], a learnable extra logit that takes part in the normalisation only; undefined for none.
+//   bias: float32, broadcastable to [heads, query_length, key_length], added to the scaled scores; undefined for none.
 AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double scale,
-                       const at::Tensor& hidden, const at::Tensor& sink);
+                       const at::Tensor& hidden, const at::Tensor& sink, const at::Tensor& bias = {});
 
 // The mask of `visibility`: bool [query_length, key_length], true where a key is invisible; undefined where all are visible.
 at::Tensor HiddenKeys(const Visibility& visibility, int64_t query_length, int64_t key_length);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

@@ -6,6 +6,7 @@
 #include <ATen/ops/nonzero.h>
 
 #include "operator.h"
+#include "paged_cache.h"
 
 namespace cann_sim::operators {
 
@@ -33,18 +34,6 @@ CANN_SIM_OPERATOR(aclnnScatterNdUpdate, (Tensor, varRef), (Tensor, indices), (Te
 }
 
 namespace {
-
-// Writes row i of `rows` [tokens, heads, dim] to slot slots[i] of `cache`, a view [blocks, block_size, heads, dim].
-// A negative slot is a padded token and is left out.
-void WriteSlots(const at::Tensor& rows, const at::Tensor& slots, const at::Tensor& cache) {
-  const int64_t block_size = cache.size(1);
-  const at::Tensor kept = at::nonzero(slots.ge(0)).squeeze(-1);
-  const at::Tensor own = at::index_select(slots, 0, kept);
-  c10::List<std::optional<at::Tensor>> list;
-  list.push_back(own.div(block_size, "floor"));
-  list.push_back(own.remainder(block_size));
-  at::index_put_(Out(at::Tensor(cache)), list, at::index_select(rows, 0, kept), false);
-}
 
 // [blocks, block_size, heads, dim] over a cache in either memory order.
 at::Tensor CacheView(const Tensor& cache, bool nz, int64_t heads) {

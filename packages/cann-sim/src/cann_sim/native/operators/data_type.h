@@ -4,6 +4,7 @@
 #include <acl/acl_base.h>
 #include <c10/core/ScalarType.h>
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // ATen dtype of `type`. Throws Refusal naming the type where ATen has no dtype of that layout.
@@ -16,3 +17,4 @@ const char* NameOf(aclDataType type);
 const char* NameOf(c10::ScalarType type);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

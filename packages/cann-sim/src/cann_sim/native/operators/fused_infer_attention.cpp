@@ -1,10 +1,9 @@
 #include "fused_infer_attention.h"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/index_select.h>
 
 #include "attention.h"
-#include "refusal.h"
+#include "paged_cache.h"
 
 namespace cann_sim::operators {
 
@@ -92,22 +91,12 @@ int64_t FusedInferAttention::query_span() const {
 // Keys of one sequence, [key_length, kv_heads, D], gathered from the blocks that its row of the table names.
 at::Tensor FusedInferAttention::Paged(const Tensor& cache, const at::Tensor& table, size_t index) const {
   const int64_t length = sequences[index].key_length;
-  const int64_t count = (length + block_size - 1) / block_size;
-  const at::Tensor blocks = table.select(0, static_cast<int64_t>(index)).narrow(0, 0, count);
-  const at::Tensor all = cache;
-  if (count > 0) {
-    const int64_t lowest = blocks.min().item<int64_t>();
-    const int64_t highest = blocks.max().item<int64_t>();
-    if (lowest < 0 || highest >= all.size(0)) {
-      throw Refusal("argument 'blockTable': row " + std::to_string(index) + " expected block numbers in [0, " +
-                    std::to_string(all.size(0)) + "), found " + std::to_string(lowest < 0 ? lowest : highest));
-    }
-  }
-  at::Tensor gathered = at::index_select(all, 0, blocks);
+  const at::Tensor row = table.select(0, static_cast<int64_t>(index));
+  at::Tensor blocks = cache;
   if (cache.rank() == 4) {  // [blocks, kv_heads, block_size, D]
-    gathered = gathered.transpose(1, 2);
+    blocks = blocks.transpose(1, 2);
   }
-  return gathered.reshape({count * block_size, kv_heads, CacheDim(*this, cache)}).narrow(0, 0, length);
+  return PagedRows(blocks, row, length, "blockTable", index).reshape({length, kv_heads, CacheDim(*this, cache)});
 }
 
 at::Tensor FusedInferAttention::Hidden(size_t index) const {

@@ -8,6 +8,7 @@
 
 #include "argument.h"
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // The last `count` dimensions of `x`.
@@ -26,3 +27,4 @@ at::Tensor ReciprocalRms(const at::Tensor& x, c10::IntArrayRef dims, double epsi
 at::Tensor ResidualSum(const Tensor& x1, const Tensor& x2);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

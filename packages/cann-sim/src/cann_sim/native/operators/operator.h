@@ -21,6 +21,7 @@
 // One prepared call: made by the workspace phase, freed by its launch unless it is repeatable.
 struct aclOpExecutor;
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // What the workspace phase decided.
@@ -47,6 +48,7 @@ int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor**
 int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop
 
 #define CANN_SIM_ENTRY extern "C" __attribute__((visibility("default")))
 

@@ -6,6 +6,7 @@
 #include "argument.h"
 #include "validation.h"
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // What holds quantised values: int8, or int32 with eight int4 in each, the first in the lowest bits.
@@ -33,3 +34,4 @@ ScaledRows ScaleRows(const at::Tensor& values, double largest);
 at::Tensor SpreadGroups(const at::Tensor& parameters, const at::Tensor& ends, int64_t rows, double behind);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

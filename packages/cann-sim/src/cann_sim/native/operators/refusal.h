@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // Status codes of the two-phase interface (CANN documentation, "aclnn return codes").
@@ -29,3 +30,4 @@ class Refusal : public std::runtime_error {
 int Report(int status, const std::string& message);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

@@ -11,6 +11,7 @@
 #include "argument.h"
 #include "refusal.h"
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // A set of dtypes.
@@ -63,3 +64,4 @@ std::string Describe(c10::IntArrayRef sizes);
 std::vector<int64_t> ReducedShape(c10::IntArrayRef sizes, c10::IntArrayRef dims, bool keep_dims);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop
