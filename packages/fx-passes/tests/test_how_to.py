@@ -1,4 +1,4 @@
-"""The program of docs/how-to/add-a-pass.md runs as it stands."""
+"""The programs of the how-to pages run as they stand."""
 
 from __future__ import annotations
 
@@ -9,19 +9,26 @@ import pytest
 import torch
 
 import fx_passes
+from fx_passes.functional import FunctionalBackend
 
-PAGE = Path(__file__).parents[3] / "docs" / "how-to" / "add-a-pass.md"
+PAGES = Path(__file__).parents[3] / "docs" / "how-to"
 
 
-def test_how_to_program_on_simulated_cann_adds_a_rule_that_works(
+def run_page(name: str) -> dict[str, object]:
+    """Run all Python blocks of a page as one program and return its variables."""
+    page = PAGES / name
+    if not page.exists():
+        pytest.skip("the documents of the repository are not here")
+    programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    namespace: dict[str, object] = {"__name__": page.stem.replace("-", "_")}
+    exec(compile("\n".join(programs), page.name, "exec"), namespace)
+    return namespace
+
+
+def test_add_a_pass_on_simulated_cann_adds_a_rule_that_works(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    if not PAGE.exists():
-        pytest.skip("the documents of the repository are not here")
-    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    namespace: dict[str, object] = {"__name__": "add_a_pass"}
-
-    exec(compile("\n".join(programs), PAGE.name, "exec"), namespace)
+    namespace = run_page("add-a-pass.md")
 
     output = capsys.readouterr().out
     assert "aten.sigmoid.default" in output
@@ -31,3 +38,15 @@ def test_how_to_program_on_simulated_cann_adds_a_rule_that_works(
     assert isinstance(extended, fx_passes.Pipeline)
     assert extended.names()[:3] == ["normalize", "activations", "raise_fast_gelu"]
     assert isinstance(namespace["result"], torch.Tensor)
+
+
+def test_fuse_around_writes_on_simulated_cann_fuses_and_copies_no_cache() -> None:
+    torch._dynamo.reset()
+
+    namespace = run_page("fuse-around-writes.md")
+
+    backend = namespace["backend"]
+    assert isinstance(backend, FunctionalBackend)
+    (result,) = backend.results
+    assert result.report.match_counts()["fuse_add_rms_norm"] == 1
+    assert result.report.near_misses("reinplace") == ()

@@ -1,0 +1,105 @@
+"""The way there: AOTAutograd makes a graph of Dynamo functional, rules run, writes come back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from torch._dynamo.backends.common import aot_autograd
+
+from fx_passes.errors import PipelineError
+from fx_passes.functional.reinplace import ReinplacePass
+from fx_passes.pipeline import PipelineResult
+from fx_passes.report import Report
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch.fx import GraphModule
+
+    from fx_passes.pipeline import Pipeline
+
+__all__ = ["FunctionalBackend"]
+
+
+def _forward(graph_module: GraphModule) -> Callable[..., object]:
+    return graph_module.forward
+
+
+class FunctionalBackend:
+    """A backend of torch.compile that runs a pipeline on the functional form of each graph.
+
+    AOTAutograd turns the graph of Dynamo into one of ATen without writes: an in-place operator
+    becomes its functional form, a custom operator that writes a call of `auto_functionalized_v2`,
+    and an input that is written is the target of one `copy_` at the end. On that graph the passes
+    run, and after them a `ReinplacePass`. Inputs that share memory and results that are views
+    of inputs are sorted out by AOTAutograd's own wrapper, in what the backend returns.
+
+    Args:
+        pipeline: The passes.
+        compile_graph: Makes the callable of a rewritten module; its `forward` if left out. It is
+            called with the graph's inputs as positional arguments.
+
+    Attributes:
+        pipeline: The passes.
+        results: What the pipeline and the `ReinplacePass` did to each graph, in the order of their
+            compilation.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        compile_graph: Callable[[GraphModule], Callable[..., object]] = _forward,
+    ) -> None:
+        self.pipeline = pipeline
+        self.results: list[PipelineResult] = []
+        self._compile_graph = compile_graph
+
+    def __call__(
+        self, graph_module: GraphModule, example_inputs: Sequence[object]
+    ) -> Callable[..., object]:
+        """Compile one graph of Dynamo.
+
+        Args:
+            graph_module: The graph; left as it is.
+            example_inputs: Its inputs, as Dynamo hands them over.
+
+        Returns:
+            A callable that takes the graph's inputs.
+
+        Raises:
+            FxPassesError: See `Pipeline.run`.
+            PipelineError: The graph needs gradients; compile under `torch.no_grad()` or
+                `torch.inference_mode()`.
+        """
+        backend = aot_autograd(
+            fw_compiler=_refuse_training,
+            inference_compiler=self._compile,
+            keep_inference_input_mutations=True,
+        )
+        compiled: Callable[..., object] = backend(graph_module, example_inputs)
+        return compiled
+
+    def _compile(
+        self, graph_module: GraphModule, example_inputs: Sequence[object]
+    ) -> Callable[..., object]:
+        del example_inputs
+        there = self.pipeline.run(graph_module)
+        # Apart from the passes, which may run in several rounds: rules see functional graphs only.
+        back = replace(self.pipeline, passes=(ReinplacePass(),)).run(graph_module)
+        passes = (*there.report.passes, *back.report.passes)
+        self.results.append(
+            PipelineResult(modified=there.modified or back.modified, report=Report(passes=passes))
+        )
+        return self._compile_graph(graph_module)
+
+
+def _refuse_training(
+    graph_module: GraphModule, example_inputs: Sequence[object]
+) -> Callable[..., object]:
+    del graph_module, example_inputs
+    raise PipelineError(
+        "compiling a graph: an input needs gradients, and rules run forward only; call the model "
+        "under torch.no_grad() or torch.inference_mode()"
+    )

@@ -1,0 +1,219 @@
+"""Which node of a functional graph stands for which part of which memory."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch._ops import OpOverload
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
+
+from fx_passes.graph_argument import nodes_in, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.fx import Graph
+
+__all__ = ["MemoryMap", "is_view_operator"]
+
+aten = torch.ops.aten
+_ASK_FOR_SIZES = frozenset(
+    {
+        aten.sym_size.int,
+        aten.sym_stride.int,
+        aten.sym_numel.default,
+        aten.sym_storage_offset.default,
+    }
+)
+
+
+@dataclass(frozen=True)
+class _Place:
+    root: Node
+    # Whether the value is that memory for sure, and not perhaps a copy of it.
+    certain: bool
+
+
+class MemoryMap:
+    """Follows views from the value that owns memory to those that show a part of it.
+
+    Values of a functional graph own their memory unless they are views. Two placeholders are
+    distinct, as AOTAutograd makes them. The map stays right while values are written in place, if
+    `share` is told.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._places: dict[Node, _Place] = {}
+        self._members: dict[Node, list[Node]] = {}
+        self._elements: dict[object, Node] = {}
+        self._regions: dict[Node, torch.Tensor | None] = {}
+        for node in graph.nodes:
+            self.add(node)
+
+    def add(self, node: Node) -> None:
+        """Take a node into the map; its arguments are in it."""
+        source, certain = _source_of_view(node)
+        if source is None and node.target is operator.getitem:
+            # Taking an element twice gives the same memory twice.
+            source = self._elements.setdefault(node.args, node)
+            source = None if source is node else source
+        if source is None:
+            self._places[node] = _Place(node, certain=True)
+        else:
+            place = self._places[source]
+            self._places[node] = _Place(place.root, certain=certain and place.certain)
+        self._members.setdefault(self._places[node].root, []).append(node)
+
+    def root(self, node: Node) -> Node:
+        """Return the node that owns the memory which a node shows."""
+        return self._places[node].root
+
+    def certain(self, node: Node) -> bool:
+        """Return whether a node shows the memory of its root for sure, and no copy of it."""
+        return self._places[node].certain
+
+    def share(self, node: Node, memory: Node) -> None:
+        """Take note that a node, and so its views, are the memory of another from now on."""
+        region = self.region(memory)
+        members = self._members.pop(node)
+        place = self._places[memory]
+        for member in members:
+            certain = place.certain and self._places[member].certain
+            self._places[member] = _Place(place.root, certain=certain)
+            self._regions.pop(member, None)
+        self._members[place.root] += members
+        self._regions[node] = region
+
+    def views(self, node: Node) -> Iterator[Node]:
+        """Yield a node and all that show its memory because they are views of it."""
+        yield node
+        for user in node.users:
+            if _source_of_view(user)[0] is node:
+                yield from self.views(user)
+
+    def readers(self, nodes: Iterator[Node] | tuple[Node, ...]) -> Iterator[tuple[Node, Node]]:
+        """Yield each node that reads the contents of some values, with the value it reads."""
+        for node in nodes:
+            for user in node.users:
+                if not _reads_no_contents(user, node):
+                    yield user, node
+
+    def members(self, root: Node) -> tuple[Node, ...]:
+        """Return all nodes that show a memory, its owner first."""
+        return tuple(self._members[root])
+
+    def region(self, node: Node) -> torch.Tensor | None:
+        """Return a fake tensor with the size, stride and offset at which a node sees its memory.
+
+        None where that is not known.
+        """
+        if node not in self._regions:
+            self._regions[node] = self._find_region(node)
+        return self._regions[node]
+
+    def _find_region(self, node: Node) -> torch.Tensor | None:
+        source, _ = _source_of_view(node)
+        if source is None:
+            value = node.meta.get("val")
+            return value if isinstance(value, torch.Tensor) else None
+        found = self.run_view(node, self._layout(source))
+        return found if isinstance(found, torch.Tensor) else None
+
+    def _layout(self, node: Node) -> object:
+        """Return the region of a node, or a list of them for a view that has several parts."""
+        if not isinstance(node.meta.get("val"), (list, tuple)):
+            return self.region(node)
+        source, _ = _source_of_view(node)
+        return None if source is None else self.run_view(node, self.region(source))
+
+    def view_of(self, base: Node, view: OpOverload, arguments: tuple[object, ...]) -> object:
+        """Return where a view of a node would lie; a fake tensor, or None where not known."""
+        region = self.region(base)
+        if region is None:
+            return None
+        try:
+            return view(region, *map(value_of, arguments))
+        except RuntimeError:
+            return None
+
+    def run_view(self, node: Node, region: object) -> object:
+        """Return where a view would lie if its argument lay there; None where not known."""
+        if node.target is operator.getitem:
+            position = node.args[1]
+            fits = isinstance(region, (list, tuple)) and isinstance(position, int)
+            return region[position] if fits else None  # type: ignore[index]
+        if not isinstance(region, torch.Tensor) or not isinstance(node.target, OpOverload):
+            return None
+        try:
+            keywords = {name: value_of(each) for name, each in node.kwargs.items()}
+            return node.target(region, *map(value_of, node.args[1:]), **keywords)
+        except RuntimeError:
+            # The memory is laid out otherwise than the value of the functional graph was.
+            return None
+
+    def same_place(self, left: Node, right: Node) -> bool:
+        """Return whether two nodes surely are the same part of the same memory."""
+        return (
+            self.root(left) is self.root(right)
+            and self.certain(left)
+            and self.certain(right)
+            and same_layout(self.region(left), self.region(right))
+        )
+
+
+def same_layout(left: object, right: object) -> bool:
+    """Return whether two fake tensors surely have equal sizes, strides and offsets."""
+    if not isinstance(left, torch.Tensor) or not isinstance(right, torch.Tensor):
+        return False
+    return (
+        left.dim() == right.dim()
+        and left.dtype == right.dtype
+        and statically_known_true(sym_eq(tuple(left.shape), tuple(right.shape)))
+        and statically_known_true(sym_eq(left.stride(), right.stride()))
+        and statically_known_true(sym_eq(left.storage_offset(), right.storage_offset()))
+    )
+
+
+def is_view_operator(target: object) -> bool:
+    """Return whether an operator always returns a view of its first argument."""
+    if not isinstance(target, OpOverload) or not target.is_view:
+        return False
+    # Operators that are made of others may copy: reshape, contiguous, to.
+    return not torch._C._dispatch_has_kernel_for_dispatch_key(  # noqa: SLF001 - no public way
+        target.name(),  # type: ignore[no-untyped-call]
+        "CompositeImplicitAutograd",
+    )
+
+
+def _source_of_view(node: Node) -> tuple[Node | None, bool]:
+    """Return the node whose memory a node may show, and whether it surely does."""
+    if node.op != "call_function" or not node.args:
+        return None, True
+    first = node.args[0]
+    if not isinstance(first, Node):
+        return None, True
+    target = node.target
+    if target is operator.getitem:
+        # Other operators with several results return new memory.
+        is_view = isinstance(first.target, OpOverload) and first.target.is_view
+        return (first, is_view_operator(first.target)) if is_view else (None, True)
+    if isinstance(target, OpOverload) and target.is_view:
+        return first, is_view_operator(target)
+    if target is aten._unsafe_view.default:  # noqa: SLF001 - shares memory, and does not say so
+        return first, False
+    return None, True
+
+
+def _reads_no_contents(user: Node, used: Node) -> bool:
+    """Return whether a node uses another only for its size, to show it, or to write all of it."""
+    if _source_of_view(user)[0] is used:
+        return True
+    if user.target in _ASK_FOR_SIZES:
+        return True
+    if user.target in {aten.copy_.default, aten.copy.default}:
+        return user.args[0] is used and used not in nodes_in(user.args[1:])
+    return False
