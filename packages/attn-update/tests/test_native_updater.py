@@ -11,6 +11,7 @@ import torch
 
 import cann_sim
 from attn_update import (
+    LaneError,
     Lengths,
     NativeUpdater,
     PlanError,
@@ -132,13 +133,51 @@ def test_a_failing_native_update_is_named_and_the_next_steps_are_right(
             assert_layers_equal(outputs, model.eager(2, lengths))
 
 
+class _WithoutKernels(NpuDevice):
+    def kernel_calls(self, names: object) -> dict[str, int]:
+        del names
+        return {}
+
+
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
-def test_operators_of_known_signature_are_called_without_unpacking(
-    device: NpuDevice, native: NativeUpdater, kind: str
+@pytest.mark.parametrize("told", [True, False])
+def test_kernels_are_called_past_torch_where_the_device_tells_them(
+    device: NpuDevice, native: NativeUpdater, kind: str, *, told: bool
 ) -> None:
+    device = device if told else _WithoutKernels(0)
+    random = Random(4)
     model = PagedModel(device=device, kind_name=kind)
     model.capture(2)
-    assert native.bind(model.plans[2], device, device.native_calls()).num_typed == 3
+    num_dispatched = native.bind(model.plans[2], device, device.native_calls()).num_dispatched
+    assert num_dispatched == (0 if told else model.num_layers)
+    lane = UpdateLane(device, native=native)
+    for _ in range(10):
+        lengths = draw_lengths(random, 2)
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+    assert lane.counters.native_steps == 10
+
+
+def test_a_tensor_of_another_type_than_torch_knows_is_left_to_torch(
+    device: NpuDevice, native: NativeUpdater
+) -> None:
+    model = PagedModel(device=device, kind_name="fused_infer_attention_v2")
+    model.capture(2)
+    plan = UpdatePlan.compile(model.recorder, 2)
+    plan.updates[1].launch["key_dtype"] = 290
+    assert native.bind(plan, device, device.native_calls()).num_dispatched == 1
+
+
+def test_a_kernel_with_too_small_a_workspace_is_an_error_before_its_launch(
+    device: NpuDevice, native: NativeUpdater
+) -> None:
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device, native=native)
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[1].launch["workspace"] = broken.updates[1].launch["workspace"][:1]
+    with pytest.raises(UpdateError, match=r"ScoreV3 needs a workspace of \d+ bytes, found 1;"):
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +202,26 @@ def test_a_plan_that_cannot_be_bound_launches_nothing(
 
     assert cann_sim.counters().replays == before
     assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+
+
+def test_a_step_on_the_lanes_own_stream_is_refused(
+    device: NpuDevice, native: NativeUpdater
+) -> None:
+    model = PagedModel(device=device)
+    model.capture(2)
+    lane = UpdateLane(device, native=native)
+    # The pool of direct streams is small: after one round the lane's own comes again.
+    streams = [device.create_direct_stream() for _ in range(64)]
+    before = cann_sim.counters().replays
+    refused = 0
+    for stream in streams:
+        with device.use_stream(stream):
+            try:
+                model.step(lane, 2, [7, 8])
+            except LaneError:
+                refused += 1
+    assert refused > 0
+    assert cann_sim.counters().replays - before == len(streams) - refused
 
 
 def test_native_steps_of_two_threads_keep_their_order(

@@ -46,17 +46,23 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
             cannot be written, or the compiler refused the source; the message says which.
     """
     program = _find_compiler(compiler)
-    source = files("attn_update").joinpath("native").joinpath("launches.cpp").read_text()
+    sources = {
+        file.name: file.read_text()
+        for file in sorted(files("attn_update").joinpath("native").iterdir(), key=lambda f: f.name)
+        if file.name.endswith((".h", ".cpp"))
+    }
     command = _command(program)
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
-    key = _key(source, str(torch.__version__), platform.machine(), suffix, *command)
+    key = _key(
+        *sources, *sources.values(), str(torch.__version__), platform.machine(), suffix, *command
+    )
     target = folder / key / f"{MODULE_NAME}{suffix}"
     if target.exists():
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="partial-", dir=folder) as partial:
-            _compile(command, source, Path(partial) / target.name)
+            _compile(command, sources, Path(partial) / target.name)
             (Path(partial) / target.name).replace(target)
     except OSError as error:
         raise NativeUnavailableError(
@@ -97,10 +103,16 @@ def _key(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
 
-def _compile(command: list[str], source: str, target: Path) -> None:
-    file = target.with_name("launches.cpp")
-    file.write_text(source)
-    full = [*command, os.fspath(file), "-o", os.fspath(target), *_LIBRARIES]
+def _compile(command: list[str], sources: dict[str, str], target: Path) -> None:
+    for name, source in sources.items():
+        target.with_name(name).write_text(source)
+    full = [
+        *command,
+        os.fspath(target.with_name("launches.cpp")),
+        "-o",
+        os.fspath(target),
+        *_LIBRARIES,
+    ]
     try:
         done = subprocess.run(  # noqa: S603 - the caller's own compiler
             full, capture_output=True, text=True, check=False, timeout=_TIME_LIMIT_SECONDS

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from attn_update.task_device import ExternalEvent, Stream, TaskDevice
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 @runtime_checkable
 class NativeUpdateDevice(Protocol):
     """A device that tells the addresses of its calls and objects."""
+
+    def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
+        """Launch on `stream` inside the context."""
 
     def native_calls(self) -> Mapping[str, int]:
         """Return the addresses of the functions that update task groups and set external events.
@@ -27,6 +31,20 @@ class NativeUpdateDevice(Protocol):
             ``aclmdlRICaptureTaskUpdateBegin``, ``aclmdlRICaptureTaskUpdateEnd``, and the one that
             sets an external event, ``aclrtValueWrite`` or ``aclrtRecordEvent``. Empty if the
             device's libraries lack one.
+        """
+
+    def kernel_calls(self, names: Sequence[str]) -> Mapping[str, int]:
+        """Return the addresses of functions of CANN's operator library, and one of torch_npu.
+
+        Args:
+            names: Of C functions, such as ``aclnnFusedInferAttentionScoreV3`` or
+                ``aclCreateIntArray``.
+
+        Returns:
+            From names to addresses, of the very functions that torch_npu would call; those that
+            it would not find are left out. Further ``describe_tensor``, a C++ function of
+            ``const at::Tensor&`` that returns a new ``aclTensor`` of it. Empty where this device
+            is not known to run the operators by these kernels; they are then called by torch.
         """
 
     def stream_address(self, stream: Stream) -> int:

@@ -37,6 +37,7 @@ class NativeLane:
         self._updater = updater
         self._device = device
         self._calls = calls
+        self._stream = stream
         self._stream_address = device.stream_address(stream)
         self._bound: weakref.WeakKeyDictionary[UpdatePlan, NativeLaunches]
         self._bound = weakref.WeakKeyDictionary()
@@ -58,8 +59,12 @@ class NativeLane:
             ) from error
 
     def run(self, step: CheckedStep, changed: list[bool]) -> NativeFailure | None:
-        """Issue a step of a bound plan; the lane's stream must be current."""
-        return self._bound[step.plan].run(step, changed, self._stream_address)
+        """Issue a step of a bound plan."""
+        launches = self._bound[step.plan]
+        if launches.num_dispatched == 0:
+            return launches.run(step, changed, self._stream_address)
+        with self._device.use_stream(self._stream):
+            return launches.run(step, changed, self._stream_address)
 
 
 def find_native_lane(

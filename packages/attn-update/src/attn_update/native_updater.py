@@ -1,8 +1,9 @@
 """The native updater: all launches of a plan in one call, without the interpreter lock.
 
-A Python loop over the layers spends most of its time on turning the same arguments into C++ again.
-Here they are turned once, when a plan is bound; a step replaces only what changed, once for all
-layers that share it. The update is the same, and so is its order: see `attn_update.update_lane`.
+A Python loop over the layers spends most of its time on turning the same arguments into C++ again,
+and torch most of the rest on describing the same tensors to CANN again. Here that is done once,
+when a plan is bound; a step replaces only what changed, once for all layers that share it. The
+update is the same, and so is its order: see `attn_update.update_lane`.
 """
 
 from __future__ import annotations
@@ -21,6 +22,19 @@ if TYPE_CHECKING:
     from attn_update.native_device import NativeUpdateDevice
     from attn_update.update_plan import CheckedStep, UpdatePlan
 
+# What native/kernel_call.h calls, with the two phases of each kernel.
+_KERNELS = ("aclnnFusedInferAttentionScoreV3", "aclnnFusedInferAttentionScoreV4")
+_KERNEL_FUNCTIONS = (
+    "aclDestroyTensor",
+    "aclCreateTensorList",
+    "aclDestroyTensorList",
+    "aclCreateIntArray",
+    "aclDestroyIntArray",
+    "aclDestroyAclOpExecutor",
+    "aclGetRecentErrMsg",
+    *(name for kernel in _KERNELS for name in (f"{kernel}GetWorkspaceSize", kernel)),
+)
+
 
 class _Launches(Protocol):
     def add(
@@ -36,13 +50,15 @@ class _Launches(Protocol):
 
     def set(self, slot: int, name: str, value: object, /) -> None: ...
 
-    def num_typed(self) -> int: ...
+    def num_dispatched(self) -> int: ...
 
     def run(self, stream: int, changed: Sequence[bool], /) -> tuple[int, bool, str] | None: ...
 
 
 class _Module(Protocol):
-    def Launches(self, calls: Mapping[str, int], /) -> _Launches: ...  # noqa: N802
+    def Launches(  # noqa: N802
+        self, calls: Mapping[str, int], kernels: Mapping[str, int], /
+    ) -> _Launches: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +83,14 @@ class NativeLaunches:
     as the plan's task groups and events.
 
     Attributes:
-        num_typed: How many launches call the C++ function of an operator whose signature this
-            package knows (FIA v1 and v2 of torch_npu 2.13). The others unpack their arguments anew
-            for every call, which costs some 20 ns for each length.
+        num_dispatched: How many launches torch dispatches to its current stream. The others, FIA
+            v1 and v2 where the device tells its kernels, are two C calls on arguments that were
+            described to CANN once.
     """
 
     def __init__(self, launches: _Launches) -> None:
         self._launches = launches
-        self.num_typed = launches.num_typed()
+        self.num_dispatched = launches.num_dispatched()
 
     def run(
         self, step: CheckedStep, changed: Sequence[bool], stream_address: int
@@ -141,7 +157,7 @@ class NativeUpdater:
             device: Of the plan.
             calls: What the device's `native_calls` returned.
         """
-        launches = self._module.Launches(dict(calls))
+        launches = self._module.Launches(dict(calls), dict(device.kernel_calls(_KERNEL_FUNCTIONS)))
         for update in plan.updates:
             name, _, overload = update.operator.partition(".")
             launches.add(

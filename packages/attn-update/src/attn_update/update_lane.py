@@ -282,22 +282,21 @@ class UpdateLane:
         release: bool,
     ) -> None:
         updates = step.plan.updates
-        with self.device.use_stream(stream):
-            try:
-                failure = native.run(step, changed)
-            except BaseException:
-                # Nothing was begun: a value could not be turned into C++.
-                self._fail(step.plan.records)
-                if release:
-                    self._record_events(updates, stream)
-                raise
-            if failure is not None:
-                self._fail(step.plan.records)
-                notes = self._close(stream) if failure.open else []
-                if release:
-                    notes += self._record_events(updates[failure.position :], stream)
-                error = RuntimeError(failure.message)
-                raise _update_error(step.plan, updates[failure.position], error, notes)
+        try:
+            failure = native.run(step, changed)
+        except BaseException:
+            # Nothing was begun: a value could not be turned into C++.
+            self._fail(step.plan.records)
+            if release:
+                self._record_events(updates, stream)
+            raise
+        if failure is not None:
+            self._fail(step.plan.records)
+            notes = self._close(stream) if failure.open else []
+            if release:
+                notes += self._record_events(updates[failure.position :], stream)
+            error = RuntimeError(failure.message)
+            raise _update_error(step.plan, updates[failure.position], error, notes)
         self.counters.native_steps += 1
 
     def _update_one_by_one(

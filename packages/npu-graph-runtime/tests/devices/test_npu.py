@@ -68,6 +68,32 @@ def test_native_addresses_are_those_of_torch_npu_and_of_the_loaded_library(npu: 
     waiting.synchronize()
 
 
+def test_kernel_addresses_are_those_that_torch_npu_finds(npu: NpuDevice) -> None:
+    names = ["aclCreateIntArray", "aclDestroyIntArray", "aclnnNoSuchKernel"]
+
+    calls = npu.kernel_calls(names)
+
+    assert set(calls) == {"aclCreateIntArray", "aclDestroyIntArray", "describe_tensor"}
+    make = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64), ctypes.c_uint64)(
+        calls["aclCreateIntArray"]
+    )
+    destroy = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(calls["aclDestroyIntArray"])
+    made = make((ctypes.c_int64 * 2)(3, 4), 2)
+    assert made
+    assert destroy(made) == 0
+
+
+def test_current_stream_is_the_same_object_until_another_is_current(npu: NpuDevice) -> None:
+    first, second = npu.create_stream(), npu.create_direct_stream()
+    with npu.use_stream(first):
+        current = npu.current_stream()
+        assert current == first
+        assert npu.current_stream() is current
+        with npu.use_stream(second):
+            assert npu.current_stream() == second
+        assert npu.current_stream() is current
+
+
 def test_npu_device_out_of_range_raises(npu: NpuDevice) -> None:
     with pytest.raises(DeviceUnavailableError, match="opening device npu:99: torch_npu sees"):
         NpuDevice(99)

@@ -1,11 +1,11 @@
 // The launches of one update plan, issued in one call without the interpreter lock.
 //
 // Built at first use by attn_update.native_build against the torch of the process, and against
-// nothing else: the calls of the device come in as addresses of CANN's public C functions.
+// nothing else: the calls of the device come in as addresses of CANN's public C functions, and the
+// one that describes a tensor to CANN as that of torch_npu's.
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <ATen/core/stack.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -13,13 +13,15 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <string_view>
-#include <tuple>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "call.h"
+#include "kernel_call.h"
+
 namespace {
+
+using namespace attn_update;
 
 // The C interface of CANN 8 (acl/acl_rt.h); 0 is success.
 using BeginUpdate = int (*)(void* stream, void* group);
@@ -59,187 +61,71 @@ struct Calls {
   RecordEvent record;
 };
 
-// A value of an argument. Integers are unpacked once, however many launches share them.
-struct Value {
-  explicit Value(c10::IValue given) : value(std::move(given)) {
-    if (value.isIntList()) {
-      const auto list = value.toIntVector();
-      integers = std::make_shared<const std::vector<c10::SymInt>>(list.begin(), list.end());
+// The kernels past torch's dispatcher, and what is around them; empty where torch_npu does not tell.
+class Kernels {
+ public:
+  explicit Kernels(py::dict calls) : calls_(std::move(calls)) {
+    if (calls_.empty()) {
+      return;
     }
+    library_ = KernelLibrary{
+        function<KernelLibrary::Describe>("describe_tensor"),
+        function<KernelLibrary::Destroy>("aclDestroyTensor"),
+        function<KernelLibrary::MakeList>("aclCreateTensorList"),
+        function<KernelLibrary::Destroy>("aclDestroyTensorList"),
+        function<KernelLibrary::MakeIntegers>("aclCreateIntArray"),
+        function<KernelLibrary::Destroy>("aclDestroyIntArray"),
+        function<KernelLibrary::Destroy>("aclDestroyAclOpExecutor"),
+        function<KernelLibrary::RecentMessage>("aclGetRecentErrMsg")};
   }
 
-  c10::IValue value;
-  std::shared_ptr<const std::vector<c10::SymInt>> integers;
-};
-
-// One call of an operator with its arguments.
-class Call {
- public:
-  Call() = default;
-  Call(const Call&) = delete;
-  Call& operator=(const Call&) = delete;
-  virtual ~Call() = default;
-  virtual void set(std::size_t index, const Value& value) = 0;
-  virtual void run() = 0;
-  virtual bool is_typed() const { return false; }
-};
-
-// Any operator. Every call unpacks all arguments anew.
-class BoxedCall : public Call {
- public:
-  BoxedCall(c10::OperatorHandle op, const std::vector<Value>& values) : op_(std::move(op)) {
-    for (const auto& value : values) {
-      arguments_.push_back(value.value);
+  // Returns nothing where the launch has to go through the dispatcher.
+  std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const std::vector<Value>& values) const {
+    if (calls_.empty() || op.schema().overload_name() != "out" || !is_plain(op.schema(), values)) {
+      return nullptr;
     }
-  }
-
-  void set(std::size_t index, const Value& value) override { arguments_[index] = value.value; }
-
-  void run() override {
-    torch::jit::Stack stack = arguments_;
-    op_.callBoxed(stack);
+    auto call = make_one(kFusedInferAttentionV3, op.schema(), values);
+    return call ? std::move(call) : make_one(kFusedInferAttentionV4, op.schema(), values);
   }
 
  private:
-  c10::OperatorHandle op_;
-  torch::jit::Stack arguments_;
-};
-
-// How a parameter of a C++ function is kept between calls.
-template <typename Parameter>
-struct Kept;
-
-template <>
-struct Kept<const at::Tensor&> {
-  explicit Kept(const Value& value) : tensor(value.value.toTensor()) {}
-  const at::Tensor& get() const { return tensor; }
-  at::Tensor tensor;
-};
-
-template <>
-struct Kept<const std::optional<at::Tensor>&> {
-  explicit Kept(const Value& value) : tensor(value.value.toOptional<at::Tensor>()) {}
-  const std::optional<at::Tensor>& get() const { return tensor; }
-  std::optional<at::Tensor> tensor;
-};
-
-template <>
-struct Kept<at::OptionalSymIntArrayRef> {
-  explicit Kept(const Value& value) : integers(value.integers) {
-    TORCH_CHECK_VALUE(integers || value.value.isNone(), "expected a list of integers or None");
-  }
-  at::OptionalSymIntArrayRef get() const {
-    return integers ? at::OptionalSymIntArrayRef(*integers) : at::OptionalSymIntArrayRef();
-  }
-  std::shared_ptr<const std::vector<c10::SymInt>> integers;
-};
-
-template <>
-struct Kept<std::optional<std::int64_t>> {
-  explicit Kept(const Value& value) : integer(value.value.toOptional<std::int64_t>()) {}
-  std::optional<std::int64_t> get() const { return integer; }
-  std::optional<std::int64_t> integer;
-};
-
-template <>
-struct Kept<std::string_view> {
-  explicit Kept(const Value& value) : text(value.value.toStringRef()) {}
-  std::string_view get() const { return text; }
-  std::string text;
-};
-
-template <>
-struct Kept<at::TensorList> {
-  explicit Kept(const Value& value) : tensors(value.value.toTensorVector()) {}
-  at::TensorList get() const { return tensors; }
-  std::vector<at::Tensor> tensors;
-};
-
-template <typename Plain>
-  requires std::is_arithmetic_v<Plain>
-struct Kept<Plain> {
-  explicit Kept(const Value& value) : plain(value.value.to<Plain>()) {}
-  Plain get() const { return plain; }
-  Plain plain;
-};
-
-// An operator whose C++ function is known: nothing is unpacked in a call.
-template <typename Signature>
-class TypedCall;
-
-template <typename Result, typename... Parameters>
-class TypedCall<Result(Parameters...)> : public Call {
- public:
-  static constexpr std::size_t kNumParameters = sizeof...(Parameters);
-
-  TypedCall(const c10::OperatorHandle& op, const std::vector<Value>& values)
-      : TypedCall(op, values, std::index_sequence_for<Parameters...>()) {}
-
-  void set(std::size_t index, const Value& value) override {
-    set_one(index, value, std::index_sequence_for<Parameters...>());
+  template <typename F>
+  F function(const char* name) const {
+    const auto address = address_of(calls_, name);
+    TORCH_CHECK_VALUE(address != 0, "the device told kernels, but not ", name);
+    return as_pointer<F>(address);
   }
 
-  bool is_typed() const override { return true; }
-
-  void run() override {
-    std::apply([this](const auto&... kept) { op_.call(kept.get()...); }, kept_);
+  template <typename... Parameters>
+  std::unique_ptr<Call> make_one(
+      const KernelSignature<Parameters...>& signature,
+      const c10::FunctionSchema& schema,
+      const std::vector<Value>& values) const {
+    const std::string kernel = signature.kernel;
+    const KernelPhases phases{
+        as_pointer<void*>(address_of(calls_, (kernel + "GetWorkspaceSize").c_str())),
+        as_pointer<void*>(address_of(calls_, kernel.c_str()))};
+    if (schema.name() != signature.op || phases.prepare == nullptr || phases.launch == nullptr) {
+      return nullptr;
+    }
+    return std::make_unique<KernelCall<Parameters...>>(signature, library_, phases, schema, values);
   }
 
- private:
-  template <std::size_t... Index>
-  TypedCall(const c10::OperatorHandle& op, const std::vector<Value>& values, std::index_sequence<Index...>)
-      : op_(op.typed<Result(Parameters...)>()), kept_(Kept<Parameters>(values[Index])...) {}
-
-  template <std::size_t... Index>
-  void set_one(std::size_t index, const Value& value, std::index_sequence<Index...>) {
-    ((index == Index ? (std::get<Index>(kept_) = Kept<Parameters>(value), 0) : 0), ...);
+  // Whether every tensor has the data type that torch knows, and there is a workspace.
+  static bool is_plain(const c10::FunctionSchema& schema, const std::vector<Value>& values) {
+    for (std::size_t index = 0; index < values.size(); ++index) {
+      const std::string& name = schema.arguments()[index].name();
+      const bool given = !values[index].value.isNone();
+      if (name == "workspace" ? !given : given && name.ends_with("_dtype")) {
+        return false;
+      }
+    }
+    return true;
   }
 
-  c10::TypedOperatorHandle<Result(Parameters...)> op_;
-  std::tuple<Kept<Parameters>...> kept_;
+  py::dict calls_;
+  KernelLibrary library_{};
 };
-
-using T = const at::Tensor&;
-using OT = const std::optional<at::Tensor>&;
-using OL = at::OptionalSymIntArrayRef;
-using I = std::int64_t;
-using OI = std::optional<std::int64_t>;
-using S = std::string_view;
-
-// npu_fused_infer_attention_score.out of torch_npu 2.13.
-using FusedInferAttentionV1 = std::tuple<at::Tensor, at::Tensor>(
-    T, T, T, OT, OT, OL, OL, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OL, OT, OT, OT,
-    I, double, I, I, S, I, I, I, I, I, I, I, bool, OT, at::TensorList);
-
-// npu_fused_infer_attention_score_v2.out of torch_npu 2.13.
-using FusedInferAttentionV2 = std::tuple<at::Tensor, at::Tensor>(
-    T, T, T, OT, OT, OT, OT, OL, OL, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, OT, I, I, double, I, I, S,
-    I, I, I, I, I, I, bool, OI, OI, OI, OI, OI, OI, OI, OI, OI, OI, OI, OI, OT, at::TensorList);
-
-// Returns nothing where the operator has another signature than this one.
-template <typename Signature>
-std::unique_ptr<Call> make_typed(const c10::OperatorHandle& op, const std::vector<Value>& values) {
-  if (values.size() != TypedCall<Signature>::kNumParameters) {
-    return nullptr;
-  }
-  try {
-    return std::make_unique<TypedCall<Signature>>(op, values);
-  } catch (const c10::Error&) {
-    // Of another version of torch_npu; unpacking is slower and as right.
-    return nullptr;
-  }
-}
-
-std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const std::vector<Value>& values) {
-  const auto& schema = op.schema();
-  std::unique_ptr<Call> call;
-  if (schema.overload_name() == "out" && schema.name() == "npu::npu_fused_infer_attention_score") {
-    call = make_typed<FusedInferAttentionV1>(op, values);
-  } else if (schema.overload_name() == "out" && schema.name() == "npu::npu_fused_infer_attention_score_v2") {
-    call = make_typed<FusedInferAttentionV2>(op, values);
-  }
-  return call ? std::move(call) : std::make_unique<BoxedCall>(op, values);
-}
 
 struct Launch {
   c10::OperatorHandle op;
@@ -276,7 +162,8 @@ c10::IValue convert(const py::handle& value, const c10::Argument& argument) {
 
 class Launches {
  public:
-  explicit Launches(const py::dict& calls) : calls_(calls) {}
+  // `kernels` may be empty: then every launch goes through the dispatcher.
+  Launches(const py::dict& calls, py::dict kernels) : calls_(calls), kernels_(std::move(kernels)) {}
 
   void add(
       const std::string& name,
@@ -302,7 +189,11 @@ class Launches {
       }
     }
     TORCH_CHECK_VALUE(used == given.size(), name, ": an argument is unknown to the operator");
-    auto call = make_call(op, arguments);
+    auto call = kernels_.make_call(op, arguments);
+    if (!call) {
+      call = std::make_unique<OperatorCall>(op, arguments);
+      ++num_dispatched_;
+    }
     launches_.push_back(Launch{
         std::move(op), std::move(call), as_pointer<void*>(group), as_pointer<void*>(event), slot});
   }
@@ -325,14 +216,8 @@ class Launches {
     }
   }
 
-  // How many launches call the C++ function of their operator, without unpacking.
-  std::size_t num_typed() const {
-    std::size_t count = 0;
-    for (const auto& launch : launches_) {
-      count += launch.call->is_typed() ? 1 : 0;
-    }
-    return count;
-  }
+  // How many launches go through the dispatcher, to the current stream.
+  std::size_t num_dispatched() const { return num_dispatched_; }
 
   // Returns nothing, or where it failed, whether an update is open, and why.
   py::object run(std::uint64_t stream, const std::vector<bool>& changed) {
@@ -361,7 +246,7 @@ class Launches {
           return Failure{position, false, status_message("aclmdlRICaptureTaskUpdateBegin", status)};
         }
         try {
-          launch.call->run();
+          launch.call->run(stream);
         } catch (const c10::Error& error) {
           return Failure{position, true, error.what_without_backtrace()};
         } catch (const std::exception& error) {
@@ -381,16 +266,18 @@ class Launches {
   }
 
   Calls calls_;
+  Kernels kernels_;
   std::vector<Launch> launches_;
+  std::size_t num_dispatched_ = 0;
 };
 
 } // namespace
 
 PYBIND11_MODULE(attn_update_native, module) {
   py::class_<Launches>(module, "Launches", py::module_local())
-      .def(py::init<const py::dict&>())
+      .def(py::init<const py::dict&, py::dict>())
       .def("add", &Launches::add)
       .def("set", &Launches::set)
-      .def("num_typed", &Launches::num_typed)
+      .def("num_dispatched", &Launches::num_dispatched)
       .def("run", &Launches::run);
 }

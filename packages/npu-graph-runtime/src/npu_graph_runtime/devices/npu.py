@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.errors import CaptureStateError, DeviceUnavailableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 _FUSED_UPDATES = MappingProxyType(
     {"npu::npu_fused_infer_attention_score.out": "_npu_fused_infer_attention_score_out_graph"}
 )
+
+# void* GetOpApiFuncAddr(const char*) and aclTensor* ConvertType(const at::Tensor&).
+_FIND_KERNEL = "_Z16GetOpApiFuncAddrPKc"
+_DESCRIBE_TENSOR = "_Z11ConvertTypeRKN2at6TensorE"
 
 _TASK_UPDATE_CALLS = ("aclmdlRICaptureTaskUpdateBegin", "aclmdlRICaptureTaskUpdateEnd")
 
@@ -75,6 +80,11 @@ class NpuDevice:
             )
         self._npu.set_device(index)
         self._capture_stream: Stream | None = None
+        self._streams: dict[tuple[int, ...], Stream] = {}
+        # Private in torch_npu 2.13: what its current_stream() makes a Stream object from.
+        identity: Callable[[int], tuple[int, ...]] | None
+        identity = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
+        self._stream_identity = identity
 
     def __repr__(self) -> str:
         """Return the name in angle brackets."""
@@ -82,8 +92,15 @@ class NpuDevice:
 
     def current_stream(self) -> Stream:
         """Return the thread's current stream of this device."""
-        stream: Stream = self._npu.current_stream(self.index)
-        return stream
+        if self._stream_identity is None:
+            stream: Stream = self._npu.current_stream(self.index)
+            return stream
+        # An engine asks several times a step, and a new Stream object costs more than the replay.
+        identity = self._stream_identity(self.index)
+        known = self._streams.get(identity)
+        if known is None:
+            known = self._streams[identity] = self._npu.current_stream(self.index)
+        return known
 
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; a lower number is a higher priority."""
@@ -127,8 +144,11 @@ class NpuDevice:
 
     def create_direct_stream(self) -> Stream:
         """Return a stream that launches on the calling thread, past torch_npu's task queue."""
-        stream: Stream = self._npu.SyncLaunchStream(device=self.index)
-        return stream
+        stream: Any = self._npu.SyncLaunchStream(device=self.index)
+        # torch_npu would tell the current one as a plain Stream, which is never equal to it.
+        self._streams[stream.stream_id, stream.device_index, stream.device_type] = stream
+        direct: Stream = stream
+        return direct
 
     def flush_launches(self) -> None:
         """Return when torch_npu's task queue has handed all its launches to the device.
@@ -136,7 +156,7 @@ class NpuDevice:
         The device may still be running them: this is no device synchronisation.
         """
         # Reading the native handle empties the queue; torch_npu has no other call for it.
-        stream: Any = self._npu.current_stream(self.index)
+        stream: Any = self.current_stream()
         _ = stream.npu_stream
 
     def fused_update(self, operator: str) -> Callable[..., object] | None:
@@ -173,6 +193,30 @@ class NpuDevice:
             return {}
         pointers = {name: ctypes.cast(library[name], ctypes.c_void_p) for name in names}
         return {name: pointer.value or 0 for name, pointer in pointers.items()}
+
+    def kernel_calls(self, names: Sequence[str]) -> dict[str, int]:
+        """Return addresses of functions of CANN's operator library, as torch_npu finds them.
+
+        Args:
+            names: of C functions, such as ``aclCreateIntArray``.
+
+        Returns:
+            From names to addresses; those that torch_npu would not find are left out. Further
+            ``describe_tensor``, torch_npu's C++ function of ``const at::Tensor&`` that returns a
+            new ``aclTensor`` of it. Empty where this torch_npu exports neither, and on devices
+            other than the Ascend 910 family, for which op-plugin takes other kernels.
+        """
+        if not self._npu.get_device_name(self.index).startswith("Ascend910"):
+            return {}
+        library = ctypes.CDLL(str(Path(self._torch_npu.__file__).parent / "lib/libtorch_npu.so"))
+        # Exported for extensions (op_api_common_base.h), under the names that C++ gives them.
+        if not all(hasattr(library, name) for name in (_FIND_KERNEL, _DESCRIBE_TENSOR)):
+            return {}
+        find = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)((_FIND_KERNEL, library))
+        found: dict[str, int] = {name: find(name.encode()) for name in names}
+        describe = ctypes.cast(library[_DESCRIBE_TENSOR], ctypes.c_void_p).value
+        found["describe_tensor"] = describe or 0
+        return {name: address for name, address in found.items() if address}
 
     def stream_address(self, stream: Stream) -> int:
         """Return the ``aclrtStream`` of a stream."""

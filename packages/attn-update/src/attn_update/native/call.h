@@ -1,0 +1,71 @@
+// A launch that is issued again at every step, and the values of its arguments.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/stack.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace attn_update {
+
+// A list of integers; unpacked once, however many launches share it.
+struct Integers {
+  explicit Integers(std::vector<std::int64_t> given) : values(std::move(given)) {}
+
+  std::vector<std::int64_t> values;
+  // An aclIntArray of the values, made by the first call that takes one.
+  std::shared_ptr<void> array;
+};
+
+// A value of an argument.
+struct Value {
+  explicit Value(c10::IValue given) : value(std::move(given)) {
+    if (value.isIntList()) {
+      integers = std::make_shared<Integers>(value.toIntVector());
+    }
+  }
+
+  c10::IValue value;
+  std::shared_ptr<Integers> integers;
+};
+
+// One call of an operator with its arguments, which are indexed as in the operator's schema.
+class Call {
+ public:
+  Call() = default;
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  virtual ~Call() = default;
+  virtual void set(std::size_t index, const Value& value) = 0;
+  // Throws where the launch is refused. `stream` is an aclrtStream.
+  virtual void run(void* stream) = 0;
+};
+
+// Through torch's dispatcher, on the current stream of the thread, which must be `stream`. Any operator; every call unpacks
+// all arguments anew.
+class OperatorCall : public Call {
+ public:
+  OperatorCall(c10::OperatorHandle op, const std::vector<Value>& values) : op_(std::move(op)) {
+    for (const auto& value : values) {
+      arguments_.push_back(value.value);
+    }
+  }
+
+  void set(std::size_t index, const Value& value) override { arguments_[index] = value.value; }
+
+  void run(void* /*stream*/) override {
+    torch::jit::Stack stack = arguments_;
+    op_.callBoxed(stack);
+  }
+
+ private:
+  c10::OperatorHandle op_;
+  torch::jit::Stack arguments_;
+};
+
+}  // namespace attn_update

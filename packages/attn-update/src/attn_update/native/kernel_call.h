@@ -1,0 +1,270 @@
+// Calls of CANN's fused attention past torch: tensors are described once, a step replaces what changed.
+//
+// What torch_npu 2.13 (op-plugin) does with `npu_fused_infer_attention_score.out` and its v2 in a task update, on the
+// Ascend 910 family from CANN 8.1.RC1 on, is two C calls: the first phase of aclnnFusedInferAttentionScoreV3 or V4 checks
+// and prepares, the second launches. Their parameters are public (the aclnn pages of CANN's documents); which argument of
+// the operator goes where is read from op-plugin. A device refuses an update by another kernel than was captured, so a
+// wrong choice here is an error of the first update and never a wrong number.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+
+namespace attn_update {
+
+// The C functions around a kernel, as torch_npu finds them.
+struct KernelLibrary {
+  using Describe = void* (*)(const at::Tensor&);
+  using MakeList = void* (*)(const void* const*, std::uint64_t);
+  using MakeIntegers = void* (*)(const std::int64_t*, std::uint64_t);
+  using Destroy = int (*)(const void*);
+  using RecentMessage = const char* (*)();
+
+  Describe describe_tensor;  // returns an aclTensor, null for an undefined tensor
+  Destroy destroy_tensor;
+  MakeList make_list;
+  Destroy destroy_list;  // with its tensors
+  MakeIntegers make_integers;
+  Destroy destroy_integers;
+  Destroy destroy_executor;
+  RecentMessage recent_message;
+
+  std::shared_ptr<void> tensor(const at::Tensor& given) const {
+    return {describe_tensor(given), [destroy = destroy_tensor](void* held) { destroy(held); }};
+  }
+
+  std::shared_ptr<void> list_of(const at::Tensor& given) const {
+    const void* only = describe_tensor(given);
+    return {make_list(&only, 1), [destroy = destroy_list](void* held) { destroy(held); }};
+  }
+
+  void* array_of(Integers& integers) const {
+    if (!integers.array) {
+      integers.array = {
+          make_integers(integers.values.data(), integers.values.size()),
+          [destroy = destroy_integers](void* held) { destroy(held); }};
+    }
+    return integers.array.get();
+  }
+};
+
+// How a parameter of the first phase is kept between calls: made from the argument, absent ones from nullptr.
+
+struct TensorParameter {
+  using Passed = void*;
+  TensorParameter(const KernelLibrary& library, const Value* value)
+      : held(value == nullptr || value->value.isNone() ? nullptr : library.tensor(value->value.toTensor())) {}
+  Passed get() const { return held.get(); }
+  std::shared_ptr<void> held;
+};
+
+// The kernel takes key and value as lists, torch as one tensor.
+struct ListParameter {
+  using Passed = void*;
+  ListParameter(const KernelLibrary& library, const Value* value)
+      : held(library.list_of(value->value.toTensor())) {}
+  Passed get() const { return held.get(); }
+  std::shared_ptr<void> held;
+};
+
+struct IntegersParameter {
+  using Passed = void*;
+  IntegersParameter(const KernelLibrary& library, const Value* value)
+      : held(value == nullptr ? nullptr : value->integers), array(held ? library.array_of(*held) : nullptr) {}
+  Passed get() const { return array; }
+  std::shared_ptr<Integers> held;
+  void* array;
+};
+
+template <typename Plain>
+struct PlainParameter {
+  using Passed = Plain;
+  PlainParameter(const KernelLibrary& /*library*/, const Value* value)
+      : plain(value == nullptr ? Plain() : value->value.to<Plain>()) {}
+  Passed get() const { return plain; }
+  Plain plain;
+};
+
+struct TextParameter {
+  using Passed = char*;
+  TextParameter(const KernelLibrary& /*library*/, const Value* value) : text(value->value.toStringRef()) {}
+  Passed get() const { return const_cast<char*>(text.c_str()); }
+  std::string text;
+};
+
+// An element of `out`.
+template <std::size_t Index>
+struct OutputParameter {
+  using Passed = void*;
+  OutputParameter(const KernelLibrary& library, const Value* value)
+      : held(library.tensor(value->value.toTensorVector().at(Index))) {}
+  Passed get() const { return held.get(); }
+  std::shared_ptr<void> held;
+};
+
+using T = TensorParameter;
+using L = ListParameter;
+using A = IntegersParameter;
+using I = PlainParameter<std::int64_t>;
+using D = PlainParameter<double>;
+using B = PlainParameter<bool>;
+using S = TextParameter;
+using O0 = OutputParameter<0>;
+using O1 = OutputParameter<1>;
+
+// The parameters of a kernel's first phase and the arguments of the operator that they are; "" for none.
+template <typename... Parameters>
+struct KernelSignature {
+  const char* kernel;
+  const char* op;
+  std::array<const char*, sizeof...(Parameters)> arguments;
+};
+
+inline constexpr KernelSignature<T, L, L, T, T, A, A, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, A, T, T, T,
+                                 I, D, I, I, S, I, I, I, I, I, B, I, I, O0, O1>
+    kFusedInferAttentionV3{
+        "aclnnFusedInferAttentionScoreV3",
+        "npu::npu_fused_infer_attention_score",
+        {"query", "key", "value", "pse_shift", "atten_mask", "actual_seq_lengths", "actual_seq_lengths_kv",
+         "dequant_scale1", "quant_scale1", "dequant_scale2", "quant_scale2", "quant_offset2", "antiquant_scale",
+         "antiquant_offset", "block_table", "query_padding_size", "kv_padding_size", "key_antiquant_scale",
+         "key_antiquant_offset", "value_antiquant_scale", "value_antiquant_offset", "key_shared_prefix",
+         "value_shared_prefix", "actual_shared_prefix_len", "query_rope", "key_rope", "key_rope_antiquant_scale",
+         "num_heads", "scale", "pre_tokens", "next_tokens", "input_layout", "num_key_value_heads", "sparse_mode",
+         "inner_precise", "block_size", "antiquant_mode", "softmax_lse_flag", "key_antiquant_mode",
+         "value_antiquant_mode", "out", "out"}};
+
+inline constexpr KernelSignature<T, L, L, T, T, A, A, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, A, T, T, T, T, T,
+                                 I, D, I, I, S, I, I, I, I, I, B, I, I, I, O0, O1>
+    kFusedInferAttentionV4{
+        "aclnnFusedInferAttentionScoreV4",
+        "npu::npu_fused_infer_attention_score_v2",
+        {"query", "key", "value", "pse_shift", "atten_mask", "actual_seq_qlen", "actual_seq_kvlen", "", "", "",
+         "quant_scale_out", "quant_offset_out", "", "", "block_table", "", "", "dequant_scale_key",
+         "dequant_offset_key", "dequant_scale_value", "dequant_offset_value", "", "", "", "query_rope", "key_rope",
+         "dequant_scale_key_rope", "dequant_scale_query", "learnable_sink", "num_query_heads", "softmax_scale",
+         "pre_tokens", "next_tokens", "input_layout", "num_key_value_heads", "sparse_mode", "inner_precise",
+         "block_size", "", "return_softmax_lse", "key_quant_mode", "value_quant_mode", "query_quant_mode", "out",
+         "out"}};
+
+// The addresses of a kernel's two phases.
+struct KernelPhases {
+  void* prepare;
+  void* launch;
+};
+
+template <typename... Parameters>
+class KernelCall : public Call {
+ public:
+  KernelCall(
+      const KernelSignature<Parameters...>& signature,
+      const KernelLibrary& library,
+      const KernelPhases& phases,
+      const c10::FunctionSchema& schema,
+      const std::vector<Value>& values)
+      : KernelCall(signature, library, phases, schema, values, std::index_sequence_for<Parameters...>()) {}
+
+  void set(std::size_t index, const Value& value) override {
+    if (index == workspace_index_) {
+      set_workspace(value);
+    } else {
+      set_parameters(static_cast<int>(index), value, std::index_sequence_for<Parameters...>());
+    }
+  }
+
+  void run(void* stream) override {
+    std::uint64_t needed = 0;
+    void* executor = nullptr;
+    const int prepared = std::apply(
+        [&](const auto&... parameter) { return prepare_(parameter.get()..., &needed, &executor); }, parameters_);
+    if (prepared != 0) {
+      fail("GetWorkspaceSize", prepared);
+    }
+    const std::uint64_t bytes = workspace_.nbytes();
+    if (needed > bytes) {
+      library_.destroy_executor(executor);
+      throw std::runtime_error(
+          std::string(kernel_) + " needs a workspace of " + std::to_string(needed) + " bytes, found " +
+          std::to_string(bytes));
+    }
+    const int launched = launch_(workspace_.data_ptr(), bytes, executor, stream);
+    if (launched != 0) {
+      fail("", launched);
+    }
+  }
+
+ private:
+  using Prepare = int (*)(typename Parameters::Passed..., std::uint64_t*, void**);
+  using Launch = int (*)(void*, std::uint64_t, void*, void*);
+
+  template <std::size_t... Index>
+  KernelCall(
+      const KernelSignature<Parameters...>& signature,
+      const KernelLibrary& library,
+      const KernelPhases& phases,
+      const c10::FunctionSchema& schema,
+      const std::vector<Value>& values,
+      std::index_sequence<Index...>)
+      : kernel_(signature.kernel),
+        library_(library),
+        prepare_(reinterpret_cast<Prepare>(phases.prepare)),
+        launch_(reinterpret_cast<Launch>(phases.launch)),
+        sources_{source_of(schema, signature.arguments[Index])...},
+        parameters_{Parameters(library, sources_[Index] < 0 ? nullptr : &values[sources_[Index]])...},
+        workspace_index_(static_cast<std::size_t>(source_of(schema, "workspace"))) {
+    set_workspace(values[workspace_index_]);
+  }
+
+  static int source_of(const c10::FunctionSchema& schema, std::string_view argument) {
+    if (argument.empty()) {
+      return -1;
+    }
+    const auto index = schema.argumentIndexWithName(argument);
+    TORCH_CHECK_VALUE(index.has_value(), "the operator has no argument '", argument, "'");
+    return *index;
+  }
+
+  void set_workspace(const Value& value) {
+    TORCH_CHECK_VALUE(value.value.isTensor(), "expected a workspace");
+    workspace_ = value.value.toTensor();
+  }
+
+  template <std::size_t... Index>
+  void set_parameters(int source, const Value& value, std::index_sequence<Index...>) {
+    ((sources_[Index] == source
+          ? static_cast<void>(std::get<Index>(parameters_) = Parameters(library_, &value))
+          : void()),
+     ...);
+  }
+
+  [[noreturn]] void fail(const char* phase, int status) const {
+    const char* message = library_.recent_message();
+    throw std::runtime_error(
+        std::string(kernel_) + phase + " returned " + std::to_string(status) +
+        (message == nullptr || *message == '\0' ? "" : std::string(": ") + message));
+  }
+
+  const char* kernel_;
+  KernelLibrary library_;
+  Prepare prepare_;
+  Launch launch_;
+  std::array<int, sizeof...(Parameters)> sources_;
+  std::tuple<Parameters...> parameters_;
+  std::size_t workspace_index_;
+  at::Tensor workspace_;
+};
+
+}  // namespace attn_update
