@@ -52,10 +52,11 @@ from attn_update.native_device import NativeUpdateDevice
 from attn_update.native_updater import NativeSupport, NativeUpdater, find_native_updater
 from attn_update.record import KeyRecords, Record
 from attn_update.recorder import Recorder
+from attn_update.step_issuer import LaneCounters
 from attn_update.step_parameters import LengthArray, Lengths, StepParameters
 from attn_update.task_device import Event, ExternalEvent, Stream, TaskDevice
 from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
-from attn_update.update_lane import LaneCounters, UpdateLane
+from attn_update.update_lane import UpdateLane
 from attn_update.update_order import UpdateOrder
 from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
 

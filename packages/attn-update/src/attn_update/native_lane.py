@@ -9,7 +9,7 @@ from attn_update.errors import PlanError
 from attn_update.native_device import find_native_calls
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from attn_update.native_device import NativeUpdateDevice
     from attn_update.native_updater import NativeFailure, NativeLaunches, NativeUpdater
@@ -58,7 +58,7 @@ class NativeLane:
                 f"without a native updater for this kind",
             ) from error
 
-    def run(self, step: CheckedStep, changed: list[bool]) -> NativeFailure | None:
+    def run(self, step: CheckedStep, changed: Sequence[bool]) -> NativeFailure | None:
         """Issue a step of a bound plan."""
         launches = self._bound[step.plan]
         if launches.num_dispatched == 0:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from attn_update.kind import AttentionKind
-    from attn_update.task_device import Event, ExternalEvent
+    from attn_update.task_device import Event, ExternalEvent, Stream
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +52,7 @@ class KeyRecords:
         watch: Watches the memory that the launches read and the graph does not own.
         released: Whether the recorder let go of the key; its plans are then void.
         replayed: Recorded after the latest replay; updates wait for it on the device.
+        replayed_on: The stream of the latest replay.
         unsettled: Whether external events may be left set, because a step failed.
         lane: The update lane that updates this key, once there was a step.
         latest: The plan and the values of the latest step, if that went well.
@@ -64,9 +65,15 @@ class KeyRecords:
         self.watch = TensorWatch()
         self.released = False
         self.replayed: Event | None = None
+        self.replayed_on: Stream | None = None
         self.unsettled = False
         self.lane: object = None
         self.latest: tuple[object, tuple[Mapping[str, object], ...]] | None = None
+
+    def note_replay(self, stream: Stream) -> None:
+        """Record, on the device, that a replay was queued on the stream."""
+        self.replayed = stream.record_event()
+        self.replayed_on = stream
 
     def release(self) -> None:
         """Let go of the records; plans made from them are void."""
@@ -74,5 +81,5 @@ class KeyRecords:
         self.records.clear()
         self.fixed.clear()
         self.watch.clear()
-        self.replayed = None
+        self.replayed = self.replayed_on = None
         self.latest = None

@@ -35,6 +35,12 @@ Note [direct launch]. On a device with a launch queue U may be a stream without 
 later. Only one wait crosses in that direction, that of U for d(i - 1), so the queue is flushed
 before it.
 
+Note [worker]. With a worker thread the caller puts R(i) and d(i) on C, and the thread the rest of
+the step on U, step after step in the caller's order: what is on C and on U is the same as without.
+Only failures differ: the caller may have gone on when an update fails. The graph is released as
+always, and the error is raised by the next call of `run`, `drain` or `close`, before it launches
+anything. A step that must update first waits for the thread.
+
 In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for U, then R(i) runs:
 1 and 2 hold as before, 3 and 4 by stream order.
 """
@@ -43,46 +49,25 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from attn_update.direct_launch import find_direct_launch
 from attn_update.errors import LaneError, UpdateError
-from attn_update.native_lane import find_native_lane
+from attn_update.step_issuer import LaneCounters, StepIssuer
 from attn_update.update_order import UpdateOrder
+from attn_update.update_worker import UpdateWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from attn_update.native_lane import NativeLane
     from attn_update.native_updater import NativeUpdater
     from attn_update.record import KeyRecords
     from attn_update.step_parameters import StepParameters
     from attn_update.task_device import Stream, TaskDevice
-    from attn_update.update_plan import CheckedStep, PlannedUpdate, UpdatePlan
+    from attn_update.update_plan import CheckedStep, UpdatePlan
 
 _Result = TypeVar("_Result")
-
-
-@dataclass(kw_only=True)
-class LaneCounters:
-    """What a lane has done.
-
-    Attributes:
-        steps: Steps that went well.
-        updates: Launches updated.
-        skipped: Launches left alone because their step parameters had not changed.
-        failures: Steps that failed after something was launched.
-        native_steps: Steps whose updates the native updater issued.
-    """
-
-    steps: int = 0
-    updates: int = 0
-    skipped: int = 0
-    failures: int = 0
-    native_steps: int = 0
 
 
 class UpdateLane:
@@ -100,6 +85,8 @@ class UpdateLane:
         native: Issues all updates of a step in one call, on a device that launches directly and
             tells the addresses of its calls; elsewhere `native_reason` says what is missing, and
             updates are issued one by one. See `attn_update.native_updater`.
+        worker: Whether a thread of the lane issues the updates, so that `run` returns as soon as
+            the replay is queued; see Note [worker].
 
     Attributes:
         counters: What the lane has done.
@@ -114,23 +101,17 @@ class UpdateLane:
         skip_unchanged: bool = True,
         direct: bool = True,
         native: NativeUpdater | None = None,
+        worker: bool = False,
     ) -> None:
         self.device = device
         self.counters = LaneCounters()
         self._order = order
         self._skip_unchanged = skip_unchanged
-        self._direct = find_direct_launch(device) if direct else None
-        self._stream: Stream | None
-        if self._direct is not None:
-            self._stream = self._direct.create_direct_stream()
-        else:
-            # A graph that waits for its first update idles the device, so the lane goes first.
-            self._stream = device.create_stream(priority=-1)
-        self.native_reason: str | None
-        self._native: NativeLane | None
-        self._native, self.native_reason = find_native_lane(
-            device, native, self._stream if self._direct is not None else None
+        self._issuer: StepIssuer | None = StepIssuer(
+            device, direct=direct, native=native, counters=self.counters
         )
+        self.native_reason = self._issuer.native_reason
+        self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
         self._owner: int | None = None
 
@@ -159,30 +140,44 @@ class UpdateLane:
                 the lane's own, or another lane updates this key; nothing was launched.
             UpdateError: An update failed; see Note [failure].
         """
-        with self._alone() as stream:
+        with self._alone() as issuer:
+            self._raise_failures()
             step = plan.check(parameters)
             current = self.device.current_stream()
             records = plan.records
-            self._check_streams(stream, current, records)
-            if self._native is not None:
-                self._native.bind(plan)
+            self._check_streams(issuer.stream, current, records)
+            issuer.bind(plan)
+            if records.replayed is not None and records.replayed_on != current:
+                # Replays of one graph have no order but that of their streams.
+                current.wait_event(records.replayed)
             if records.unsettled or (order or self._order) is UpdateOrder.UPDATE_FIRST:
-                result = self._update_first(step, replay, stream, current)
-            else:
-                result = self._replay_first(step, replay, stream, current)
-            # Only now: a failed step may have left any mixture behind.
-            records.unsettled = False
-            records.latest = (plan, step.values)
-            self.counters.steps += 1
-            return result
+                return self._update_first(step, replay, issuer, current)
+            return self._replay_first(step, replay, issuer, current)
+
+    def drain(self) -> None:
+        """Wait until the lane's thread has issued all updates; the device may still be busy.
+
+        Raises:
+            UpdateError: One of them failed; see Note [worker].
+        """
+        with self._lock:
+            self._drain()
+            self._raise_failures()
 
     def close(self) -> None:
-        """Give the stream up. Replays already queued finish; later steps are refused."""
+        """Give the stream up. Replays already queued finish; later steps are refused.
+
+        Raises:
+            UpdateError: An update in the lane's thread failed; the lane is closed all the same.
+        """
         with self._lock:
-            self._stream = None
+            self._issuer = None
+            if self._worker is not None:
+                self._worker.close()
+                self._raise_failures()
 
     @contextmanager
-    def _alone(self) -> Iterator[Stream]:
+    def _alone(self) -> Iterator[StepIssuer]:
         me = threading.get_ident()
         if self._owner == me:
             raise LaneError(
@@ -190,11 +185,11 @@ class UpdateLane:
                 "run another step",
             )
         with self._lock:
-            if self._stream is None:
+            if self._issuer is None:
                 raise LaneError("running a step: the update lane is closed; make a new one")
             self._owner = me
             try:
-                yield self._stream
+                yield self._issuer
             finally:
                 self._owner = None
 
@@ -214,122 +209,70 @@ class UpdateLane:
             )
 
     def _replay_first(
-        self,
-        step: CheckedStep,
-        replay: Callable[[], _Result],
-        stream: Stream,
-        current: Stream,
+        self, step: CheckedStep, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
     ) -> _Result:
         records = step.plan.records
-        self._wait_for_replay(records, stream)
+        previous, changed = records.replayed, self._changed(step)
+        if self._worker is None:
+            issuer.wait_for_replay(previous)
         try:
             result = replay()
         except BaseException:
             # See Note [failure]: the replay may be queued or not.
             self._fail(records)
-            self._record_events(step.plan.updates, stream)
-            records.replayed = current.record_event()
+            self._drain()
+            issuer.release(step.plan.updates)
+            records.note_replay(current)
             raise
-        records.replayed = current.record_event()
-        self._update(step, stream, release=True)
+        records.note_replay(current)
+        if self._worker is None:
+            self._issue(step, changed, issuer, release=True)
+            self._settle(step)
+            return result
+
+        def update() -> None:
+            issuer.wait_for_replay(previous)
+            issuer.issue(step, changed, release=True)
+
+        # Before the thread can fail: what it fails at is unsettled again when that is raised.
+        self._settle(step)
+        self._worker.submit(records, update)
         return result
 
     def _update_first(
-        self,
-        step: CheckedStep,
-        replay: Callable[[], _Result],
-        stream: Stream,
-        current: Stream,
+        self, step: CheckedStep, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
     ) -> _Result:
         records = step.plan.records
-        self._wait_for_replay(records, stream)
-        self._update(step, stream, release=False)
-        current.wait_event(stream.record_event())
+        self._drain()
+        self._raise_failures()
+        issuer.wait_for_replay(records.replayed)
+        self._issue(step, self._changed(step), issuer, release=False)
+        current.wait_event(issuer.stream.record_event())
         try:
-            return replay()
+            result = replay()
         except BaseException:
             self._fail(records)
             raise
         finally:
-            records.replayed = current.record_event()
+            records.note_replay(current)
+        self._settle(step)
+        return result
 
-    def _wait_for_replay(self, records: KeyRecords, stream: Stream) -> None:
-        if records.replayed is None:
-            return
-        if self._direct is not None:
-            # See Note [direct launch].
-            self._direct.flush_launches()
-        stream.wait_event(records.replayed)
-
-    def _update(self, step: CheckedStep, stream: Stream, *, release: bool) -> None:
-        changed = self._changed(step)
-        if self._native is not None:
-            self._update_natively(step, changed, self._native, stream, release=release)
-        else:
-            self._update_one_by_one(step, changed, stream, release=release)
-        updates = step.plan.updates
-        skipped = sum(not changed[update.slot] for update in updates)
-        self.counters.skipped += skipped
-        self.counters.updates += len(updates) - skipped
-
-    def _update_natively(
-        self,
-        step: CheckedStep,
-        changed: list[bool],
-        native: NativeLane,
-        stream: Stream,
-        *,
-        release: bool,
+    def _issue(
+        self, step: CheckedStep, changed: list[bool], issuer: StepIssuer, *, release: bool
     ) -> None:
-        updates = step.plan.updates
         try:
-            failure = native.run(step, changed)
+            issuer.issue(step, changed, release=release)
         except BaseException:
-            # Nothing was begun: a value could not be turned into C++.
             self._fail(step.plan.records)
-            if release:
-                self._record_events(updates, stream)
             raise
-        if failure is not None:
-            self._fail(step.plan.records)
-            notes = self._close(stream) if failure.open else []
-            if release:
-                notes += self._record_events(updates[failure.position :], stream)
-            error = RuntimeError(failure.message)
-            raise _update_error(step.plan, updates[failure.position], error, notes)
-        self.counters.native_steps += 1
 
-    def _update_one_by_one(
-        self, step: CheckedStep, changed: list[bool], stream: Stream, *, release: bool
-    ) -> None:
-        updates = step.plan.updates
-        begin, end = self.device.begin_task_update, self.device.end_task_update
-        position = 0
-        open_update = False
-        with self.device.use_stream(stream):
-            try:
-                for position, update in enumerate(updates):  # noqa: B007
-                    if changed[update.slot]:
-                        launch = update.launch
-                        launch.update(step.values[update.slot])
-                        open_update = True
-                        if update.fused is not None:
-                            update.fused(stream, update.handle, update.event, **launch)
-                            open_update = False
-                            continue
-                        begin(stream, update.handle)
-                        update.call(**launch)
-                        open_update = False
-                        end(stream)
-                    update.event.record(stream)
-            except BaseException as error:
-                self._fail(step.plan.records)
-                notes = self._close(stream) if open_update else []
-                if release:
-                    notes += self._record_events(updates[position:], stream)
-                if not isinstance(error, Exception):
-                    raise
-                raise _update_error(step.plan, updates[position], error, notes) from error
+    def _settle(self, step: CheckedStep) -> None:
+        # Only after a whole step: a failed one may have left any mixture behind.
+        records = step.plan.records
+        records.unsettled = False
+        records.latest = (step.plan, step.values)
+        self.counters.steps += 1
 
     def _changed(self, step: CheckedStep) -> list[bool]:
         latest = step.plan.records.latest
@@ -342,42 +285,30 @@ class UpdateLane:
         records.latest = None
         self.counters.failures += 1
 
-    def _close(self, stream: Stream) -> list[str]:
-        try:
-            self.device.end_task_update(stream)
-        except Exception as error:  # noqa: BLE001
-            return [f"closing the task update failed too ({error})"]
-        return []
+    def _drain(self) -> None:
+        if self._worker is not None:
+            self._worker.drain()
 
-    def _record_events(self, updates: tuple[PlannedUpdate, ...], stream: Stream) -> list[str]:
-        notes = []
-        for update in updates:
-            try:
-                update.event.record(stream)
-            except Exception as error:  # noqa: BLE001, PERF203
-                notes.append(
-                    f"releasing the graph at layer {update.layer_name!r} failed too ({error})"
-                )
-        return notes
+    def _raise_failures(self) -> None:
+        failures = [] if self._worker is None else self._worker.take_failures()
+        for failure in failures:
+            self._fail(failure.records)
+        if not failures:
+            return
+        error = failures[0].error
+        if not isinstance(error, UpdateError):
+            raise error
+        keys = ", ".join(dict.fromkeys(repr(failure.records.key) for failure in failures))
+        raise UpdateError(
+            f"{error}. It failed in the lane's thread: throw all results of key {keys} away since "
+            f"then",
+            layer_name=error.layer_name,
+            operator=error.operator,
+        ) from error
 
 
 def _same(new: Mapping[str, object], old: Mapping[str, object]) -> bool:
     return all(
         value is old[name] if isinstance(value, torch.Tensor) else value == old[name]
         for name, value in new.items()
-    )
-
-
-def _update_error(
-    plan: UpdatePlan,
-    update: PlannedUpdate,
-    error: Exception,
-    notes: list[str],
-) -> UpdateError:
-    also = "".join(f"; {note}" for note in notes)
-    return UpdateError(
-        f"updating {update.operator} of layer {update.layer_name!r}, key {plan.key!r}: {error}"
-        f"{also}. The graph was released; throw the results of this step away, the next works",
-        layer_name=update.layer_name,
-        operator=update.operator,
     )

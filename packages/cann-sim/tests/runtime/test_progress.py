@@ -85,3 +85,37 @@ print("usable")
     assert "507047" in done.output, done.errors
     assert re.search(r"synchronise event \d+: deadlock: stream \d+ waits for", done.output)
     assert "usable" in done.output
+
+
+def test_deadlock_of_two_replays_of_a_graph_names_the_one_that_waits_for_the_other(
+    run_python: Any,
+) -> None:
+    done = run_python(
+        """
+import cann_sim
+cann_sim.activate()
+import torch, torch_npu
+npu = torch.npu
+event, graph, value = npu.ExternalEvent(), npu.NPUGraph(), torch.ones(1).npu()
+with npu.graph(graph):
+    event.wait(npu.current_stream())
+    value.mul_(2.0)
+streams = npu.Stream(), npu.Stream()
+for stream in streams:
+    with npu.stream(stream):
+        graph.replay()
+try:
+    npu.synchronize()
+except RuntimeError as error:
+    print(error)
+event.record(npu.current_stream())
+while value.cpu().item() < 2.0:
+    pass
+event.record(npu.current_stream())
+npu.synchronize()
+print("usable", value.cpu().item())
+""",
+        environment={"CANN_SIM_DEADLOCK_SECONDS": "0.3"},
+    )
+    assert re.search(r"stream \d+ waits for another replay of graph 1 to end", done.output)
+    assert "usable 4.0" in done.output, done.errors

@@ -40,7 +40,7 @@ class NpuDevice:
     Streams and events are handed out unwrapped (``torch.npu.Stream``, ``torch.npu.Event``,
     ``torch.npu.ExternalEvent``), graphs are ``torch.npu.NPUGraph``. torch_npu is imported on
     construction, and the device becomes the current one of the constructing thread; another thread
-    calls ``torch.npu.set_device`` itself.
+    calls `bind_thread` itself.
 
     Differences from ``torch.npu.graph``: a capture neither synchronises nor empties caches, which a
     capture session does once instead of once for each piece; and after an exception the capture is
@@ -89,6 +89,10 @@ class NpuDevice:
     def __repr__(self) -> str:
         """Return the name in angle brackets."""
         return f"<NpuDevice {self.name}>"
+
+    def bind_thread(self) -> None:
+        """Make this device the calling thread's current one; a new thread has device 0."""
+        self._npu.set_device(self.index)
 
     def current_stream(self) -> Stream:
         """Return the thread's current stream of this device."""

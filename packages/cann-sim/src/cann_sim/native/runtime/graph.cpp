@@ -86,8 +86,26 @@ Graph::~Graph() {
   }
 }
 
+// While it lives, no other replay of the graph runs.
+class Graph::Turn {
+ public:
+  explicit Turn(Graph& graph) : graph_(graph) {
+    const uint64_t mine = graph_.next_turn_++;
+    TheMonitor().Wait([this] { return "another replay of graph " + std::to_string(graph_.id) + " to end"; },
+                      [this, mine] { return graph_.turn_ == mine; });
+  }
+  ~Turn() {
+    TheMonitor().Update([this] { ++graph_.turn_; });
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  Graph& graph_;
+};
+
 void Graph::Replay() {
-  const std::lock_guard<std::mutex> lock(replaying_);
+  const Turn turn(*this);
   ResetConditions();
   RunTasks();
 }

@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -60,7 +59,10 @@ class Graph {
   void ResetConditions();
 
  private:
-  std::mutex replaying_;
+  // Replays take turns, in the order in which their streams came to them.
+  class Turn;
+  std::atomic<uint64_t> next_turn_{0};
+  uint64_t turn_ = 0;  // guarded by the monitor
 };
 
 // Handles of graphs, so that a destroyed one is refused and a running one lives until its replay ends.

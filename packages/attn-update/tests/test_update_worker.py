@@ -1,0 +1,187 @@
+"""A lane whose thread issues the updates: values as without it, errors that come later."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cann_sim
+from attn_update import (
+    LaneError,
+    NativeUpdater,
+    StepParameterError,
+    UpdateError,
+    UpdateLane,
+    UpdateOrder,
+    UpdatePlan,
+)
+from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import NpuDevice
+
+
+@pytest.fixture(params=[False, True], ids=["python", "native"])
+def native(request: pytest.FixtureRequest) -> NativeUpdater | None:
+    return NativeUpdater.load() if request.param else None
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
+    npu_device: NpuDevice, native: NativeUpdater | None, order: UpdateOrder
+) -> None:
+    random = Random(5)
+    models = [PagedModel(device=npu_device, seed=seed) for seed in (0, 100)]
+    for model in models:
+        model.capture(2, 4)
+    lane = UpdateLane(npu_device, order=order, native=native, worker=True)
+    for _ in range(15):
+        before = cann_sim.counters().synchronisations
+        burst = []
+        for _ in range(4):
+            model, key = random.choice(models), random.choice([2, 4])
+            lengths = draw_lengths(random, key)
+            burst.append((model, key, lengths, model.step(lane, key, lengths)))
+        assert cann_sim.counters().synchronisations == before
+        lane.drain()
+        for model, key, lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(key, lengths))
+    assert lane.counters.steps == 60
+    assert lane.counters.native_steps == (0 if native is None else 60)
+    lane.close()
+
+
+def test_a_worker_issues_updates_in_a_thread_of_its_own(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, worker=True)
+    plan = UpdatePlan.compile(model.recorder, 2, fused=False)
+    threads: set[threading.Thread] = set()
+    for update in plan.updates:
+        call = update.call
+
+        def note(*, call: Any = call, **launch: Any) -> object:
+            threads.add(threading.current_thread())
+            return call(**launch)
+
+        object.__setattr__(update, "call", note)
+    lane.run(plan, model.parameters(2, [7, 8]), model.graphs[2].replay)
+    lane.drain()
+    (thread,) = threads
+    assert thread is not threading.current_thread()
+    assert thread.is_alive()
+    lane.close()
+    assert not thread.is_alive()
+
+
+@pytest.mark.parametrize("failing", range(3))
+def test_a_failure_of_a_worker_is_raised_by_the_next_call_and_the_steps_after_it_are_right(
+    npu_device: NpuDevice, native: NativeUpdater | None, failing: int
+) -> None:
+    random = Random(6)
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, native=native, worker=True)
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[failing].launch["block_size"] = 17
+    lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+    with pytest.raises(UpdateError, match="throw all results of key 2 away") as caught:
+        lane.drain()
+    assert caught.value.layer_name == f"layers.{failing}"
+    for _ in range(25):
+        drawn = [draw_lengths(random, 2) for _ in range(4)]
+        burst = [(lengths, model.step(lane, 2, lengths)) for lengths in drawn]
+        for lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(2, lengths))
+    lane.close()
+
+
+def test_steps_queued_behind_a_failure_end_and_the_next_are_right(
+    npu_device: NpuDevice,
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, worker=True)
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[1].launch["block_size"] = 17
+    held, seen = threading.Event(), threading.Event()
+    call = broken.updates[0].fused
+
+    def wait_and_call(*arguments: Any, **launch: Any) -> object:
+        seen.set()
+        assert held.wait(30)
+        assert call is not None
+        return call(*arguments, **launch)
+
+    object.__setattr__(broken.updates[0], "fused", wait_and_call)
+    for lengths in ([7, 8], [9, 10], [11, 12]):
+        lane.run(broken, model.parameters(2, lengths), model.graphs[2].replay)
+    assert seen.wait(30)
+    held.set()
+    with pytest.raises(UpdateError):
+        lane.drain()
+    npu_device.synchronize()
+    before = cann_sim.counters().replays
+    with pytest.raises(StepParameterError):
+        model.step(lane, 2, [7, -8])
+    assert cann_sim.counters().replays == before
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+    lane.close()
+
+
+def test_parameters_that_do_not_fit_are_refused_by_run_itself(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, worker=True)
+    before = cann_sim.counters().replays
+    with pytest.raises(StepParameterError):
+        model.step(lane, 2, [7, -8])
+    assert cann_sim.counters().replays == before
+    lane.close()
+    with pytest.raises(LaneError, match="closed"):
+        model.step(lane, 2, [7, 8])
+
+
+def test_close_raises_what_failed_and_ends_the_thread(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, worker=True)
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[0].launch["block_size"] = 17
+    lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+    with pytest.raises(UpdateError, match=r"layers\.0"):
+        lane.close()
+    npu_device.synchronize()
+
+
+def test_replays_on_changing_streams_keep_their_order(
+    npu_device: NpuDevice, native: NativeUpdater | None
+) -> None:
+    random = Random(7)
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, native=native)
+    streams = [npu_device.create_stream() for _ in range(3)]
+    for _ in range(10):
+        drawn = [draw_lengths(random, 2) for _ in range(4)]
+        outputs = []
+        for lengths in drawn:
+            with npu_device.use_stream(random.choice(streams)):
+                # Only the last outputs are looked at: nothing keeps a replay on another stream
+                # from overwriting the earlier ones.
+                outputs = model.step(lane, 2, lengths)
+        npu_device.synchronize()
+        assert_layers_equal(outputs, model.eager(2, drawn[-1]))
+
+
+def test_a_lane_that_is_dropped_ends_its_thread(npu_device: NpuDevice) -> None:
+    before = set(threading.enumerate())
+    lane = UpdateLane(npu_device, worker=True)
+    (thread,) = set(threading.enumerate()) - before
+    del lane
+    thread.join(timeout=10)
+    assert not thread.is_alive()
