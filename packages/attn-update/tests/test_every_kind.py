@@ -128,7 +128,8 @@ def mistakes(model: CaseModel, drawn: DrawnStep) -> Iterator[tuple[str, Step]]:
             "on the device": torch.tensor(lengths, device="npu"),
             "a matrix": torch.tensor([lengths]).tolist(),
         }
-        if lengths == sorted(lengths) and "kv" not in name and lengths[0] < lengths[-1]:
+        is_cumulative = "kv" not in name and name != "context_lens"
+        if is_cumulative and lengths == sorted(lengths) and lengths[0] < lengths[-1]:
             broken["falling"] = lengths[::-1]
         for what, wrong in broken.items():
             yield f"{name} {what}", {**right, name: wrong}

@@ -27,6 +27,7 @@ DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
         "npu::npu_fused_infer_attention_score.out": "fused_infer_attention_v1",
         "npu::npu_fused_infer_attention_score_v2": "fused_infer_attention_v2",
         "npu::npu_fused_infer_attention_score_v2.out": "fused_infer_attention_v2",
+        "atb::_npu_paged_attention": "paged_attention",
     }
 )
 """From operators, as ``namespace::name`` or ``namespace::name.overload``, to kind names."""
@@ -52,7 +53,7 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     Args:
         recorder: Records. The caller owns it.
         operators: From operators to kind names of the recorder's table; the default knows FIA v1
-            and v2 with the captured block table.
+            and v2 and paged attention, with the captured block table.
         layer_name: Names a launch by its operator and its position in the capture. Names must be
             the same for the same layer in every capture; default `number_layers`.
         group: Gives the parameter group of a layer name; default ``default`` for all.
@@ -106,7 +107,10 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         layer_name = self._layer_name(func.name(), position)
         group = "default" if self._group is None else self._group(layer_name)
         outputs = recorder.attention(layer_name, kind_name, arguments, group=group)
-        return outputs[0] if len(func._schema.returns) == 1 else outputs  # noqa: SLF001
+        returned = outputs[: len(func._schema.returns)]  # noqa: SLF001
+        if not returned:  # it writes into an argument
+            return None
+        return returned[0] if len(returned) == 1 else returned
 
 
 def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, Kind]) -> None:

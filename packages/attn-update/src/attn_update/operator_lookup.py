@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
-from attn_update.errors import UnknownOperatorError
+from attn_update.errors import ArgumentError, UnknownOperatorError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def find_operator(name: str) -> torch._ops.OpOverload:
@@ -32,3 +37,29 @@ def find_operator(name: str) -> torch._ops.OpOverload:
         ) from error
     assert isinstance(found, torch._ops.OpOverload)  # noqa: S101, SLF001
     return found
+
+
+def check_argument_names(
+    name: str, arguments: Mapping[str, object], *, managed: frozenset[str] = frozenset()
+) -> None:
+    """Refuse arguments that an operator does not take.
+
+    Args:
+        name: Of the operator, as `find_operator` takes it.
+        arguments: By name.
+        managed: Arguments that the recorder gives, and the caller must not.
+
+    Raises:
+        ArgumentError: An unknown or a managed argument.
+    """
+    known = {argument.name for argument in find_operator(name)._schema.arguments}  # noqa: SLF001
+    for argument in sorted(arguments.keys() & managed):
+        raise ArgumentError(
+            f"checking the arguments of {name}: {argument!r} is allocated by the recorder; leave "
+            f"it out",
+        )
+    for argument in sorted(arguments.keys() - known):
+        raise ArgumentError(
+            f"checking the arguments of {name}: it has no argument {argument!r}; "
+            f"{nearest(argument, known - managed)}",
+        )

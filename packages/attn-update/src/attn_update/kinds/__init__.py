@@ -21,6 +21,7 @@ from attn_update.kinds.latent_attention import (
     latent_attention_v2,
 )
 from attn_update.kinds.operator_family import FIA_V1, FIA_V2, OperatorFamily
+from attn_update.kinds.paged_attention import PagedAttention, paged_attention
 
 __all__ = [
     "FIA_V1",
@@ -33,6 +34,7 @@ __all__ = [
     "FusedInferAttention",
     "LatentAttention",
     "OperatorFamily",
+    "PagedAttention",
     "context_parallel_attention",
     "context_parallel_kinds",
     "context_parallel_latent_attention",
@@ -42,5 +44,6 @@ __all__ = [
     "fused_infer_attention_v2",
     "latent_attention_v1",
     "latent_attention_v2",
+    "paged_attention",
     "sparse_flash_attention",
 ]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attn_update.errors import ArgumentError, nearest
+from attn_update.errors import ArgumentError
 from attn_update.kinds.fused_infer_attention import as_tensors
-from attn_update.operator_lookup import find_operator
+from attn_update.operator_lookup import check_argument_names, find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,10 +48,7 @@ class DeviceLengthAttention:
             ArgumentError: An argument is unknown, or lengths are not a tensor on the device.
         """
         what = f"checking the arguments of {self.operator}"
-        schema = find_operator(self.operator)._schema  # noqa: SLF001
-        known = {argument.name for argument in schema.arguments}
-        for name in sorted(arguments.keys() - known):
-            raise ArgumentError(f"{what}: it has no argument {name!r}; {nearest(name, known)}")
+        check_argument_names(self.operator, arguments)
         query = arguments.get("query")
         if not isinstance(query, torch.Tensor):
             raise ArgumentError(f"{what}: expected a tensor as 'query', found {query!r}")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.attention_geometry import AttentionGeometry, read_geometry, tensor_argument
-from attn_update.errors import ArgumentError, StepParameterError, nearest
-from attn_update.operator_lookup import find_operator
+from attn_update.errors import ArgumentError, StepParameterError
+from attn_update.operator_lookup import check_argument_names, find_operator
 from attn_update.step_parameters import to_lengths
 
 if TYPE_CHECKING:
@@ -63,19 +63,7 @@ class FusedInferAttention:
         Raises:
             ArgumentError: An unknown, a missing or a managed argument.
         """
-        schema = find_operator(self.operator)._schema  # noqa: SLF001
-        known = {argument.name for argument in schema.arguments} - _MANAGED
-        for name in arguments:
-            if name in _MANAGED:
-                raise ArgumentError(
-                    f"checking the arguments of {self.operator}: {name!r} is allocated by the "
-                    f"recorder; leave it out",
-                )
-            if name not in known:
-                raise ArgumentError(
-                    f"checking the arguments of {self.operator}: it has no argument {name!r}; "
-                    f"{nearest(name, known)}",
-                )
+        check_argument_names(self.operator, arguments, managed=_MANAGED)
         for name in ("query", "key", "value"):
             tensor_argument(arguments, name)
 
@@ -202,7 +190,7 @@ class FusedInferAttention:
             # Rows of sequences that a step does not have may be left out with them.
             rows = rows if self.unpadded else 0
             table = values["block_table"]
-            prepared["block_table"] = _check_block_table(table, geometry, rows=rows, what=what)
+            prepared["block_table"] = check_block_table(table, geometry, rows=rows, what=what)
         return prepared
 
     def _prepare_lengths(
@@ -248,9 +236,20 @@ def as_tensors(result: object) -> tuple[torch.Tensor, ...]:
     return tuple(result)
 
 
-def _check_block_table(
-    value: object, geometry: AttentionGeometry, *, rows: int, what: str
+def check_block_table(
+    value: object, geometry: AttentionGeometry, *, rows: int = 0, what: str
 ) -> torch.Tensor:
+    """Return the block table of a step, which has to have the captured form.
+
+    Args:
+        value: As the step gave it.
+        geometry: Of the captured launch.
+        rows: The number of sequences of the step where fewer rows will do; 0 where they will not.
+        what: Names the step in an error.
+
+    Raises:
+        StepParameterError: It has another form, or the launch was captured without paging.
+    """
     if geometry.block_table is None:
         raise StepParameterError(
             f"checking 'block_table' of {what}: the launch was captured without paging, and "

@@ -10,6 +10,7 @@ from attn_update.kinds.encoder_attention import encoder_attention
 from attn_update.kinds.fused_infer_attention_v1 import fused_infer_attention_v1
 from attn_update.kinds.fused_infer_attention_v2 import fused_infer_attention_v2
 from attn_update.kinds.latent_attention import latent_attention_v1, latent_attention_v2
+from attn_update.kinds.paged_attention import paged_attention
 
 if TYPE_CHECKING:
     from attn_update.kind import Kind
@@ -32,6 +33,8 @@ def default_kinds() -> dict[str, Kind]:
         kinds[name] = make()
         kinds[f"{name}_rebound"] = make(rebind_block_table=True)
         kinds[f"{name}_unpadded"] = make(rebind_block_table=True, unpadded=True)
+    kinds["paged_attention"] = paged_attention()
+    kinds["paged_attention_rebound"] = paged_attention(rebind_block_table=True)
     return kinds
 
 

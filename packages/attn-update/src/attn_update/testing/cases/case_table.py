@@ -10,6 +10,7 @@ from attn_update.testing.cases.context_parallel_cases import RANK, context_paral
 from attn_update.testing.cases.encoder_cases import encoder_cases
 from attn_update.testing.cases.fused_infer_cases import fused_infer_cases
 from attn_update.testing.cases.latent_cases import latent_cases
+from attn_update.testing.cases.paged_attention_cases import paged_attention_cases
 
 if TYPE_CHECKING:
     from attn_update.kind import Kind
@@ -23,6 +24,7 @@ def all_cases() -> list[AttentionCase]:
         *latent_cases(),
         *context_parallel_cases(),
         *encoder_cases(),
+        *paged_attention_cases(),
     ]
 
 

@@ -1,0 +1,190 @@
+"""Paged attention of ATB: one query a sequence, lengths in a CPU tensor.
+
+vLLM-Ascend decodes small batches with it. Its workspace depends on the lengths, and not the longest
+need the most: at 6144 keys the device splits a sequence into the most parts (found by vLLM-Ascend,
+`SEQ_LEN_WITH_MAX_PA_WORKSPACE`). Engines that size it by the lengths of a step have to ask anew in
+every step; here it is sized once, for the worst.
+
+Schemas: torch_npu 2.13.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attn_update.attention_geometry import AttentionGeometry, LengthRule, tensor_argument
+from attn_update.errors import ArgumentError, StepParameterError
+from attn_update.kinds.fused_infer_attention import check_block_table
+from attn_update.operator_lookup import check_argument_names, find_operator
+from attn_update.step_parameters import to_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+_OPERATOR = "atb::_npu_paged_attention"
+_WORKSPACE_QUERY = "atb::_npu_paged_attention_get_workspace"
+_MANAGED = frozenset({"workspace"})
+_LENGTHS = "context_lens"
+_LENGTH_OF_LARGEST_WORKSPACE = 6144
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagedAttention:
+    """The kind of ``_npu_paged_attention``; its step argument is ``context_lens``.
+
+    Attributes:
+        rebind_block_table: Whether a step may give another ``block_table``. Otherwise the captured
+            one is kept and the caller writes new block numbers into it.
+    """
+
+    rebind_block_table: bool = False
+
+    @property
+    def operator(self) -> str:
+        """The one operator, which takes a workspace and writes into ``out``."""
+        return _OPERATOR
+
+    @property
+    def step_arguments(self) -> frozenset[str]:
+        """The lengths, and the block table where it is rebound."""
+        return frozenset({_LENGTHS, "block_table"} if self.rebind_block_table else {_LENGTHS})
+
+    def run(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
+        """Run the operator at once; into ``out`` where the caller gave that."""
+        outputs = self.make_outputs(arguments)
+        find_operator(_OPERATOR)(**self._complete(arguments, outputs))
+        return outputs
+
+    def check_arguments(self, arguments: Mapping[str, object]) -> None:
+        """Refuse what the operator does not take, and a workspace, which the recorder manages.
+
+        Raises:
+            ArgumentError: An unknown, a missing or a managed argument.
+        """
+        check_argument_names(_OPERATOR, arguments, managed=_MANAGED)
+        for name in ("query", "key_cache", "value_cache", "block_table"):
+            tensor_argument(arguments, name)
+        if arguments.get(_LENGTHS) is None:
+            raise ArgumentError(
+                f"checking the arguments of {_OPERATOR}: expected {_LENGTHS!r}, the keys of each "
+                f"sequence, found none",
+            )
+
+    def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
+        """Return the bytes that suffice for all lengths that the block table can hold.
+
+        The query answers with a uint8 tensor of that size; its memory is given back at once.
+        """
+        outputs = self.make_outputs(arguments)
+        longest, _ = _capacity(arguments)
+        sizes: list[int] = []
+        for length in {longest, min(longest, _LENGTH_OF_LARGEST_WORKSPACE)}:
+            lengths = [length] * tensor_argument(arguments, "query").shape[0]
+            given = self._complete({**arguments, _LENGTHS: lengths}, outputs)
+            sizes.append(find_operator(_WORKSPACE_QUERY)(**given).numel())
+        return max(sizes)
+
+    def make_outputs(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
+        """Return ``out`` if given, else a new one: [sequences, heads, value dim]."""
+        out = arguments.get("out")
+        if isinstance(out, torch.Tensor):
+            return (out,)
+        query = tensor_argument(arguments, "query")
+        value_dim = tensor_argument(arguments, "value_cache").shape[-1]
+        return (query.new_empty((*query.shape[:-1], value_dim)),)
+
+    def launch_arguments(
+        self,
+        arguments: Mapping[str, object],
+        outputs: tuple[torch.Tensor, ...],
+        workspace: torch.Tensor,
+    ) -> dict[str, object]:
+        """Return the keyword arguments of the operator."""
+        return {**self._complete(arguments, outputs), "workspace": workspace}
+
+    def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
+        """Return the caches, and the block table unless every step replaces it."""
+        del arguments
+        caches = {"key_cache", "value_cache"}
+        return frozenset(caches if self.rebind_block_table else caches | {"block_table"})
+
+    def geometry(self, arguments: Mapping[str, object]) -> AttentionGeometry:
+        """Return the length rule of the shapes, after checking the captured lengths by it.
+
+        Raises:
+            StepParameterError: The captured lengths break it.
+        """
+        table = tensor_argument(arguments, "block_table")
+        longest, bound = _capacity(arguments)
+        rule = LengthRule(
+            count=tensor_argument(arguments, "query").shape[0],
+            cumulative=False,
+            total=None,
+            maximum=longest,
+            bound=bound,
+        )
+        what = f"the captured {_LENGTHS}"
+        rule.check(to_lengths(arguments[_LENGTHS], what=what), what=what)
+        form = (table.shape, table.dtype, table.device)
+        return AttentionGeometry(query=None, key=rule, block_table=form)
+
+    def prepare(
+        self,
+        values: Mapping[str, object],
+        geometry: Hashable,
+        *,
+        pad: bool,
+        what: str,
+    ) -> dict[str, object]:
+        """Return the step's lengths as a checked CPU tensor, and its block table as it is."""
+        assert isinstance(geometry, AttentionGeometry)  # noqa: S101
+        assert geometry.key is not None  # noqa: S101
+        prepared: dict[str, object] = {}
+        if _LENGTHS in values:
+            lengths = to_lengths(values[_LENGTHS], what=f"{_LENGTHS!r} of {what}")
+            if pad:
+                lengths = geometry.key.padded(lengths)
+            geometry.key.check(lengths, what=f"{_LENGTHS!r} of {what}")
+            prepared[_LENGTHS] = _as_tensor(lengths)
+        if "block_table" in values:
+            table = values["block_table"]
+            prepared["block_table"] = check_block_table(table, geometry, what=what)
+        return prepared
+
+    def _complete(
+        self, arguments: Mapping[str, object], outputs: tuple[torch.Tensor, ...]
+    ) -> dict[str, Any]:
+        lengths = to_lengths(arguments[_LENGTHS], what=_LENGTHS)
+        return {**arguments, _LENGTHS: _as_tensor(lengths), "out": outputs[0]}
+
+
+def paged_attention(*, rebind_block_table: bool = False) -> PagedAttention:
+    """Return the kind of ATB's paged attention.
+
+    Args:
+        rebind_block_table: Whether a step may give another ``block_table``.
+    """
+    return PagedAttention(rebind_block_table=rebind_block_table)
+
+
+def _as_tensor(lengths: list[int]) -> torch.Tensor:
+    """Return a new tensor, which the caller of a step cannot change any more."""
+    return torch.tensor(lengths, dtype=torch.int32)
+
+
+def _capacity(arguments: Mapping[str, object]) -> tuple[int, str]:
+    """Return the most keys of a sequence, and what bounds them."""
+    table = tensor_argument(arguments, "block_table")
+    query = tensor_argument(arguments, "query")
+    if table.ndim != 2 or table.shape[0] < query.shape[0]:
+        raise StepParameterError(
+            f"reading 'block_table' of {_OPERATOR}: {query.shape[0]} sequences need as many rows, "
+            f"found shape {tuple(table.shape)}",
+        )
+    block_size = tensor_argument(arguments, "key_cache").shape[1]
+    return table.shape[1] * block_size, (
+        f"{table.shape[1]} block table columns of {block_size} tokens"
+    )
