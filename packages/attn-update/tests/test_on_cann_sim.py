@@ -13,14 +13,18 @@ import cann_sim
 from attn_update import (
     AttnUpdateError,
     DeadTensorError,
+    Recorder,
     StepParameterError,
     StepParameters,
     UnknownKeyError,
     UpdateError,
     UpdateLane,
     UpdateOrder,
+    UpdatePlan,
+    needs_update,
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from attn_update.testing.cases import CaseModel, all_kinds, find_case
 from attn_update.testing.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
 
 if TYPE_CHECKING:
@@ -196,6 +200,49 @@ def test_workspace_is_allocated_at_capture_and_never_in_a_step(npu_device: NpuDe
 
     assert npu().max_memory_allocated() == allocated
     assert model.recorder.workspace.num_buffers == 1
+
+
+def test_workspace_of_all_kinds_and_keys_is_one_buffer_of_the_pool(npu_device: NpuDevice) -> None:
+    names = ("v1 decode", "v2 sinks", "latent_attention_v2 TND padded", "v1 causal")
+    models = [
+        CaseModel(device=npu_device, case=find_case(name), kinds=all_kinds(), num_layers=2)
+        for name in names
+    ]
+    recorder, pool = Recorder(npu_device, all_kinds()), npu_device.create_memory_pool()
+
+    def attention(key: int) -> None:
+        for name, model in zip(names, models, strict=True):
+            for layer in range(model.num_layers):
+                arguments = model.arguments(key, layer, model.captured_step(key))
+                recorder.attention(f"{name}.{layer}", model.kind_name, arguments, group=name)
+
+    for key in (2, 4):
+        with recorder.recording(f"warm-up {key}"):
+            attention(key)
+    graphs = {key: npu_device.create_graph() for key in (2, 4)}
+    for key, graph in graphs.items():
+        with recorder.recording(key), npu_device.capture(graph, pool=pool):
+            attention(key)
+
+    needed = {
+        kind.workspace_bytes(model.arguments(key, 0, model.captured_step(key)))
+        for model in models
+        for key in graphs
+        if needs_update(kind := recorder.kinds[model.kind_name])
+    }
+    assert recorder.workspace.num_buffers == 1
+    assert recorder.workspace.allocated_bytes == max(needed) > min(needed)
+    (address,) = {
+        update.launch["workspace"].data_ptr()
+        for key in graphs
+        for update in UpdatePlan.compile(recorder, key).updates
+    }
+    (segment,) = (
+        segment
+        for segment in npu().memory_snapshot()
+        if 0 <= address - segment["address"] < segment["total_size"]
+    )
+    assert segment["segment_pool_id"] == pool
 
 
 @pytest.mark.parametrize("order", UpdateOrder)

@@ -210,3 +210,21 @@ def test_record_does_not_keep_a_cache_alive(make_model: Callable[..., Model]) ->
     model.caches.clear()
 
     assert model.recorder.records(2).watch.dead == ["'key' of layer 'layer.0'"]
+
+
+@pytest.mark.parametrize(
+    ("watch_inputs", "dead"), [(False, []), (True, ["'query' of layer 'layer.0'"])]
+)
+def test_record_of_an_input_that_was_freed_is_seen_where_inputs_are_watched(
+    make_model: Callable[..., Model],
+    device: ScheduledDevice,
+    watch_inputs: bool,
+    dead: list[str],
+) -> None:
+    model = make_model(num_layers=1)
+    model.recorder = Recorder(device, model.recorder.kinds, watch_inputs=watch_inputs)
+    model.capture(2)
+
+    del model.inputs[2]["query"]
+
+    assert model.recorder.records(2).watch.dead == dead

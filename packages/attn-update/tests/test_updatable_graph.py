@@ -15,6 +15,7 @@ from attn_update import (
     StepParameterError,
     UpdatableGraph,
     UpdateLane,
+    WorkspaceError,
     find_native_updater,
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
@@ -119,3 +120,26 @@ def test_a_graph_that_cannot_be_read_is_refused(
     UpdatableGraph(recorder, 2, graph, lane)
     with pytest.raises(RecordingError, match="recorded already"):
         UpdatableGraph(recorder, 2, graph, lane)
+
+
+def test_a_graph_with_a_workspace_that_is_too_small_is_refused(
+    npu_device: NpuDevice, capture_dispatched: CaptureDispatched
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.eager(2, [1, 1])
+    graph = capture_dispatched(model, 2)
+    record = graph.graph_dispatch_mode.graph_dispatch_records[1]
+    enough = record.kwargs["workspace"]
+    record.kwargs["workspace"] = enough[:1]
+    lane, before = UpdateLane(npu_device), cann_sim.counters().replays
+    with pytest.raises(
+        WorkspaceError, match=r"score\.1' of key 2: expected a workspace of \d+ bytes"
+    ):
+        UpdatableGraph(model.recorder, 2, graph, lane)
+    assert cann_sim.counters().replays == before
+    assert model.recorder.keys == ()
+
+    record.kwargs["workspace"] = enough
+    updatable = UpdatableGraph(model.recorder, 2, graph, lane)
+    updatable.update([model.lengths(2, [8, 7])])
+    assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))

@@ -23,6 +23,7 @@ from attn_update.errors import (
     UnknownKindError,
     UnknownOperatorError,
     UpdateError,
+    WorkspaceError,
 )
 from attn_update.fused_update import FusedUpdateDevice
 from attn_update.kind import AttentionKind, Kind, needs_update
@@ -115,6 +116,7 @@ __all__ = [
     "UpdateLane",
     "UpdateOrder",
     "UpdatePlan",
+    "WorkspaceError",
     "__version__",
     "context_parallel_attention",
     "context_parallel_kinds",

@@ -63,6 +63,10 @@ class StepParameterError(AttnUpdateError, ValueError):
     """The step parameters do not fit the plan: group, name, count, length, order or range."""
 
 
+class WorkspaceError(AttnUpdateError, ValueError):
+    """A launch was captured with a workspace that is too small for its longest lengths."""
+
+
 class DeadTensorError(AttnUpdateError, RuntimeError):
     """The memory of a tensor that a captured launch reads was freed."""
 

@@ -50,17 +50,24 @@ class Recorder:
     Args:
         device: Where attention runs.
         kinds: From kind names to kinds; default `attn_update.kinds.default_kinds`.
+        watch_inputs: Whether to watch the memory of all tensors that launches read, for debugging.
+            Otherwise only that of caches, tables, masks and the like is watched, whose owner must
+            keep them. Activations are the graph's own memory, mostly: one that the caller still
+            holds when the recording ends, and drops later, is then reported too.
     """
 
     def __init__(
         self,
         device: TaskDevice,
         kinds: Mapping[str, Kind] | None = None,
+        *,
+        watch_inputs: bool = False,
     ) -> None:
         self.device = device
         self.workspace = Workspace()
         self._kinds = dict(default_kinds() if kinds is None else kinds)
         self._keys: dict[Hashable, KeyRecords] = {}
+        self._watch_inputs = watch_inputs
         self._recording: _Recording | None = None
         self._is_launching = False
 
@@ -265,9 +272,7 @@ class Recorder:
         event.reset(stream)
         handle = self._launch(layer_name, kind.operator, operator, launch, stream)
 
-        for name in sorted(kind.persistent_arguments(arguments)):
-            tensor = arguments[name]
-            assert isinstance(tensor, torch.Tensor)  # noqa: S101
+        for name, tensor in self._watched(kind, arguments):
             recording.records.watch.add(tensor, f"{name!r} of layer {layer_name!r}")
         held = {name: self._weak(value) for name, value in launch.items() if name != "workspace"}
         recording.records.records[layer_name] = Record(
@@ -282,6 +287,17 @@ class Recorder:
             geometry=geometry,
         )
         return outputs
+
+    def _watched(
+        self, kind: AttentionKind, arguments: Mapping[str, object]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        watched = kind.persistent_arguments(arguments)
+        if self._watch_inputs:
+            watched |= arguments.keys() - kind.step_arguments
+        for name in sorted(watched):
+            tensor = arguments[name]
+            if isinstance(tensor, torch.Tensor):
+                yield name, tensor
 
     def _launch(
         self,

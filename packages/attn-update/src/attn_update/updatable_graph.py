@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update.automatic_recording import DEFAULT_OPERATORS, number_layers
-from attn_update.errors import RecordingError, StepParameterError, nearest
+from attn_update.errors import RecordingError, StepParameterError, WorkspaceError, nearest
 from attn_update.kind import needs_update
 from attn_update.record import KeyRecords, Record
 from attn_update.step_parameters import StepParameters
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from attn_update.kind import Kind
+    from attn_update.kind import AttentionKind, Kind
     from attn_update.recorder import Recorder
     from attn_update.step_parameters import Lengths
     from attn_update.update_lane import UpdateLane
@@ -62,6 +62,8 @@ class UpdatableGraph:
         RecordingError: The graph has no records, one of an operator without a kind, or the key is
             recorded already.
         StepParameterError: The captured lengths break the rules of their kind.
+        WorkspaceError: A launch was captured with a workspace, of the caller's, that does not
+            suffice for all lengths that a step may bring.
     """
 
     def __init__(
@@ -170,6 +172,7 @@ def _read_record(
     names = [argument.name for argument in operator._schema.arguments]  # noqa: SLF001
     arguments = {**dict(zip(names, dispatched.args, strict=False)), **dispatched.kwargs}
     arguments = {name: value for name, value in arguments.items() if value is not None}
+    _check_workspace(arguments, kind, what)
     return Record(
         layer_name=layer_name,
         key=key,
@@ -181,3 +184,16 @@ def _read_record(
         arguments=arguments,
         geometry=kind.geometry(arguments),
     )
+
+
+def _check_workspace(arguments: Mapping[str, Any], kind: AttentionKind, what: str) -> None:
+    workspace = arguments.get("workspace")
+    if workspace is None:  # the operator takes one of its own at every launch
+        return
+    given = {name: value for name, value in arguments.items() if name != "workspace"}
+    needed, found = kind.workspace_bytes(given), int(workspace.nbytes)
+    if found < needed:
+        raise WorkspaceError(
+            f"{what}: expected a workspace of {needed} bytes, which suffice for all lengths, found "
+            f"{found}; capture without a workspace, or with one of the largest size",
+        )
