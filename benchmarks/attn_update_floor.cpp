@@ -1,6 +1,6 @@
 // The floor of bench_attn_update.py: the bare aclnn calls of FIA from C++, nothing around them.
 //
-// Two-phase calls as op-plugin makes them in an update, with all tensors described ahead and the
+// Two-phase calls as op-plugin makes them in an update, with the tensors of every layer described ahead and the
 // lengths made anew once for each layer, as every launch must.
 
 #include <dlfcn.h>
@@ -95,12 +95,13 @@ extern "C" Floor* floor_create(void* const* data, const int* types, const std::i
   return floor;
 }
 
-extern "C" int floor_step(Floor* floor, int layers, const std::int64_t* query_lengths,
+extern "C" int floor_step(Floor* const* floors, int layers, const std::int64_t* query_lengths,
                           const std::int64_t* key_lengths, std::uint64_t count, std::int64_t heads,
                           std::int64_t kv_heads, double scale, std::int64_t block_size, void* stream) {
   char layout[] = "TND";
   constexpr std::int64_t kAll = 2147483647;
   for (int layer = 0; layer < layers; ++layer) {
+    const Floor* floor = floors[layer];
     const auto* query = floor->create_lengths(query_lengths, count);
     const auto* key = floor->create_lengths(key_lengths, count);
     std::uint64_t bytes = 0;

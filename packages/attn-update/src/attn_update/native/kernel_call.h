@@ -188,8 +188,8 @@ class KernelCall : public Call {
   void run(void* stream) override {
     std::uint64_t needed = 0;
     void* executor = nullptr;
-    const int prepared = std::apply(
-        [&](const auto&... parameter) { return prepare_(parameter.get()..., &needed, &executor); }, parameters_);
+    const int prepared =
+        std::apply([&](auto... passed) { return prepare_(passed..., &needed, &executor); }, passed_);
     if (prepared != 0) {
       fail("GetWorkspaceSize", prepared);
     }
@@ -224,6 +224,7 @@ class KernelCall : public Call {
         launch_(reinterpret_cast<Launch>(phases.launch)),
         sources_{source_of(schema, signature.arguments[Index])...},
         parameters_{Parameters(library, sources_[Index] < 0 ? nullptr : &values[sources_[Index]])...},
+        passed_{std::get<Index>(parameters_).get()...},
         workspace_index_(static_cast<std::size_t>(source_of(schema, "workspace"))) {
     set_workspace(values[workspace_index_]);
   }
@@ -245,7 +246,9 @@ class KernelCall : public Call {
   template <std::size_t... Index>
   void set_parameters(int source, const Value& value, std::index_sequence<Index...>) {
     ((sources_[Index] == source
-          ? static_cast<void>(std::get<Index>(parameters_) = Parameters(library_, &value))
+          ? static_cast<void>(
+                std::get<Index>(parameters_) = Parameters(library_, &value),
+                std::get<Index>(passed_) = std::get<Index>(parameters_).get())
           : void()),
      ...);
   }
@@ -263,6 +266,8 @@ class KernelCall : public Call {
   Launch launch_;
   std::array<int, sizeof...(Parameters)> sources_;
   std::tuple<Parameters...> parameters_;
+  // What a call reads, apart from what owns it: the calls of all layers are to stay in the cache.
+  std::tuple<typename Parameters::Passed...> passed_;
   std::size_t workspace_index_;
   at::Tensor workspace_;
 };
