@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
-import cann_sim
 from attn_update import (
     NativeUpdater,
     ParameterGroup,
@@ -17,77 +15,114 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.testing import PagedModel, assert_layers_equal
-from attn_update.testing.paged_model import LONGEST
-from npu_graph_runtime import NpuDevice
+from attn_update.testing import assert_layers_equal
+from attn_update.testing.cases import CaseModel, all_kinds, find_case
+
+if TYPE_CHECKING:
+    import torch
+
+    from npu_graph_runtime import NpuDevice
 
 DRAFT_STEPS, SEQUENCES = 3, 4
 
 
-@pytest.mark.parametrize("is_native", [False, True])
-def test_draft_steps_of_one_graph_take_lengths_of_their_own(is_native: bool) -> None:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu: Any = vars(torch)["npu"]
-    npu.config.allow_internal_format = False
-    npu.set_compile_mode(jit_compile=False)
-    random = Random(8)
-    lane = UpdateLane(device, native=NativeUpdater.load() if is_native else None)
-    with device.use_stream(device.create_stream()):
-        model = PagedModel(device=device, num_layers=2)
-        model.eager(SEQUENCES, [1] * SEQUENCES)
-        layers = range(model.num_layers)
+class DraftModel(CaseModel):
+    """Captures all draft steps, each with all layers, under the key ``draft``."""
 
-        def run(step: int, lengths: list[int]) -> list[torch.Tensor]:
-            return [
-                model.recorder.attention(
-                    f"draft.{step}/layers.{layer}",
-                    model.kind_name,
-                    model.arguments(SEQUENCES, layer, lengths),
-                    group=f"draft.{step}",
+    def capture_steps(self, groups: dict[str, ParameterGroup] | None) -> UpdatePlan:
+        """Capture and compile; the outputs are by step and layer."""
+        captured = [self.captured_step(SEQUENCES)] * DRAFT_STEPS
+        self.run_steps(captured)
+        self.graph: Any = self.device.create_graph()
+        with self.recorder.recording("draft"), self.device.capture(self.graph, pool=self.pool):
+            self.captured_outputs = self.run_steps(captured)
+        return UpdatePlan.compile(self.recorder, "draft", groups=groups)
+
+    def run_steps(self, steps: list[dict[str, Any]]) -> list[list[torch.Tensor]]:
+        return [
+            [
+                self.recorder.attention(
+                    f"draft.{index}/layers.{layer}",
+                    self.kind_name,
+                    self.arguments(SEQUENCES, layer, step),
+                    group=f"draft.{index}",
                 )[0]
-                for layer in layers
+                for layer in range(self.num_layers)
             ]
+            for index, step in enumerate(steps)
+        ]
 
-        graph = device.create_graph()
-        with model.recorder.recording("draft"), device.capture(graph, pool=model.pool):
-            outputs = [run(step, [1] * SEQUENCES) for step in range(DRAFT_STEPS)]
-        names = frozenset({"actual_seq_lengths", "actual_seq_lengths_kv"})
-        groups = {
-            f"draft.{step}": ParameterGroup(arguments=names, pad=True)
-            for step in range(DRAFT_STEPS)
+
+def parameters(plan: UpdatePlan, steps: list[dict[str, Any]]) -> StepParameters:
+    groups = {
+        f"draft.{index}": {name: step[name] for name in plan.groups[f"draft.{index}"].arguments}
+        for index, step in enumerate(steps)
+    }
+    return StepParameters(key="draft", groups=groups)
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+@pytest.mark.parametrize(
+    "name", ["v1 unpadded", "latent_attention_v2 TND unpadded", "latent_attention_v2 TND padded"]
+)
+def test_draft_steps_of_one_graph_take_parameters_of_their_own(
+    npu_device: NpuDevice, name: str, is_native: bool
+) -> None:
+    random = Random(8)
+    model = DraftModel(device=npu_device, case=find_case(name), kinds=all_kinds())
+    plan = model.capture_steps(None)
+    lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
+    for _ in range(10):
+        bursts = [
+            [model.case.draw(random, model, SEQUENCES) for _ in range(DRAFT_STEPS)]
+            for _ in range(4)
+        ]
+        outputs = []
+        for steps in bursts:
+            lane.run(plan, parameters(plan, steps), model.graph.replay)
+            outputs.append([[out.clone() for out in outs] for outs in model.captured_outputs])
+        for steps, found in zip(bursts, outputs, strict=True):
+            for step, outs, expected in zip(steps, found, model.run_steps(steps), strict=True):
+                assert_layers_equal(model.valid(step, outs), model.valid(step, expected))
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+def test_draft_steps_of_a_short_batch_are_padded_where_declared(
+    npu_device: NpuDevice, is_native: bool
+) -> None:
+    random = Random(9)
+    model = DraftModel(device=npu_device, case=find_case("v1 decode"), kinds=all_kinds())
+    names = frozenset({"actual_seq_lengths", "actual_seq_lengths_kv"})
+    groups = {
+        f"draft.{step}": ParameterGroup(arguments=names, pad=True) for step in range(DRAFT_STEPS)
+    }
+    plan = model.capture_steps(groups)
+    lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
+
+    def step_lengths(lengths: list[int], step: int) -> dict[str, Any]:
+        """Give a draft step one token more of each sequence."""
+        return {
+            "actual_seq_lengths": list(range(1, len(lengths) + 1)),
+            "actual_seq_lengths_kv": [length + step for length in lengths],
         }
-        plan = UpdatePlan.compile(model.recorder, "draft", groups=groups)
 
-        def parameters(lengths: list[int]) -> StepParameters:
-            """Give every draft step one token more; a short batch is padded and disabled."""
-            count = len(lengths)
-            return StepParameters(
-                key="draft",
-                groups={
-                    f"draft.{step}": {
-                        "actual_seq_lengths": list(range(1, count + 1)),
-                        "actual_seq_lengths_kv": [length + step for length in lengths],
-                    }
-                    for step in range(DRAFT_STEPS)
-                },
-            )
+    for _ in range(10):
+        count = random.randint(1, SEQUENCES)
+        lengths = [random.randint(1, 40) for _ in range(count)]
+        given = [step_lengths(lengths, step) for step in range(DRAFT_STEPS)]
+        lane.run(plan, parameters(plan, given), model.graph.replay)
+        found = [[out.clone() for out in outs] for outs in model.captured_outputs]
+        empty = [0] * (SEQUENCES - count)
+        padded = [
+            {
+                "actual_seq_lengths": list(range(1, SEQUENCES + 1)),
+                "actual_seq_lengths_kv": step["actual_seq_lengths_kv"] + empty,
+            }
+            for step in given
+        ]
+        for outs, expected in zip(found, model.run_steps(padded), strict=True):
+            assert_layers_equal([out[:count] for out in outs], [out[:count] for out in expected])
 
-        for _ in range(10):
-            burst = []
-            for _ in range(4):
-                count = random.randint(1, SEQUENCES)
-                lengths = [random.randint(1, LONGEST - DRAFT_STEPS) for _ in range(count)]
-                lane.run(plan, parameters(lengths), graph.replay)
-                burst.append((lengths, [[out.clone() for out in step] for step in outputs]))
-            for lengths, copies in burst:
-                padded = [0] * (SEQUENCES - len(lengths))
-                for step, copied in enumerate(copies):
-                    expected = run(step, [length + step for length in lengths] + padded)
-                    count = len(lengths)
-                    assert_layers_equal(
-                        [out[:count] for out in copied], [out[:count] for out in expected]
-                    )
-        with pytest.raises(StepParameterError, match=r"draft\.2"):
-            lane.run(plan, parameters([LONGEST - 1]), graph.replay)
-        device.synchronize()
+    too_long = [step_lengths([47], step) for step in range(DRAFT_STEPS)]
+    with pytest.raises(StepParameterError, match=r"draft\.2"):
+        lane.run(plan, parameters(plan, too_long), model.graph.replay)

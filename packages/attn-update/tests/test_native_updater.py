@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
@@ -25,26 +25,6 @@ from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal
 from attn_update.testing.paged_model import COLUMNS
 from npu_graph_runtime import NpuDevice
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module")
-def device() -> NpuDevice:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu: Any = vars(torch)["npu"]
-    npu.config.allow_internal_format = False
-    npu.set_compile_mode(jit_compile=False)
-    return device
-
-
-@pytest.fixture(autouse=True)
-def _stream(device: NpuDevice) -> Iterator[None]:
-    with device.use_stream(device.create_stream()):
-        yield
-    device.synchronize()
-
 
 @pytest.fixture(scope="module")
 def native() -> NativeUpdater:
@@ -55,13 +35,13 @@ def native() -> NativeUpdater:
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_native_steps_with_the_host_ahead_equal_the_eager_operator(
-    device: NpuDevice, native: NativeUpdater, dtype: torch.dtype, kind: str, order: UpdateOrder
+    npu_device: NpuDevice, native: NativeUpdater, dtype: torch.dtype, kind: str, order: UpdateOrder
 ) -> None:
     random = Random(1)
-    models = [PagedModel(device=device, dtype=dtype, kind_name=kind, seed=s) for s in (0, 100)]
+    models = [PagedModel(device=npu_device, dtype=dtype, kind_name=kind, seed=s) for s in (0, 100)]
     for model in models:
         model.capture(2, 4)
-    lane = UpdateLane(device, order=order, native=native)
+    lane = UpdateLane(npu_device, order=order, native=native)
     assert lane.native_reason is None
 
     for _ in range(20):
@@ -77,11 +57,13 @@ def test_native_steps_with_the_host_ahead_equal_the_eager_operator(
     assert lane.counters.native_steps == lane.counters.steps == 80
 
 
-def test_native_steps_take_a_rebound_block_table(device: NpuDevice, native: NativeUpdater) -> None:
+def test_native_steps_take_a_rebound_block_table(
+    npu_device: NpuDevice, native: NativeUpdater
+) -> None:
     random = Random(2)
-    model = PagedModel(device=device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
     model.capture(2)
-    lane = UpdateLane(device, native=native)
+    lane = UpdateLane(npu_device, native=native)
     for _ in range(10):
         table = torch.tensor([[random.randrange(8) for _ in range(COLUMNS)] for _ in range(2)])
         lengths = draw_lengths(random, 2)
@@ -96,11 +78,11 @@ def test_native_steps_take_a_rebound_block_table(device: NpuDevice, native: Nati
 
 
 def test_native_steps_skip_launches_that_did_not_change(
-    device: NpuDevice, native: NativeUpdater
+    npu_device: NpuDevice, native: NativeUpdater
 ) -> None:
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(device, native=native)
+    lane = UpdateLane(npu_device, native=native)
     before = cann_sim.counters().updated_launches
     for _ in range(3):
         assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
@@ -111,12 +93,12 @@ def test_native_steps_skip_launches_that_did_not_change(
 @pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("failing", range(3))
 def test_a_failing_native_update_is_named_and_the_next_steps_are_right(
-    device: NpuDevice, native: NativeUpdater, failing: int, order: UpdateOrder
+    npu_device: NpuDevice, native: NativeUpdater, failing: int, order: UpdateOrder
 ) -> None:
     random = Random(3)
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(device, order=order, native=native)
+    lane = UpdateLane(npu_device, order=order, native=native)
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[failing].launch["block_size"] = 17
@@ -142,9 +124,9 @@ class _WithoutKernels(NpuDevice):
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("told", [True, False])
 def test_kernels_are_called_past_torch_where_the_device_tells_them(
-    device: NpuDevice, native: NativeUpdater, kind: str, *, told: bool
+    npu_device: NpuDevice, native: NativeUpdater, kind: str, *, told: bool
 ) -> None:
-    device = device if told else _WithoutKernels(0)
+    device = npu_device if told else _WithoutKernels(0)
     random = Random(4)
     model = PagedModel(device=device, kind_name=kind)
     model.capture(2)
@@ -158,21 +140,21 @@ def test_kernels_are_called_past_torch_where_the_device_tells_them(
 
 
 def test_a_tensor_of_another_type_than_torch_knows_is_left_to_torch(
-    device: NpuDevice, native: NativeUpdater
+    npu_device: NpuDevice, native: NativeUpdater
 ) -> None:
-    model = PagedModel(device=device, kind_name="fused_infer_attention_v2")
+    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v2")
     model.capture(2)
     plan = UpdatePlan.compile(model.recorder, 2)
     plan.updates[1].launch["key_dtype"] = 290
-    assert native.bind(plan, device, device.native_calls()).num_dispatched == 1
+    assert native.bind(plan, npu_device, npu_device.native_calls()).num_dispatched == 1
 
 
 def test_a_kernel_with_too_small_a_workspace_is_an_error_before_its_launch(
-    device: NpuDevice, native: NativeUpdater
+    npu_device: NpuDevice, native: NativeUpdater
 ) -> None:
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(device, native=native)
+    lane = UpdateLane(npu_device, native=native)
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[1].launch["workspace"] = broken.updates[1].launch["workspace"][:1]
     with pytest.raises(UpdateError, match=r"ScoreV3 needs a workspace of \d+ bytes, found 1;"):
@@ -188,11 +170,11 @@ def test_a_kernel_with_too_small_a_workspace_is_an_error_before_its_launch(
     ],
 )
 def test_a_plan_that_cannot_be_bound_launches_nothing(
-    device: NpuDevice, native: NativeUpdater, name: str, value: object, message: str
+    npu_device: NpuDevice, native: NativeUpdater, name: str, value: object, message: str
 ) -> None:
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(device, native=native)
+    lane = UpdateLane(npu_device, native=native)
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[1].launch[name] = value
     before = cann_sim.counters().replays
@@ -205,17 +187,17 @@ def test_a_plan_that_cannot_be_bound_launches_nothing(
 
 
 def test_a_step_on_the_lanes_own_stream_is_refused(
-    device: NpuDevice, native: NativeUpdater
+    npu_device: NpuDevice, native: NativeUpdater
 ) -> None:
-    model = PagedModel(device=device)
+    model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(device, native=native)
+    lane = UpdateLane(npu_device, native=native)
     # The pool of direct streams is small: after one round the lane's own comes again.
-    streams = [device.create_direct_stream() for _ in range(64)]
+    streams = [npu_device.create_direct_stream() for _ in range(64)]
     before = cann_sim.counters().replays
     refused = 0
     for stream in streams:
-        with device.use_stream(stream):
+        with npu_device.use_stream(stream):
             try:
                 model.step(lane, 2, [7, 8])
             except LaneError:
@@ -225,12 +207,12 @@ def test_a_step_on_the_lanes_own_stream_is_refused(
 
 
 def test_native_steps_of_two_threads_keep_their_order(
-    device: NpuDevice, native: NativeUpdater
+    npu_device: NpuDevice, native: NativeUpdater
 ) -> None:
-    models = [PagedModel(device=device, seed=seed) for seed in (0, 100)]
+    models = [PagedModel(device=npu_device, seed=seed) for seed in (0, 100)]
     for model in models:
         model.capture(2)
-    lane = UpdateLane(device, native=native)
+    lane = UpdateLane(npu_device, native=native)
     npu: Any = vars(torch)["npu"]
     errors: list[BaseException] = []
 
@@ -238,7 +220,7 @@ def test_native_steps_of_two_threads_keep_their_order(
         random = Random(seed)
         try:
             npu.set_device(0)
-            with device.use_stream(device.create_stream()):
+            with npu_device.use_stream(npu_device.create_stream()):
                 for _ in range(30):
                     lengths = draw_lengths(random, 2)
                     outputs = model.step(lane, 2, lengths)
@@ -255,9 +237,11 @@ def test_native_steps_of_two_threads_keep_their_order(
     assert lane.counters.native_steps == 60
 
 
-def test_a_lane_that_cannot_be_native_says_why(device: NpuDevice, native: NativeUpdater) -> None:
-    assert "without a native updater" in str(UpdateLane(device).native_reason)
-    indirect = UpdateLane(device, native=native, direct=False)
+def test_a_lane_that_cannot_be_native_says_why(
+    npu_device: NpuDevice, native: NativeUpdater
+) -> None:
+    assert "without a native updater" in str(UpdateLane(npu_device).native_reason)
+    indirect = UpdateLane(npu_device, native=native, direct=False)
     assert "does not launch directly" in str(indirect.native_reason)
     scheduled = UpdateLane(ScheduledDevice(has_launch_queue=True), native=native)
     assert "does not tell the addresses" in str(scheduled.native_reason)

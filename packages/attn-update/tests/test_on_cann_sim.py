@@ -13,6 +13,8 @@ import cann_sim
 from attn_update import (
     AttnUpdateError,
     DeadTensorError,
+    LaneError,
+    MissingLayerError,
     Recorder,
     StepParameterError,
     StepParameters,
@@ -28,6 +30,8 @@ from attn_update.testing.cases import CaseModel, all_kinds, find_case
 from attn_update.testing.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npu_graph_runtime import NpuDevice
 
 
@@ -154,6 +158,62 @@ def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(npu_device:
     with pytest.raises(DeadTensorError, match=r"layers\.0"):
         model.step(lane, 2, [7, 8])
     assert num_launches() == before
+
+
+def release(model: PagedModel, lane: UpdateLane) -> None:
+    model.recorder.release(4)
+    model.step(lane, 4, [1, 2, 3, 4])
+
+
+def run_on_closed_lane(model: PagedModel) -> None:
+    lane = UpdateLane(model.device)
+    lane.close()
+    model.step(lane, 4, [1, 2, 3, 4])
+
+
+MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLane], object]]] = {
+    "unknown key": (UnknownKeyError, lambda model, _: UpdatePlan.compile(model.recorder, 8)),
+    "missing layer": (
+        MissingLayerError,
+        lambda model, _: UpdatePlan.compile(model.recorder, 2, layers=["layers.7"]),
+    ),
+    "layer too many": (
+        MissingLayerError,
+        lambda model, _: UpdatePlan.compile(model.recorder, 2, layers=["layers.0", "layers.1"]),
+    ),
+    "plan of another key": (
+        StepParameterError,
+        lambda model, lane: lane.run(
+            model.plans[4], model.parameters(2, [5, 6]), model.graphs[2].replay
+        ),
+    ),
+    "plan of a released key": (UnknownKeyError, release),
+    "closed lane": (LaneError, lambda model, _: run_on_closed_lane(model)),
+    "another lane": (
+        LaneError,
+        lambda model, _: UpdateLane(model.device).run(
+            model.plans[2], model.parameters(2, [5, 6]), model.graphs[2].replay
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_around_a_step_launches_nothing_and_the_next_step_is_right(
+    npu_device: NpuDevice, mistake: str
+) -> None:
+    error, make = MISTAKES[mistake]
+    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device)
+    model.capture(2, 4)
+    model.step(lane, 2, [3, 4])
+    npu_device.synchronize()
+    before = num_launches()
+
+    with pytest.raises(error):
+        make(model, lane)
+
+    assert num_launches() == before
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
 @pytest.mark.parametrize("order", UpdateOrder)

@@ -38,6 +38,7 @@ from attn_update.kinds import (
     FusedInferAttention,
     LatentAttention,
     OperatorFamily,
+    PagedAttention,
     context_parallel_attention,
     context_parallel_kinds,
     context_parallel_latent_attention,
@@ -47,6 +48,7 @@ from attn_update.kinds import (
     fused_infer_attention_v2,
     latent_attention_v1,
     latent_attention_v2,
+    paged_attention,
     sparse_flash_attention,
 )
 from attn_update.native_device import NativeUpdateDevice
@@ -98,6 +100,7 @@ __all__ = [
     "NativeUpdateDevice",
     "NativeUpdater",
     "OperatorFamily",
+    "PagedAttention",
     "ParameterGroup",
     "PlanError",
     "PlannedUpdate",
@@ -130,5 +133,6 @@ __all__ = [
     "latent_attention_v2",
     "needs_update",
     "number_layers",
+    "paged_attention",
     "sparse_flash_attention",
 ]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
-import cann_sim
 from attn_update import (
     NativeUpdater,
     ParameterGroup,
@@ -19,7 +18,9 @@ from attn_update import (
     UpdatePlan,
 )
 from attn_update.testing import assert_layers_equal
-from npu_graph_runtime import NpuDevice
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import NpuDevice
 
 TOKENS, SEQUENCES, HEADS, HEAD_DIM = 24, 4, 2, 16
 
@@ -33,17 +34,12 @@ def draw_ends(random: Random) -> list[int]:
 @pytest.mark.parametrize("is_native", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_encoder_steps_with_padding_equal_the_eager_operator(
-    dtype: torch.dtype, is_native: bool
+    npu_device: NpuDevice, dtype: torch.dtype, is_native: bool
 ) -> None:
-    cann_sim.activate()
-    device = NpuDevice(0)
-    npu: Any = vars(torch)["npu"]
-    npu.config.allow_internal_format = False
-    npu.set_compile_mode(jit_compile=False)
     random = Random(7)
     generator = torch.Generator().manual_seed(7)
-    recorder = Recorder(device)
-    lane = UpdateLane(device, native=NativeUpdater.load() if is_native else None)
+    recorder = Recorder(npu_device)
+    lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
     layers = [
         torch.randn(3, TOKENS, HEADS, HEAD_DIM, generator=generator).to(dtype).to("npu")
         for _ in range(3)
@@ -69,27 +65,28 @@ def test_encoder_steps_with_padding_equal_the_eager_operator(
             for index, layer in enumerate(layers)
         ]
 
-    with device.use_stream(device.create_stream()):
-        graph = device.create_graph()
-        captured = [6, 12, 18, TOKENS]
-        with recorder.recording(TOKENS), device.capture(graph, pool=device.create_memory_pool()):
-            outputs = run(captured)
-        names = frozenset({"actual_seq_lengths"})
-        groups = {"default": ParameterGroup(arguments=names, pad=True)}
-        plan = UpdatePlan.compile(recorder, TOKENS, groups=groups)
-        for _ in range(12):
-            burst = []
-            for _ in range(3):
-                ends = draw_ends(random)
-                parameters = {"default": {"actual_seq_lengths": ends}}
-                lane.run(plan, StepParameters(key=TOKENS, groups=parameters), graph.replay)
-                burst.append((ends, [out.clone() for out in outputs]))
-            for ends, copies in burst:
-                valid = ends[-1]
-                full = [*ends, *[valid] * (SEQUENCES - len(ends) - 1), TOKENS]
-                expected = [out[:valid] for out in run(full)]
-                assert_layers_equal([copy[:valid] for copy in copies], expected)
-        falling = {"default": {"actual_seq_lengths": [9, 5, 12, TOKENS]}}
-        with pytest.raises(StepParameterError):
-            lane.run(plan, StepParameters(key=TOKENS, groups=falling), graph.replay)
-        device.synchronize()
+    graph = npu_device.create_graph()
+    captured = [6, 12, 18, TOKENS]
+    with (
+        recorder.recording(TOKENS),
+        npu_device.capture(graph, pool=npu_device.create_memory_pool()),
+    ):
+        outputs = run(captured)
+    names = frozenset({"actual_seq_lengths"})
+    groups = {"default": ParameterGroup(arguments=names, pad=True)}
+    plan = UpdatePlan.compile(recorder, TOKENS, groups=groups)
+    for _ in range(12):
+        burst = []
+        for _ in range(3):
+            ends = draw_ends(random)
+            parameters = {"default": {"actual_seq_lengths": ends}}
+            lane.run(plan, StepParameters(key=TOKENS, groups=parameters), graph.replay)
+            burst.append((ends, [out.clone() for out in outputs]))
+        for ends, copies in burst:
+            valid = ends[-1]
+            full = [*ends, *[valid] * (SEQUENCES - len(ends) - 1), TOKENS]
+            expected = [out[:valid] for out in run(full)]
+            assert_layers_equal([copy[:valid] for copy in copies], expected)
+    falling = {"default": {"actual_seq_lengths": [9, 5, 12, TOKENS]}}
+    with pytest.raises(StepParameterError):
+        lane.run(plan, StepParameters(key=TOKENS, groups=falling), graph.replay)
