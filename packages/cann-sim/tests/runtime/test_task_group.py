@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -159,6 +161,69 @@ def test_update_begun_twice_is_refused(npu: Any, acl: Any) -> None:
     with pytest.raises(RuntimeError, match=f"(?s){GROUP_STATUS}.*on another stream"):
         npu.graph_task_update_begin(second, updatable.handle)
     assert acl("aclmdlRICaptureTaskUpdateEnd", updatable.stream.npu_stream) == INTERNAL_ERROR
+
+
+def test_update_of_one_stream_by_two_threads_is_refused_to_the_second(npu: Any) -> None:
+    updatable = Updatable(npu, wait=False)
+    other = Updatable(npu, wait=False)
+    refusals = []
+
+    def update_too() -> None:
+        npu.set_device(0)
+        with pytest.raises(RuntimeError, match=str(GROUP_STATUS)) as refusal:
+            npu.graph_task_update_begin(updatable.stream, other.handle)
+        refusals.append(str(refusal.value))
+
+    npu.graph_task_update_begin(updatable.stream, updatable.handle)
+    thread = threading.Thread(target=update_too)
+    thread.start()
+    thread.join()
+    assert "already open" in refusals[0]
+    with npu.stream(updatable.stream):
+        torch.mul(updatable.input, 2.0, out=updatable.product)
+    npu.graph_task_update_end(updatable.stream)
+    npu.synchronize()
+    updatable.graph.replay()
+    assert updatable.result() == 3.0
+
+
+def test_update_that_races_a_replay_counts_from_when_the_task_is_reached(npu: Any) -> None:
+    """Before the replay comes to the task it changes that replay, afterwards the next one."""
+    updatable = Updatable(npu)
+    updatable.graph.replay()  # waits before the task
+    with npu.stream(updatable.stream):
+        npu.graph_task_update_begin(updatable.stream, updatable.handle)
+        torch.mul(updatable.input, 2.0, out=updatable.product)
+        npu.graph_task_update_end(updatable.stream)
+        updatable.stream.synchronize()
+    updatable.event.record(updatable.stream)
+    assert updatable.result() == 3.0
+
+    gate, graph = npu.ExternalEvent(), npu.NPUGraph()
+    with npu.graph(graph):
+        main = npu.current_stream()
+        npu.graph_task_group_begin(main)
+        torch.mul(updatable.input, 3.0, out=updatable.product)
+        updatable.handle = npu.graph_task_group_end(main)
+        torch.add(updatable.product, 1.0, out=updatable.output)
+        gate.wait(main)
+    updatable.output.zero_()
+    npu.synchronize()
+    graph.replay()  # stops behind the task
+    while ctypes.c_float.from_address(updatable.output.data_ptr()).value == 0.0:
+        time.sleep(0.001)
+    updatable.update(5.0)
+    gate.record(updatable.stream)
+    assert updatable.result() == 4.0
+    graph.replay()
+    gate.record(updatable.stream)
+    assert updatable.result() == 6.0
+
+
+def test_update_of_a_handle_that_never_was_is_refused(npu: Any, acl: Any) -> None:
+    stream = npu.Stream()
+    assert acl("aclmdlRICaptureTaskUpdateBegin", stream.npu_stream, 0x40) == PARAMETER_INVALID
+    assert acl("aclmdlRICaptureTaskUpdateEnd", stream.npu_stream) == GROUP_STATUS
 
 
 def test_update_of_a_destroyed_graph_is_refused(npu: Any) -> None:

@@ -16,10 +16,14 @@ import pytest
 PROGRAM = Path(__file__).with_name("update_protocol.py")
 
 
-def outcomes(scenario: str, schedules: int) -> dict[str, int]:
+def outcomes(
+    scenario: str, schedules: int, *, form: str = "value", queue: str = "1"
+) -> dict[str, int]:
     """Return how many schedules of a scenario ended how."""
     environment = {
         **os.environ,
+        "CANN_SIM_EXTERNAL_EVENTS": form,
+        "TASK_QUEUE_ENABLE": queue,
         "CANN_SIM_DEADLOCK_SECONDS": "0.05",
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
@@ -42,22 +46,31 @@ def schedules(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--schedules"))
 
 
-def test_protocol_that_is_kept_gives_the_right_values(schedules: int) -> None:
-    assert outcomes("kept", schedules) == {"right": schedules}
+@pytest.mark.parametrize("form", ["value", "event"])
+def test_protocol_that_is_kept_gives_the_right_values(schedules: int, form: str) -> None:
+    assert outcomes("kept", schedules, form=form) == {"right": schedules}
 
 
-def test_update_that_does_not_wait_is_taken_by_the_replay_before(schedules: int) -> None:
-    found = outcomes("early_update", max(schedules // 10, 40))
+def test_protocol_that_is_kept_without_task_queue_gives_the_right_values(schedules: int) -> None:
+    count = max(schedules // 10, 10)
+    assert outcomes("kept", count, queue="0") == {"right": count}
+
+
+@pytest.mark.parametrize("form", ["value", "event"])
+def test_update_that_does_not_wait_is_taken_by_the_replay_before(schedules: int, form: str) -> None:
+    found = outcomes("early_update", max(schedules // 10, 40), form=form)
     assert found.keys() == {"right", "stale", "named deadlock"}
 
 
-def test_record_that_is_missing_is_a_named_deadlock(schedules: int) -> None:
+@pytest.mark.parametrize("form", ["value", "event"])
+def test_record_that_is_missing_is_a_named_deadlock(schedules: int, form: str) -> None:
     count = max(schedules // 10, 10)
-    assert outcomes("missing_record", count) == {"named deadlock": count}
+    assert outcomes("missing_record", count, form=form) == {"named deadlock": count}
 
 
-def test_second_update_behind_the_record_comes_too_late(schedules: int) -> None:
-    found = outcomes("two_updaters", max(schedules // 10, 40))
+@pytest.mark.parametrize("form", ["value", "event"])
+def test_second_update_behind_the_record_comes_too_late(schedules: int, form: str) -> None:
+    found = outcomes("two_updaters", max(schedules // 10, 40), form=form)
     assert found.keys() == {"right", "stale"}
 
 

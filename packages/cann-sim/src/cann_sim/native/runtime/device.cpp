@@ -1,6 +1,10 @@
 #include "device.h"
 
 #include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <iterator>
+#include <regex>
 
 #include "configuration.h"
 #include "error_message.h"
@@ -10,6 +14,9 @@ namespace {
 using cann_sim::Device;
 
 thread_local Device* current_device = nullptr;
+
+// The device of threads that never called aclrtSetDevice; null where aclInit was not given one.
+std::atomic<Device*> default_device{nullptr};
 
 // Never destroyed: worker threads may still run while the process exits.
 std::vector<Device*>& Devices() {
@@ -21,6 +28,13 @@ std::vector<Device*>& Devices() {
     return all;
   }();
   return *devices;
+}
+
+void MakeCurrent(Device* device) {
+  current_device = device;
+  if (device != nullptr) {
+    device->active.store(true);
+  }
 }
 
 aclError NoDeviceSet(const char* function) {
@@ -87,7 +101,12 @@ void Device::ReleaseGraphStream() {
   --graph_streams_;
 }
 
-Device* CurrentDevice() { return current_device; }
+Device* CurrentDevice() {
+  if (current_device == nullptr) {
+    MakeCurrent(default_device.load());
+  }
+  return current_device;
+}
 
 Device* FindDevice(int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < Devices().size() ? Devices()[static_cast<size_t>(id)] : nullptr;
@@ -116,7 +135,28 @@ void StopStreams() {
 
 extern "C" {
 
-aclError aclInit(const char* /*config_path*/) { return ACL_SUCCESS; }
+// Of the configuration only the default device is used.
+aclError aclInit(const char* config_path) {
+  if (config_path == nullptr || *config_path == '\0') {
+    return ACL_SUCCESS;
+  }
+  std::ifstream file(config_path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::smatch found;
+  if (!std::regex_search(text, found, std::regex(R"re("default_device"\s*:\s*"([^"]*)")re"))) {
+    return ACL_SUCCESS;
+  }
+  Device* device = nullptr;
+  if (const std::string number = found[1]; std::regex_match(number, std::regex("0|[1-9][0-9]{0,8}"))) {
+    device = cann_sim::FindDevice(std::stoi(number));
+  }
+  if (device == nullptr) {
+    return cann_sim::Fail(ACL_ERROR_INVALID_PARAM, std::string("aclInit: the default device of ") + config_path +
+                                                       " does not exist: " + std::string(found[1]));
+  }
+  default_device.store(device);
+  return ACL_SUCCESS;
+}
 
 aclError aclFinalize() { return ACL_SUCCESS; }
 
@@ -132,16 +172,18 @@ aclError aclrtSetDevice(int32_t id) {
   if (device == nullptr) {
     return NoSuchDevice("aclrtSetDevice", id);
   }
-  current_device = device;
+  MakeCurrent(device);
   return ACL_SUCCESS;
 }
 
+// Says which device would be used and does not make it current.
 aclError aclrtGetDevice(int32_t* id) {
   CANN_SIM_REQUIRE_POINTER("aclrtGetDevice", id);
-  if (current_device == nullptr) {
+  const Device* device = current_device != nullptr ? current_device : default_device.load();
+  if (device == nullptr) {
     return NoDeviceSet("aclrtGetDevice");
   }
-  *id = current_device->id;
+  *id = device->id;
   return ACL_SUCCESS;
 }
 
@@ -167,7 +209,7 @@ aclError aclrtGetCurrentContext(aclrtContext* context) {
 
 aclError aclrtSetCurrentContext(aclrtContext context) {
   CANN_SIM_REQUIRE_POINTER("aclrtSetCurrentContext", context);
-  current_device = static_cast<Device*>(context);
+  MakeCurrent(static_cast<Device*>(context));
   return ACL_SUCCESS;
 }
 
@@ -180,7 +222,7 @@ aclError aclrtGetPrimaryCtxState(int32_t id, uint32_t* flags, int32_t* active) {
     *flags = 0;
   }
   if (active != nullptr) {
-    *active = device->Streams().empty() ? 0 : 1;
+    *active = device->active.load() ? 1 : 0;
   }
   return ACL_SUCCESS;
 }

@@ -3,6 +3,7 @@
 
 #include <acl/acl_rt.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -16,6 +17,7 @@ struct Device {
   explicit Device(int32_t id) : id(id) {}
 
   const int32_t id;
+  std::atomic<bool> active{false};  // once it was current on some thread
 
   Stream& DefaultStream();
   // Null where the stream limit is reached.

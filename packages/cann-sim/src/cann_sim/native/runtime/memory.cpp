@@ -208,6 +208,9 @@ aclError aclrtFreeHost(void* address) { return Free("aclrtFreeHost", address, Me
 aclError aclrtHostRegister(void* address, uint64_t bytes, aclrtHostRegisterType /*type*/, void** device_address) {
   CANN_SIM_REQUIRE_POINTER("aclrtHostRegister", address);
   CANN_SIM_REQUIRE_POINTER("aclrtHostRegister", device_address);
+  if (bytes == 0) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtHostRegister: expected a size above 0");
+  }
   if (cann_sim::PlaceOf(address) != MemoryPlace::kUnknown) {
     return Fail(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "aclrtHostRegister: the memory is already registered");
   }
