@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -151,6 +152,28 @@ def test_condition_without_default_keeps_the_value_that_was_written(npu: Any, ac
         conditional.replay()
         assert result.item() == expected
     acl("aclmdlRIDestroy", conditional.graph)
+
+
+def test_condition_while_ends_where_kernels_do_nothing(run_python: Any) -> None:
+    done = run_python(
+        f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+sys.path.insert(0, {str(Path(__file__).parents[1])!r})
+import conftest, torch, torch_npu, test_condition
+acl = conftest.Acl()
+torch_npu.npu.config.allow_internal_format = False
+result = torch.zeros(1).npu()
+conditional = test_condition.Conditional(torch_npu.npu, acl, default=3)
+conditional.add(test_condition.WHILE, 1)
+conditional.capture_child(0, test_condition.add_in_place(result, 1.0))
+print("end", conditional.end())
+conditional.replay()
+print("ended")
+""",
+        environment={"CANN_SIM_KERNELS": "null"},
+    )
+    assert "end 0\nended" in done.output, done.errors
 
 
 def test_condition_in_a_torch_capture_follows_the_predicate(npu: Any) -> None:

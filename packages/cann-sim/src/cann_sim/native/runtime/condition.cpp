@@ -6,6 +6,7 @@
 #include <string>
 
 #include "capture.h"
+#include "configuration.h"
 #include "device.h"
 #include "error_message.h"
 #include "graph.h"
@@ -79,6 +80,12 @@ void Condition::Run() {
     case ACL_MODEL_RI_COND_TYPE_WHILE:
       while (Load(value) != 0) {
         children[0]->RunTasks();
+        if (TheMonitor().stopped()) {
+          throw Stopped();
+        }
+        if (configuration::KernelsAreNull()) {
+          break;  // no kernel will ever change the value
+        }
       }
       break;
     case ACL_MODEL_RI_COND_TYPE_SWITCH:

@@ -73,7 +73,12 @@ aclError Allocate(const char* function, void** address, size_t bytes) {
   const std::optional<size_t> offset = file.base() == nullptr ? std::nullopt : file.Take(rounded);
   if (!offset.has_value()) {
     cann_sim::GiveMemoryBack(*device, rounded);
-    return cann_sim::OutOfMemory(function, *device, bytes);
+    return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
+                std::string(function) + (file.base() == nullptr
+                                             ? ": the memory of a device cannot be mapped; is there a limit of addresses "
+                                               "(ulimit -v), or no memfd_create?"
+                                             : ": device " + std::to_string(device->id) + " has no room for " +
+                                                   std::to_string(bytes) + " bytes in one piece"));
   }
   *address = file.base() + *offset;
   cann_sim::NoteMemory(*address, rounded, MemoryPlace::kDevice, device, true);
