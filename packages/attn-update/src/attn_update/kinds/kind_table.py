@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attn_update.kinds.context_parallel_attention import context_parallel_attention
 from attn_update.kinds.context_parallel_latent_attention import context_parallel_latent_attention
+from attn_update.kinds.device_length_attention import sparse_flash_attention
 from attn_update.kinds.encoder_attention import encoder_attention
 from attn_update.kinds.fused_infer_attention_v1 import fused_infer_attention_v1
 from attn_update.kinds.fused_infer_attention_v2 import fused_infer_attention_v2
@@ -33,6 +34,7 @@ def default_kinds() -> dict[str, Kind]:
         kinds[name] = make()
         kinds[f"{name}_rebound"] = make(rebind_block_table=True)
         kinds[f"{name}_unpadded"] = make(rebind_block_table=True, unpadded=True)
+    kinds["sparse_flash_attention"] = sparse_flash_attention()
     kinds["paged_attention"] = paged_attention()
     kinds["paged_attention_rebound"] = paged_attention(rebind_block_table=True)
     return kinds

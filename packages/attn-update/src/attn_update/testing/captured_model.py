@@ -108,7 +108,8 @@ class CapturedModel(ABC, Generic[_Step]):
 
     def parameters(self, key: int, step: _Step) -> StepParameters:
         """Return the step parameters of a step."""
-        return StepParameters(key=key, groups={"default": dict(self.step_arguments(key, step))})
+        given = self.step_arguments(key, step)
+        return StepParameters(key=key, groups={"default": dict(given)} if given else {})
 
     def attention(self, key: int, layer: int, step: _Step) -> torch.Tensor:
         """Run the attention of one layer through the recorder."""

@@ -10,7 +10,7 @@ import torch
 from attn_update.testing.captured_model import CapturedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from random import Random
 
     from attn_update.step_parameters import Lengths, StepParameters
@@ -33,6 +33,7 @@ class AttentionCase:
         layer: What one layer adds: its caches.
         captured: The step that is captured.
         draw: Another step of a key.
+        written: What a step writes into captured tensors of a key beside the block table, by name.
         valid_tokens: How many query tokens of a step have results; None for all.
         keys: The graph keys: numbers of sequences.
     """
@@ -43,6 +44,7 @@ class AttentionCase:
     layer: Callable[[CaseModel], dict[str, object]]
     captured: Callable[[CaseModel, int], Step]
     draw: Callable[[Random, CaseModel, int], Step]
+    written: Callable[[Random, CaseModel, int], dict[str, torch.Tensor]] = lambda *_: {}
     valid_tokens: Callable[[Step], int | None] = lambda _: None
     keys: tuple[int, ...] = (2, 4)
 
@@ -70,8 +72,8 @@ class CaseModel(CapturedModel[Step]):
 
     def step_arguments(self, key: int, step: Step) -> dict[str, Lengths]:
         """Return those arguments of a step that the plan declares."""
-        declared = self.plans[key].groups["default"].arguments
-        return {name: step[name] for name in declared}
+        group = self.plans[key].groups.get("default")
+        return {} if group is None else {name: step[name] for name in group.arguments}
 
     def captured_step(self, key: int) -> Step:
         """Return the case's captured step."""
@@ -89,21 +91,21 @@ class CaseModel(CapturedModel[Step]):
         return outputs if tokens is None else [out[:tokens] for out in outputs]
 
     def draw(self, random: Random, key: int) -> DrawnStep:
-        """Return a step, and what the block table is to hold where it is not rebound."""
+        """Return a step, and what captured tensors are to hold in it."""
         step = self.case.draw(random, self, key)
+        written = dict(self.case.written(random, self, key))
         table = self.shared[key].get("block_table")
-        if not isinstance(table, torch.Tensor):
-            return DrawnStep(key=key, step=step, table=None)
-        rows, columns = table.shape
-        drawn = [[random.randrange(BLOCKS) for _ in range(columns)] for _ in range(rows)]
-        blocks = torch.tensor(drawn, dtype=torch.int32).to(table.device)
-        return DrawnStep(key=key, step=step, table=blocks)
+        if isinstance(table, torch.Tensor):
+            rows, columns = table.shape
+            drawn = [[random.randrange(BLOCKS) for _ in range(columns)] for _ in range(rows)]
+            written["block_table"] = torch.tensor(drawn, dtype=torch.int32).to(table.device)
+        return DrawnStep(key=key, step=step, written=written)
 
     def run(
         self, lane: UpdateLane, drawn: DrawnStep, *, order: UpdateOrder | None = None
     ) -> list[torch.Tensor]:
         """Run one step and return copies of its outputs, queued behind the replay."""
-        self._write_block_table(drawn)
+        self._write(drawn)
         return self.step(lane, drawn.key, drawn.step, order=order)
 
     def prepared(self, drawn: DrawnStep) -> tuple[UpdatePlan, StepParameters, Callable[[], None]]:
@@ -113,13 +115,14 @@ class CaseModel(CapturedModel[Step]):
 
     def expected(self, drawn: DrawnStep) -> list[torch.Tensor]:
         """Return what the eager operator gives in a step."""
-        self._write_block_table(drawn)
+        self._write(drawn)
         return self.eager(drawn.key, drawn.step)
 
-    def _write_block_table(self, drawn: DrawnStep) -> None:
-        table = self.shared[drawn.key].get("block_table")
-        if isinstance(table, torch.Tensor) and drawn.table is not None:
-            table.copy_(drawn.table)
+    def _write(self, drawn: DrawnStep) -> None:
+        for name, value in drawn.written.items():
+            tensor = self.shared[drawn.key][name]
+            assert isinstance(tensor, torch.Tensor)  # noqa: S101
+            tensor.copy_(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,12 +132,12 @@ class DrawnStep:
     Attributes:
         key: The graph key.
         step: Step arguments by name.
-        table: What the captured block table is to hold; None without one.
+        written: What captured tensors are to hold, by the names of their arguments.
     """
 
     key: int
     step: Step
-    table: torch.Tensor | None
+    written: Mapping[str, torch.Tensor]
 
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS, BLOCKS = 4, 2, 16, 16, 3, 8

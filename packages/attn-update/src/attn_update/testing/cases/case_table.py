@@ -11,6 +11,7 @@ from attn_update.testing.cases.encoder_cases import encoder_cases
 from attn_update.testing.cases.fused_infer_cases import fused_infer_cases
 from attn_update.testing.cases.latent_cases import latent_cases
 from attn_update.testing.cases.paged_attention_cases import paged_attention_cases
+from attn_update.testing.cases.sparse_flash_cases import sparse_flash_cases
 
 if TYPE_CHECKING:
     from attn_update.kind import Kind
@@ -25,6 +26,7 @@ def all_cases() -> list[AttentionCase]:
         *context_parallel_cases(),
         *encoder_cases(),
         *paged_attention_cases(),
+        *sparse_flash_cases(),
     ]
 
 

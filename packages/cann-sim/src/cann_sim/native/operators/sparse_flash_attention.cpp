@@ -1,0 +1,244 @@
+// SparseFlashAttention (SFA): latent attention over the keys that a selection names, such as that of the lightning indexer.
+// Lengths are device memory, read when the kernel runs, so that a captured graph follows them without a task update.
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+#include "operator.h"
+#include "paged_cache.h"
+
+namespace cann_sim::operators {
+
+namespace {
+
+constexpr int64_t kLatentDim = 512;
+constexpr int64_t kRopeDim = 64;
+constexpr int64_t kLargestBlock = 1024;
+constexpr int64_t kLargestSelection = 128;
+constexpr int64_t kMostHeads = 128;
+constexpr int64_t kAbsorbed = 2;
+constexpr int64_t kRightDownCausal = 3;
+
+// What the workspace phase made of the arguments; owned by the kernel.
+struct SparseFlashAttention {
+  Tensor query, key, value, selection;
+  Tensor block_table, query_lengths, key_lengths, query_rope, key_rope;
+  OptionalTensor sink;
+  double scale;
+  int64_t selection_size;
+  bool packed, causal;
+  Tensor output;
+
+  void Run() const;
+
+ private:
+  void RunSequence(int64_t index, int64_t query_start, int64_t query_length, int64_t key_length) const;
+  at::Tensor SelectedKeys(const at::Tensor& selected, int64_t key_length, int64_t seen) const;
+};
+
+std::vector<int64_t> ReadLengths(const Tensor& lengths) {
+  const at::Tensor wide = at::Tensor(lengths).to(at::kLong);
+  return {wide.data_ptr<int64_t>(), wide.data_ptr<int64_t>() + wide.numel()};
+}
+
+void RequireLength(const Tensor& lengths, int64_t index, int64_t length, int64_t most) {
+  if (length < 0 || length > most) {
+    RefuseArgument(lengths.name(), "entry " + std::to_string(index) + " in [0, " + std::to_string(most) + "]",
+                   std::to_string(length));
+  }
+}
+
+// The numbers of the selected keys that a query may see: those before `seen`.
+at::Tensor SparseFlashAttention::SelectedKeys(const at::Tensor& selected, int64_t key_length, int64_t seen) const {
+  std::vector<int64_t> keys;
+  const at::Tensor wide = selected.to(at::kLong).contiguous();
+  const int64_t* numbers = wide.data_ptr<int64_t>();
+  const int64_t groups = (key_length + selection_size - 1) / selection_size;
+  for (int64_t position = 0; position < wide.numel() && numbers[position] != -1; ++position) {
+    if (numbers[position] < 0 || numbers[position] >= groups) {
+      RefuseArgument(selection.name(), "numbers in [0, " + std::to_string(groups) + "), or -1 at the end",
+                     std::to_string(numbers[position]));
+    }
+    const int64_t first = numbers[position] * selection_size;
+    for (int64_t number = first; number < std::min({first + selection_size, key_length, seen}); ++number) {
+      keys.push_back(number);
+    }
+  }
+  return at::tensor(keys, at::kLong);
+}
+
+void SparseFlashAttention::RunSequence(int64_t index, int64_t query_start, int64_t query_length, int64_t key_length) const {
+  const at::Tensor row = at::Tensor(block_table).select(0, index);
+  const auto pages = [&](const Tensor& cache) {
+    return PagedRows(cache, row, key_length, block_table.name(), static_cast<size_t>(index)).to(at::kFloat);
+  };
+  const at::Tensor values = pages(value);
+  const at::Tensor keys = at::cat({pages(key), pages(key_rope)}, -1);
+  const auto rows = [&](const Tensor& tensor) {
+    const at::Tensor whole = tensor;
+    return (packed ? whole : whole.select(0, index)).narrow(0, query_start, query_length);
+  };
+  const at::Tensor queries = at::cat({rows(query), rows(query_rope)}, -1).to(at::kFloat);
+  const at::Tensor selected = rows(selection);
+  const at::Tensor outputs = rows(output);
+  const at::Tensor sinks = sink ? at::Tensor(*sink).to(at::kFloat) : at::Tensor();
+  for (int64_t position = 0; position < query_length; ++position) {
+    const int64_t seen = causal ? key_length - query_length + position + 1 : std::numeric_limits<int64_t>::max();
+    const at::Tensor chosen = SelectedKeys(selected[position][0], key_length, seen);
+    const AttentionResult result =
+        Attend(queries.narrow(0, position, 1), at::index_select(keys, 0, chosen), at::index_select(values, 0, chosen),
+               scale, at::Tensor(), sinks, at::Tensor());
+    outputs.narrow(0, position, 1).copy_(result.output);
+  }
+}
+
+void SparseFlashAttention::Run() const {
+  at::Tensor(output).zero_();
+  const std::vector<int64_t> own_queries = ReadLengths(query_lengths);
+  const std::vector<int64_t> own_keys = ReadLengths(key_lengths);
+  const int64_t span = packed ? query.size(0) : query.size(1);
+  const int64_t capacity = block_table.size(1) * key.size(1);
+  int64_t before = 0;
+  for (size_t index = 0; index < own_queries.size(); ++index) {
+    const auto number = static_cast<int64_t>(index);
+    const int64_t query_length = own_queries[index] - (packed ? before : 0);
+    RequireLength(query_lengths, number, query_length, packed ? span - before : span);
+    RequireLength(key_lengths, number, own_keys[index], capacity);
+    RunSequence(number, packed ? before : 0, query_length, own_keys[index]);
+    before = own_queries[index];
+  }
+}
+
+const Tensor& Present(const OptionalTensor& tensor) {
+  if (!tensor) {
+    RefuseArgument(tensor.name(), "a tensor, since the cache is paged and latent", "none");
+  }
+  return *tensor;
+}
+
+void RequireCache(const SparseFlashAttention& call) {
+  for (const Tensor* cache : {&call.key, &call.value, &call.key_rope}) {
+    RequireSameDtype(*cache, call.query);
+    RequireContiguous(*cache);
+    RequireShape(*cache, {call.key.size(0), call.key.size(1), 1, cache == &call.key_rope ? kRopeDim : kLatentDim});
+  }
+  const int64_t block = call.key.size(1);
+  if (block % 16 != 0 || block > kLargestBlock || block % call.selection_size != 0) {
+    RefuseArgument(call.key.name(), "blocks of a multiple of 16 and of the selection's " +
+                                        std::to_string(call.selection_size) + " keys, of at most " +
+                                        std::to_string(kLargestBlock),
+                   std::to_string(block));
+  }
+}
+
+void RequireQueries(const SparseFlashAttention& call) {
+  RequireDtype(call.query, kHalves);
+  RequireContiguous(call.query);
+  std::vector<int64_t> shape = call.query.sizes().vec();
+  const int64_t heads = shape[shape.size() - 2];
+  if (shape.back() != kLatentDim || heads > kMostHeads || (heads & (heads - 1)) != 0) {
+    RefuseArgument(call.query.name(), "a power of two of at most 128 heads of 512 dimensions", Describe(shape));
+  }
+  shape.back() = kRopeDim;
+  RequireSameDtype(call.query_rope, call.query);
+  RequireShape(call.query_rope, shape);
+  shape[shape.size() - 2] = 1;
+  shape.back() = call.selection.size(-1);
+  RequireDtype(call.selection, {c10::ScalarType::Int});
+  RequireShape(call.selection, shape);
+  RequireShape(call.output, call.query.sizes());
+  if (call.sink) {
+    RequireShape(*call.sink, {heads});
+  }
+}
+
+struct Arguments {
+  const Tensor &query, &key, &value, &selection;
+  const OptionalTensor &block_table, &query_lengths, &key_lengths, &query_rope, &key_rope;
+  const OptionalTensor& sink;
+  double scale;
+  int64_t selection_size;
+  const Text &query_layout, &key_layout;
+  int64_t sparse_mode, attention_mode;
+  bool wants_sums;
+  const Tensor& output;
+};
+
+Plan MakePlan(const Arguments& given) {
+  if (given.query_layout.value() != "TND" && given.query_layout.value() != "BSND") {
+    RefuseArgument(given.query_layout.name(), "TND or BSND", given.query_layout.value());
+  }
+  if (given.key_layout.value() != "PA_BSND") {
+    RefuseArgument(given.key_layout.name(), "PA_BSND (others are not simulated)", given.key_layout.value());
+  }
+  if (given.sparse_mode != 0 && given.sparse_mode != kRightDownCausal) {
+    RefuseArgument("sparseMode", "0 (all) or 3 (right down causal)", std::to_string(given.sparse_mode));
+  }
+  if (given.attention_mode != kAbsorbed) {
+    RefuseArgument("attentionMode", "2 (absorbed latent attention)", std::to_string(given.attention_mode));
+  }
+  if (given.wants_sums) {
+    RefuseArgument("returnSoftmaxLse", "false, since the cache is paged", "true");
+  }
+  const int64_t selection_size = given.selection_size;
+  if (selection_size < 1 || selection_size > kLargestSelection || (selection_size & (selection_size - 1)) != 0) {
+    RefuseArgument("sparseBlockSize", "a power of two of at most 128", std::to_string(selection_size));
+  }
+  const bool packed = given.query_layout.value() == "TND";
+  RequireRank(given.query, packed ? 3 : 4, packed ? 3 : 4);
+  RequireRank(given.key, 4, 4);
+  auto call = std::make_shared<SparseFlashAttention>(SparseFlashAttention{
+      given.query, given.key, given.value, given.selection, Present(given.block_table), Present(given.query_lengths),
+      Present(given.key_lengths), Present(given.query_rope), Present(given.key_rope), given.sink, given.scale,
+      selection_size, packed, given.sparse_mode == kRightDownCausal, given.output});
+  RequireQueries(*call);
+  RequireCache(*call);
+  for (const Tensor* integers : {&call->block_table, &call->query_lengths, &call->key_lengths}) {
+    RequireDtype(*integers, {c10::ScalarType::Int});
+    RequireContiguous(*integers);
+  }
+  const int64_t batch = packed ? call->query_lengths.numel() : call->query.size(0);
+  RequireShape(call->query_lengths, {batch});
+  RequireShape(call->key_lengths, {batch});
+  RequireRank(call->block_table, 2, 2);
+  if (call->block_table.size(0) < batch) {
+    RefuseArgument(call->block_table.name(), "at least " + std::to_string(batch) + " rows, one a sequence",
+                   Describe(call->block_table.sizes()));
+  }
+  return Plan([call] { call->Run(); });
+}
+
+}  // namespace
+
+#define CANN_SIM_SFA_TENSORS                                                                                     \
+  (Tensor, query), (Tensor, key), (Tensor, value), (Tensor, sparseIndices), (OptionalTensor, blockTable),        \
+      (OptionalTensor, actualSeqLengthsQuery), (OptionalTensor, actualSeqLengthsKv), (OptionalTensor, queryRope), \
+      (OptionalTensor, keyRope)
+
+#define CANN_SIM_SFA_ATTRIBUTES                                                                                    \
+  (Double, scaleValue), (Int, sparseBlockSize), (Text, layoutQuery), (Text, layoutKv), (Int, sparseMode),          \
+      (Int, preTokens), (Int, nextTokens), (Int, attentionMode), (Bool, returnSoftmaxLse), (Tensor, attentionOut), \
+      (Tensor, softmaxMax), (Tensor, softmaxSum)
+
+#define CANN_SIM_SFA_PLAN(SINK)                                                                                          \
+  const OptionalTensor sinks_given = SINK;                                                                               \
+  return MakePlan({query, key, value, sparseIndices, blockTable, actualSeqLengthsQuery, actualSeqLengthsKv, queryRope,   \
+                   keyRope, sinks_given, scaleValue, sparseBlockSize, layoutQuery, layoutKv, sparseMode, attentionMode,  \
+                   returnSoftmaxLse, attentionOut})
+
+CANN_SIM_OPERATOR(aclnnSparseFlashAttention, CANN_SIM_SFA_TENSORS, CANN_SIM_SFA_ATTRIBUTES) {
+  CANN_SIM_SFA_PLAN(OptionalTensor());
+}
+
+CANN_SIM_OPERATOR(aclnnSparseFlashAttentionV2, CANN_SIM_SFA_TENSORS, (OptionalTensor, sinks), CANN_SIM_SFA_ATTRIBUTES) {
+  CANN_SIM_SFA_PLAN(sinks);
+}
+
+}  // namespace cann_sim::operators
