@@ -119,7 +119,7 @@ def test_batch_layout_takes_lengths_of_each_sequence(conformance: Any) -> None:
 
     def batched(packed: torch.Tensor, fill: float) -> torch.Tensor:
         out = torch.full((len(QUERIES), longest, *packed.shape[1:]), fill, dtype=packed.dtype)
-        for index, part in enumerate(packed.split(QUERIES)):
+        for index, part in enumerate(torch.split(packed, QUERIES)):
             out[index, : len(part)] = part
         return out.to("npu")
 
