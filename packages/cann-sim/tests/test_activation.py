@@ -145,6 +145,31 @@ print("parent", value.cpu().tolist())
     assert "parent [2.0, 2.0]" in done.output, done.errors
 
 
+@pytest.mark.parametrize("queue", ["0", "1"])
+def test_fork_after_use_refuses_new_tensors_and_ends(run_python: Any, queue: str) -> None:
+    done = run_python(
+        """
+import cann_sim
+cann_sim.activate()
+import os, torch, torch_npu
+value = torch.ones(2).npu() + 1
+torch.npu.synchronize()
+child = os.fork()
+if child == 0:
+    try:
+        torch.ones(2).npu()
+    except RuntimeError as error:
+        os._exit(7 if "107002" in str(error) else 8)
+    os._exit(9)
+print("child", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+print("parent", (value + 1).cpu().tolist())
+""",
+        environment={"TASK_QUEUE_ENABLE": queue},
+    )
+    assert "child 7" in done.output, done.errors
+    assert "parent [3.0, 3.0]" in done.output, done.errors
+
+
 def test_activate_works_in_an_interactive_shell_without_a_library_path() -> None:
     environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     environment.pop("LD_LIBRARY_PATH", None)
