@@ -170,3 +170,53 @@ def test_physical_memory_takes_no_files(npu: Any, acl: Any) -> None:
     assert len(list(files.iterdir())) <= before + 1
     for handle in handles:
         assert acl("aclrtFreePhysical", handle) == 0
+
+
+def batch(items: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[Any, ...]:
+    """Return the arguments of a batch of copies of (destination, source)."""
+    numbers, pointers = ctypes.c_size_t * len(items), ctypes.c_void_p * len(items)
+    return (
+        pointers(*(to.data_ptr() for to, _ in items)),
+        numbers(*(to.nbytes for to, _ in items)),
+        pointers(*(source.data_ptr() for _, source in items)),
+        numbers(*(source.nbytes for _, source in items)),
+        ctypes.c_size_t(len(items)),
+        None,
+        None,
+        ctypes.c_size_t(0),
+    )
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_batch_of_copies_copies_all_and_names_the_one_that_is_refused(
+    npu: Any, acl: Any, *, asynchronous: bool
+) -> None:
+    host = [torch.arange(4.0).pin_memory(), torch.arange(4.0, 8.0).pin_memory()]
+    device = [torch.zeros(4).to("npu:0"), torch.zeros(4).to("npu:0")]
+    npu.synchronize()
+    failed = ctypes.c_size_t()
+    name = "aclrtMemcpyBatchAsync" if asynchronous else "aclrtMemcpyBatch"
+    last = (ctypes.byref(failed), None) if asynchronous else (ctypes.byref(failed),)
+    assert acl(name, *batch(list(zip(device, host, strict=True))), *last) == 0
+    npu.synchronize()
+    assert [value.cpu().tolist() for value in device] == [value.tolist() for value in host]
+    refused = batch([(device[0], host[1]), (device[1][:2], host[0])])
+    assert acl(name, *refused, *last) == PARAMETER_INVALID
+    assert failed.value == 1
+
+
+def test_memory_usage_has_the_peak(npu: Any, acl: Any) -> None:
+    class Usage(ctypes.Structure):
+        _fields_ = (
+            ("name", ctypes.c_char * 32),
+            ("current", ctypes.c_uint64),
+            ("peak", ctypes.c_uint64),
+            ("reserved", ctypes.c_size_t * 8),
+        )
+
+    usage, count = Usage(), ctypes.c_size_t()
+    code, address = allocate(acl, 1 << 20)
+    assert (code, acl("aclrtFree", address)) == (0, 0)
+    code = acl("aclrtGetMemUsageInfo", 0, ctypes.byref(usage), 1, ctypes.byref(count))
+    assert (code, count.value) == (0, 1)
+    assert usage.peak >= usage.current + (1 << 20)

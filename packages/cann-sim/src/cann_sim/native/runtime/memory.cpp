@@ -2,7 +2,9 @@
 
 #include <acl/acl_rt.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <shared_mutex>
 
@@ -31,6 +33,7 @@ struct Memory {
   std::shared_mutex mutex;
   std::map<uintptr_t, Range> ranges;  // by first address
   std::map<const Device*, size_t> used;
+  std::map<const Device*, size_t> most_used;
 };
 
 Memory& TheMemory() {
@@ -135,6 +138,7 @@ bool TakeMemory(Device& device, size_t bytes) {
     return false;
   }
   used += bytes;
+  memory.most_used[&device] = std::max(memory.most_used[&device], used);
   return true;
 }
 
@@ -246,6 +250,25 @@ aclError aclrtGetMemInfo(aclrtMemAttr /*attribute*/, size_t* free_bytes, size_t*
   }
   *total_bytes = cann_sim::configuration::DeviceMemoryBytes();
   *free_bytes = *total_bytes - cann_sim::UsedMemory(*device);
+  return ACL_SUCCESS;
+}
+
+// One entry: a simulated device has no other user of memory than the program.
+aclError aclrtGetMemUsageInfo(int32_t id, aclrtMemUsageInfo* entries, size_t room, size_t* count) {
+  CANN_SIM_REQUIRE_POINTER("aclrtGetMemUsageInfo", entries);
+  CANN_SIM_REQUIRE_POINTER("aclrtGetMemUsageInfo", count);
+  const Device* device = cann_sim::FindDevice(id);
+  if (device == nullptr || room == 0) {
+    return Fail(device == nullptr ? ACL_ERROR_RT_INVALID_DEVICEID : ACL_ERROR_RT_PARAM_INVALID,
+                "aclrtGetMemUsageInfo: expected a device that exists and room for an entry");
+  }
+  *count = 1;
+  entries[0] = {};
+  std::strncpy(entries[0].name, "APP", sizeof entries[0].name - 1);
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  entries[0].curMemSize = memory.used[device];
+  entries[0].memPeakSize = memory.most_used[device];
   return ACL_SUCCESS;
 }
 

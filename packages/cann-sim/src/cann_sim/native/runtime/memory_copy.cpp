@@ -105,6 +105,20 @@ aclError CopyInStream(const char* function, void* destination, size_t room, cons
   return error;
 }
 
+// The copies of a batch in turn, to the first that is refused, whose number is written to `failed`.
+template <class Copy>
+aclError CopyBatch(const char* function, size_t count, size_t* failed, const Copy& copy) {
+  CANN_SIM_REQUIRE_POINTER(function, failed);
+  *failed = SIZE_MAX;
+  for (size_t index = 0; index < count; ++index) {
+    if (const aclError error = copy(index); error != ACL_SUCCESS) {
+      *failed = index;
+      return error;
+    }
+  }
+  return ACL_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
@@ -121,6 +135,24 @@ aclError aclrtMemcpyAsync(void* destination, size_t room, const void* source, si
 aclError aclrtMemcpyAsyncWithCondition(void* destination, size_t room, const void* source, size_t bytes,
                                        aclrtMemcpyKind kind, aclrtStream stream) {
   return CopyInStream("aclrtMemcpyAsyncWithCondition", destination, room, source, bytes, kind, stream);
+}
+
+// The places that the attributes name are those of the addresses.
+aclError aclrtMemcpyBatch(void** destinations, size_t* rooms, void** sources, size_t* sizes, size_t count,
+                          aclrtMemcpyBatchAttr* /*attributes*/, size_t* /*indexes*/, size_t /*attribute_count*/,
+                          size_t* failed) {
+  return CopyBatch("aclrtMemcpyBatch", count, failed, [&](size_t index) {
+    return CopyNow("aclrtMemcpyBatch", destinations[index], rooms[index], sources[index], sizes[index], ACL_MEMCPY_DEFAULT);
+  });
+}
+
+aclError aclrtMemcpyBatchAsync(void** destinations, size_t* rooms, void** sources, size_t* sizes, size_t count,
+                               aclrtMemcpyBatchAttr* /*attributes*/, size_t* /*indexes*/, size_t /*attribute_count*/,
+                               size_t* failed, aclrtStream stream) {
+  return CopyBatch("aclrtMemcpyBatchAsync", count, failed, [&](size_t index) {
+    return CopyInStream("aclrtMemcpyBatchAsync", destinations[index], rooms[index], sources[index], sizes[index],
+                        ACL_MEMCPY_DEFAULT, stream);
+  });
 }
 
 aclError aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
