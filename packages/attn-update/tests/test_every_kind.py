@@ -12,6 +12,7 @@ import torch
 import cann_sim
 from attn_update import (
     NativeUpdater,
+    ParameterGroup,
     StepParameterError,
     StepParameters,
     UpdateError,
@@ -36,7 +37,10 @@ def each(cases: list[AttentionCase]) -> pytest.MarkDecorator:
 
 
 every_case = each(all_cases())
-every_updated_case = each([c for c in all_cases() if needs_update(all_kinds()[c.kind_name])])
+updated_cases = [c for c in all_cases() if needs_update(all_kinds()[c.kind_name])]
+every_updated_case = each(updated_cases)
+# The others take a short batch as it is.
+every_padded_case = each([c for c in updated_cases if not c.kind_name.endswith("_unpadded")])
 
 
 def make_model(device: NpuDevice, case: AttentionCase, **given: Any) -> CaseModel:
@@ -111,6 +115,33 @@ def test_steps_of_every_kind_equal_the_eager_operator(
             expected = model.expected(step)
             assert_layers_equal(model.valid(step.step, found), model.valid(step.step, expected))
     assert lane.counters.native_steps == (lane.counters.steps if is_native else 0)
+
+
+@every_padded_case
+def test_short_batch_of_every_kind_is_padded_where_declared(
+    npu_device: NpuDevice, case: AttentionCase
+) -> None:
+    random = Random(case.name)
+    key = max(case.keys)
+    names = case.draw(random, make_model(npu_device, case, num_layers=1), key).keys()
+    kind = all_kinds()[case.kind_name]
+    groups = {"default": ParameterGroup(arguments=kind.step_arguments & names, pad=True)}
+    model = make_model(npu_device, case, groups=groups)
+    lane = UpdateLane(npu_device)
+    for count in range(1, key + 1):
+        drawn = model.draw(random, key)
+        given = {
+            name: value if name == "block_table" else value[:count]
+            for name, value in drawn.step.items()
+        }
+        short = replace(drawn, step=given)
+        outputs = model.run(lane, short)
+        plan, parameters, _ = model.prepared(short)
+        (padded,) = plan.check(parameters).values
+        lengths = [value for name, value in padded.items() if name != "block_table"]
+        assert {len(value) for value in lengths} == {key}  # type: ignore[arg-type]
+        expected = model.expected(replace(drawn, step=drawn.step | dict(padded)))
+        assert_layers_equal(outputs, expected)
 
 
 def mistakes(model: CaseModel, drawn: DrawnStep) -> Iterator[tuple[str, Step]]:

@@ -19,6 +19,7 @@ from attn_update import (
     find_native_updater,
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from attn_update.testing.cases import CaseModel, find_case
 
 if TYPE_CHECKING:
     from conftest import CaptureDispatched
@@ -143,3 +144,39 @@ def test_a_graph_with_a_workspace_that_is_too_small_is_refused(
     updatable = UpdatableGraph(model.recorder, 2, graph, lane)
     updatable.update([model.lengths(2, [8, 7])])
     assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))
+
+
+# torch_npu copies lengths deeply, in a way that torch calls deprecated.
+@pytest.mark.filterwarnings("ignore:TypedStorage:UserWarning")
+def test_steps_of_dispatched_paged_attention_equal_the_eager_operator(
+    npu_device: NpuDevice,
+) -> None:
+    # torch_npu gives this operator no workspace, and its handler knows the lengths by position.
+    random = Random(7)
+    model = CaseModel(device=npu_device, case=find_case("paged attention"), num_layers=2)
+    operator: Any = torch.ops.atb._npu_paged_attention
+    model.eager(2, model.captured_step(2))
+
+    def attention() -> list[torch.Tensor]:
+        outputs = []
+        for layer in range(model.num_layers):
+            given = model.arguments(2, layer, {"context_lens": torch.tensor([1, 1]).int()})
+            outputs.append(torch.empty_like(given["query"]))  # type: ignore[arg-type]
+            operator(**given, out=outputs[-1])
+        return outputs
+
+    attention()
+    graph = npu().NPUGraph()
+    with npu().graph(graph, auto_dispatch_capture=True):
+        outputs = attention()
+    updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(npu_device))
+    for _ in range(10):
+        drawn = [model.draw(random, 2) for _ in range(3)]
+        found = []
+        for step in drawn:
+            for name, value in step.written.items():
+                model.shared[2][name].copy_(value)  # type: ignore[attr-defined]
+            updatable.update([{"context_lens": step.step["context_lens"]}])
+            found.append([out.clone() for out in outputs])
+        for step, outs in zip(drawn, found, strict=True):
+            assert_layers_equal(outs, model.expected(step))
