@@ -31,7 +31,7 @@ class AliasAnalysis:
         # A node's parent shares memory with it. Parents of views are found when they are asked for.
         self._parents: dict[Node, Node] = {}
         self._writers: list[Node] = []
-        for node in self._effects.writes_nothing(graph.nodes):
+        for node in self._effects.possible_writers(graph):
             effect = self._effects.of(node)
             self._join(node, effect.aliases)
             if effect.writes or effect.barrier:
@@ -81,6 +81,15 @@ class AliasAnalysis:
     def fresh(self, node: Node) -> bool:
         """Return whether the node's result shares memory with no argument."""
         return self.group(node) is node
+
+    def owns_memory(self, node: Node) -> bool:
+        """Return whether a node surely shares memory with no other; a quick test by target."""
+        if node.target is operator.getitem:
+            source = node.args[0]
+            if not isinstance(source, Node) or node in self._parents:
+                return False
+            node = source
+        return node not in self._parents and self._effects.fresh(node)
 
     def writes_anywhere(self) -> bool:
         """Return whether the graph writes memory at all."""

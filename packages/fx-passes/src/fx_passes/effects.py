@@ -14,12 +14,12 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.graph_index import nodes_by_target
 from fx_passes.operator_signature import overload_names
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
     from torch._C import FunctionSchema
+    from torch.fx import Graph
 
 __all__ = ["Effect", "EffectTable"]
 
@@ -89,16 +89,17 @@ class EffectTable:
         # By identity: hashing an operator costs more than all else. The values keep targets alive.
         self._by_target: dict[int, tuple[object, bool, bool]] = {}
 
-    def writes_nothing(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Leave out those nodes that surely write nothing; a quick test by target."""
-        by_target = self._by_target
-        for node in nodes:
-            if node.op == "call_function":
-                known = by_target.get(id(node.target)) or self._look_up(node.target)
+    def possible_writers(self, graph: Graph) -> list[Node]:
+        """Return the nodes that may write something, judged by target alone, in graph order."""
+        found: list[Node] = []
+        for (op, target), nodes in nodes_by_target(graph).items():
+            if op == "call_function":
+                known = self._by_target.get(id(target)) or self._look_up(target)
                 if not known[1]:
-                    yield node
-            elif node.op not in _NO_CALL:
-                yield node
+                    found += nodes
+            elif op not in _NO_CALL:
+                found += nodes
+        return sorted(found)
 
     def fresh(self, node: Node) -> bool:
         """Return whether a node surely has memory of its own; a quick test by target."""

@@ -122,10 +122,13 @@ class GraphBuilder:
         for name, position in positions.items():
             if name in self._needed:
                 node = self._outputs[name]
-                node.target = operator.getitem
-                node.args = (source, position)
-                if node.kwargs:
-                    node.kwargs = {}
+                if node.target is operator.getitem and node.args[1] == position:
+                    node.replace_input_with(node.args[0], source)  # type: ignore[arg-type]
+                else:
+                    node.target = operator.getitem
+                    node.args = (source, position)
+                    if node.kwargs:
+                        node.kwargs = {}
                 if position < len(known):
                     node.meta["val"] = known[position]
                 if node is not self._before:

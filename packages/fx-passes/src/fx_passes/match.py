@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from torch.fx import Node
 
 __all__ = ["Match", "NoMatch"]
 
@@ -59,8 +58,12 @@ class Match:
     def tensors(self, *names: str) -> tuple[torch.Tensor, ...] | NoMatch:
         """Return the fake tensors that some names stand for, or why one is not known."""
         found: list[torch.Tensor] = []
+        bound = self.bound
         for name in names:
-            value = self.value(name)
+            node = bound.get(name)
+            value = node.meta.get("val") if isinstance(node, Node) else None
+            if value is None:
+                value = self.value(name)
             if not isinstance(value, torch.Tensor):
                 return NoMatch(f"no tensor metadata for `{name}`")
             found.append(value)

@@ -17,9 +17,10 @@ from fx_passes.pattern import (
     PatternNode,
     PatternParameter,
 )
+from fx_passes.search_program import compile_search
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from torch.fx import Graph
 
@@ -68,6 +69,25 @@ class Matcher:
         self._steps = self._cover_steps()
         self._commutative = sum(call.commutative for call in pattern.calls)
         self._state = _Search(pattern, signatures)
+        self._search = self._compile()
+        nodes = pattern.nodes
+        self._parameters = [(n.name, n.index) for n in nodes if isinstance(n, PatternParameter)]
+        self._calls = [n.index for n in nodes if isinstance(n, PatternCall)]
+        self._elements = [n.index for n in nodes if isinstance(n, PatternElement)]
+        self._outputs = [(name, node.index) for name, node in pattern.outputs.items()]
+        self._labels = [(name, node.index) for name, node in pattern.labels.items()]
+
+    def _compile(self) -> Callable[..., Sequence[object] | None] | None:
+        """Return the code that tries the first way; made once for all graphs."""
+        anchor = self._anchor
+        if anchor is None:
+            return None
+        searches = self._pattern.searches
+        search = searches.get(anchor.index)
+        if search is None:
+            steps = [(step.node, step.source, step.optional) for step in self._steps]
+            search = searches[anchor.index] = compile_search(self._pattern, anchor, steps, _UNSET)
+        return search
 
     def candidates(self) -> list[Node]:
         """Return the nodes at which the pattern may be anchored, in graph order.
@@ -84,6 +104,12 @@ class Matcher:
         Returns:
             The match; how far the search got when at least two operators were found; else None.
         """
+        if self._search is None:
+            return None
+        found = self._search(anchor, self._signatures.arguments)
+        return self._match_by_trial(anchor) if found is None else self._result(anchor, found)
+
+    def _match_by_trial(self, anchor: Node) -> Match | StructuralMiss | None:
         search, call = self._state, self._anchor
         if call is None:
             return None
@@ -91,7 +117,7 @@ class Matcher:
         for choice in range(1 << min(self._commutative, 4)):
             search.begin(choice)
             if search.bind(call, anchor) and self._cover(0):
-                return self._result(anchor)
+                return self._result(anchor, search.values)
             failure = search.failure
             if failure is not None and (best is None or failure.depth > best[0]):
                 best = (failure.depth, failure, failure.nodes)
@@ -150,42 +176,39 @@ class Matcher:
         search.fail(_Failure(step.node, source if isinstance(source, Node) else None, "used by"))
         return False
 
-    def _result(self, anchor: Node) -> Match:
-        values = self._state.values
-        bound: dict[str, object] = {}
+    def _result(self, anchor: Node, values: Sequence[object]) -> Match:
         nodes: list[Node] = []
-        for node in self._pattern.nodes:
-            value = values[node.index]
-            if isinstance(node, PatternParameter):
-                bound[node.name] = value
-            elif isinstance(value, Node):
+        for index in self._calls:
+            value = values[index]
+            if not isinstance(value, Node):
+                continue
+            nodes.append(value)
+            # Elements that nobody uses would keep the call alive.
+            nodes += [
+                user for user in value.users if user.target is operator.getitem and not user.users
+            ]
+        for index in self._elements:
+            value = values[index]
+            if isinstance(value, Node):
                 nodes.append(value)
-                if isinstance(node, PatternCall):
-                    # Elements that nobody uses would keep the call alive.
-                    nodes += [
-                        user
-                        for user in value.users
-                        if user.target is operator.getitem and not user.users
-                    ]
-        found = {
-            name: values[node.index]
-            for name, node in (*self._pattern.outputs.items(), *self._pattern.labels.items())
-        }
-        outputs = {
-            name: value for name in self._pattern.outputs if isinstance(value := found[name], Node)
-        }
         inside = set(nodes)
+        outputs: dict[str, Node] = {}
+        needed: set[str] = set()
+        for name, index in self._outputs:
+            value = values[index]
+            if isinstance(value, Node):
+                outputs[name] = value
+                if not inside >= value.users.keys():
+                    needed.add(name)
         return Match(
             anchor=anchor,
-            bound=bound,
+            bound={name: values[index] for name, index in self._parameters},
             outputs=outputs,
-            needed=frozenset(
-                name for name, node in outputs.items() if not inside >= node.users.keys()
-            ),
+            needed=frozenset(needed),
             labels={
                 name: value
-                for name in self._pattern.labels
-                if isinstance(value := found[name], Node)
+                for name, index in self._labels
+                if isinstance(value := values[index], Node)
             },
             nodes=tuple(sorted(inside)),
         )

@@ -20,7 +20,7 @@ from fx_passes.normalize import normalize_nodes
 from fx_passes.operator_signature import SignatureTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 __all__ = [
     "CompiledPattern",
@@ -123,12 +123,17 @@ class CompiledPattern:
         nodes: All values, arguments before the calls that use them; `nodes[i].index == i`.
         outputs: Values that may be used outside of a match, by name.
         labels: Values that have a name inside the pattern.
+        searches: The code of searches that begin at a call, by the index of the call; see
+            `compile_search`. Filled when first needed.
     """
 
     name: str
     nodes: tuple[PatternNode, ...]
     outputs: Mapping[str, PatternNode]
     labels: Mapping[str, PatternNode]
+    searches: dict[int, Callable[..., Sequence[object] | None]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def calls(self) -> tuple[PatternCall, ...]:

@@ -58,7 +58,7 @@ def place(
     for bound in match.bound.values():
         if isinstance(bound, Node):
             inputs.add(bound)
-        else:
+        elif isinstance(bound, (list, tuple, dict, slice)):
             inputs.update(nodes_in(bound))
     inner = next((node for node in match.nodes if node in inputs), None)
     if inner is not None:
@@ -71,15 +71,12 @@ def place(
 
 
 def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
-    outputs = set(match.outputs.values())
+    outputs = match.outputs.values()
     for node in match.nodes:
-        if node in outputs:
+        if removed >= node.users.keys() or node in outputs:
             continue
-        for user in node.users:
-            if user not in removed:
-                return NoMatch(
-                    f"`{node.name}` inside the match is used by `{user.name}`", (node, user)
-                )
+        user = next(user for user in node.users if user not in removed)
+        return NoMatch(f"`{node.name}` inside the match is used by `{user.name}`", (node, user))
     return None
 
 
@@ -92,15 +89,18 @@ def _stream_of(node: Node) -> object:
 
 
 def _stream_difference(match: Match) -> NoMatch | None:
-    # A getitem launches nothing, and tracers do not always label it.
-    nodes = [node for node in match.nodes if node.target is not operator.getitem]
-    first = nodes[0]
-    stream = _stream_of(first)
-    for node in nodes:
-        if _stream_of(node) != stream:
+    first: Node | None = None
+    stream: object = None
+    for node in match.nodes:
+        # A getitem launches nothing, and tracers do not always label it.
+        if node.target is operator.getitem:
+            continue
+        label = _stream_of(node)
+        if first is None:
+            first, stream = node, label
+        elif label != stream:
             return NoMatch(
-                f"`{first.name}` is on stream {stream!r}, `{node.name}` on {_stream_of(node)!r}",
-                (first, node),
+                f"`{first.name}` is on stream {stream!r}, `{node.name}` on {label!r}", (first, node)
             )
     return None
 
@@ -109,11 +109,12 @@ def _find_place(
     match: Match, removed: set[Node], inputs: set[Node], aliases: AliasAnalysis
 ) -> Placement | NoMatch:
     last = match.nodes[-1]
-    users = [user for node in match.outputs.values() for user in node.users if user not in removed]
-    if not users:
-        return Placement(before=last)
-    first_user = min(users)
-    if last < first_user:
+    first_user: Node | None = None
+    for node in match.outputs.values():
+        for user in node.users:
+            if user not in removed and (first_user is None or user < first_user):
+                first_user = user
+    if first_user is None or last < first_user:
         return Placement(before=last)
     latest_input = max(inputs) if inputs else None
     if latest_input is None or latest_input < first_user:
@@ -174,7 +175,7 @@ def _written_later(
     if not aliases.writes_anywhere():
         return None
     for node in match.outputs.values():
-        shared = not aliases.fresh(node) and any(
+        shared = not aliases.owns_memory(node) and any(
             aliases.group(node) is aliases.group(each) for each in inputs
         )
         # An output that is and stays a view of its input may be written.

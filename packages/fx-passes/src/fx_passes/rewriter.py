@@ -129,7 +129,7 @@ class _Rewriter:
         record_literals = {
             name: repr(value)
             for name, value in match.bound.items()
-            if not isinstance(value, Node) and next(nodes_in(value), None) is None
+            if isinstance(value, (float, int)) or next(nodes_in(value), None) is None
         }
         with self._graph.inserting_before(placement.before):
             try:
@@ -163,8 +163,8 @@ class _Rewriter:
         replacements: Mapping[str, Node],
         created: Sequence[Node],
     ) -> None:
-        kept = set(replacements.values())
-        removed = set(match.nodes) - kept
+        kept = replacements.values()
+        removed = [node for node in match.nodes if node not in kept]
         for name, new in replacements.items():
             old = match.outputs[name]
             if new is old:
@@ -174,17 +174,16 @@ class _Rewriter:
             # but for the fake value: a fused operator may lay out its result otherwise.
             if new in created:
                 new.meta.update({**old.meta, **_own_value(new)})
-        for node in reversed(match.nodes):
-            if node in kept:
-                continue
+        erase = self._graph.erase_node
+        for node in reversed(removed):
             if node.users:
                 raise RuleError(
                     f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the new "
                     f"nodes use `{node.name}`, which the match removes; a rewrite may use what the "
                     "pattern's parameters stand for, and nothing else"
                 )
-            self._graph.erase_node(node)
-        self._removed |= removed
+            erase(node)
+        self._removed.update(removed)
 
 
 def _require_all_outputs(rule: Rule, match: Match, replacements: object) -> None:
