@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from torch.fx import Node
@@ -11,7 +11,7 @@ from torch.fx import Node
 from fx_passes.effects import EffectTable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch.fx import Graph
 
@@ -31,17 +31,40 @@ class AliasAnalysis:
         # A node's parent shares memory with it. Parents of views are found when they are asked for.
         self._parents: dict[Node, Node] = {}
         self._writers: list[Node] = []
+        self._barriers: list[Node] = []
+        # For each group that is written, its writers in graph order.
+        self._writers_of: dict[Node, list[Node]] = {}
         for node in self._effects.possible_writers(graph):
             effect = self._effects.of(node)
             self._join(node, effect.aliases)
             if effect.writes or effect.barrier:
                 self._writers.append(node)
+            if effect.barrier:
+                self._barriers.append(node)
+        self._index_writers()
+
+    def _index_writers(self) -> None:
+        self._writers_of.clear()
+        for node in self._writers:
+            for written in self._effects.of(node).writes:
+                writers = self._writers_of.setdefault(self.group(written), [])
+                if not writers or writers[-1] is not node:
+                    writers.append(node)
 
     def _join(self, node: Node, aliases: tuple[Node, ...]) -> None:
         for alias in aliases:
             child, parent = self.group(node), self.group(alias)
             if child is not parent:
                 self._parents[child] = parent
+                self._hand_over(child, parent)
+
+    def _hand_over(self, old: Node, new: Node) -> None:
+        """Take note that one group belongs to another now, with those that write it."""
+        if old is new:
+            return
+        writers = self._writers_of.pop(old, None)
+        if writers is not None:
+            self._writers_of[new] = sorted({*writers, *self._writers_of.get(new, ())})
 
     def _parent(self, node: Node) -> Node:
         parent = self._parents.get(node)
@@ -67,16 +90,30 @@ class AliasAnalysis:
 
     def replace(self, old: Node, new: Node) -> None:
         """Take note that all users of one node use another now."""
-        root = new
+        before, root = self.group(old), new
         while root is not old and (parent := self._parent(root)) is not root:
             root = parent
         if root is not old:
             self._parents[old] = new
+            self._regroup(old, before)
 
     def forget(self, nodes: Iterable[Node]) -> None:
         """Forget what was found of nodes that compute something else now."""
         for node in nodes:
+            before = self.group(node) if node in self._parents else node
             self._parents.pop(node, None)
+            self._regroup(node, before)
+
+    def _regroup(self, node: Node, before: Node) -> None:
+        """Bring the writers up to date after a node, and what views it, left a group."""
+        if before not in self._writers_of:
+            return
+        now = self.group(node)
+        if before is node:
+            self._hand_over(node, now)
+        elif now is not before:
+            # Those who write the rest of the old group cannot be told from those who write it.
+            self._index_writers()
 
     def fresh(self, node: Node) -> bool:
         """Return whether the node's result shares memory with no argument."""
@@ -103,23 +140,23 @@ class AliasAnalysis:
             last: Where it ends (inclusive); None for the end of the graph.
             values: The values.
         """
-        writers = self._writers
-        if not writers:
+        if not self._writers:
             return None
-        begin = bisect_left(writers, first)
-        end = len(writers) if last is None else bisect_right(writers, last)
-        if begin >= end:
-            return None
-        groups = {self.group(value) for value in values}
-        for writer in writers[begin:end]:
-            effect = self._effects.of(writer)
-            if effect.barrier or any(self.group(each) in groups for each in effect.writes):
-                return writer
-        return None
+        found = _first_between(self._barriers, first, last)
+        for group in {self.group(value) for value in values}:
+            writer = _first_between(self._writers_of.get(group, ()), first, last)
+            if writer is not None and (found is None or writer < found):
+                found = writer
+        return found
 
     def any_writer_between(self, first: Node, last: Node) -> Node | None:
         """Return the first node of a range (inclusive) that writes any memory, or None."""
-        position = bisect_left(self._writers, first)
-        if position < len(self._writers) and not last < self._writers[position]:
-            return self._writers[position]
+        return _first_between(self._writers, first, last)
+
+
+def _first_between(nodes: Sequence[Node], first: Node, last: Node | None) -> Node | None:
+    """Return the first of some nodes, which are in graph order, in a range that has its ends."""
+    position = bisect_left(nodes, first)
+    if position == len(nodes) or (last is not None and last < nodes[position]):
         return None
+    return nodes[position]
