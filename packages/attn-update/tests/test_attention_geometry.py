@@ -55,6 +55,44 @@ def test_read_geometry_paged_cache_is_bounded_by_the_block_table() -> None:
     assert (rule.cumulative, rule.maximum) == (False, 7 * 16)
 
 
+@pytest.mark.parametrize(
+    ("sparse_mode", "maximum"), [(0, 40), (1, 40), (2, 7 * 16), (3, 7 * 16), (4, 7 * 16)]
+)
+def test_read_geometry_with_a_whole_mask_is_bounded_by_its_columns(
+    sparse_mode: int, maximum: int
+) -> None:
+    # In the other modes the mask is a square that stands for any.
+    table = torch.zeros(4, 7, dtype=torch.int32)
+    mask = torch.zeros(4, 1, 2, 40, dtype=torch.bool)
+
+    rule = read(
+        "BSND",
+        (4, 2, 2, 4),
+        block_table=table,
+        block_size=16,
+        atten_mask=mask,
+        sparse_mode=sparse_mode,
+        key_lengths=[1] * 4,
+    ).key
+
+    assert rule is not None
+    assert rule.maximum == maximum
+
+
+def test_shortened_rule_of_ragged_queries_ends_within_the_tokens() -> None:
+    rule = read("TND", (6, 2, 4), query_lengths=[2, 4, 6]).query
+    assert rule is not None
+
+    shorter = rule.shortened(2)
+
+    shorter.check([2, 4], what="a step")
+    shorter.check([1, 6], what="a step")
+    with pytest.raises(StepParameterError, match="above 6"):
+        shorter.check([2, 7], what="a step")
+    for count in (0, 3, 4):
+        assert rule.shortened(count) is rule
+
+
 def test_read_geometry_ragged_key_without_paging_is_cumulative() -> None:
     rule = read("TND", (4, 2, 4), key=torch.empty(9, 2, 4), key_lengths=[1, 4, 9]).key
 

@@ -8,7 +8,7 @@ and outputs are padded here, and the model sees its own heads again.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import sub
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -104,7 +104,7 @@ class LatentAttention(FusedInferAttention):
     def _check_query_tokens(self, lengths: object, geometry: Any, *, what: str) -> None:
         if not isinstance(lengths, list) or not geometry.query.cumulative:
             return
-        longest = max((end - begin for begin, end in pairwise([0, *lengths])), default=0)
+        longest = max(map(sub, lengths, [0, *lengths]), default=0)
         if longest > _MOST_QUERY_TOKENS:
             raise StepParameterError(
                 f"checking {what}: a sequence has {longest} query tokens, and latent attention "
