@@ -117,6 +117,7 @@ def fused_infer_cases() -> list[AttentionCase]:
         replace(decode, name="v1 whole mask", layout="BSND", tokens=2, arguments=whole_mask),
         replace(quantised, name="v1 int8 BNSD", layout="BNSD", cache_has_heads=True),
         replace(quantised, name="v1 int8 BSND", layout="BSND"),
+        replace(quantised, name="v1 int8 NZ", layout="BNSD", dim=32, kv_heads=1, cache_unit=32),
         replace(
             decode,
             name="v1 int8 by token",

@@ -41,6 +41,7 @@ def _cases(kind_name: str, family: OperatorFamily) -> list[AttentionCase]:
         "BNSD_NBSD": replace(plain, layout="BNSD_NBSD"),
         "BSND_NBSD padded": replace(plain, layout="BSND_NBSD", heads=5, cache_has_heads=False),
         "BSND_NBSD": replace(plain, layout="BSND_NBSD", cache_has_heads=False),
+        "BSND_NBSD NZ": replace(plain, layout="BSND_NBSD", cache_unit=16),
         "TND": ragged,
         "TND padded": replace(ragged, heads=3),
         "TND speculative": speculative,

@@ -48,6 +48,8 @@ class PagedCase:
         rope_dim: Of its rotary part; 0 for none.
         gives_query_lengths: Whether the call has query lengths.
         cache_has_heads: Whether the cache is [blocks, heads, block size, dim].
+        cache_unit: The unit of a five-dimensional cache, [blocks, heads, dim / unit, block size,
+            unit]; 0 for none.
         cache: Makes keys or values of a shape; default random.
         key_lengths: Turns drawn lengths into what the step gives; default as they are.
         arguments: Further arguments for a key.
@@ -69,6 +71,7 @@ class PagedCase:
     rope_dim: int = 0
     gives_query_lengths: bool = True
     cache_has_heads: bool = False
+    cache_unit: int = 0
     cache: Callable[[CaseModel, tuple[int, ...]], torch.Tensor] | None = None
     key_lengths: Callable[[list[int]], Any] = list
     arguments: Callable[[CaseModel, int], dict[str, object]] | None = None
@@ -124,13 +127,16 @@ class PagedCase:
         table = torch.tensor(list(blocks), dtype=torch.int32).reshape(-1, COLUMNS) % BLOCKS
         return table.to(model.device.torch_device)
 
+    def _cache_shape(self, dim: int) -> tuple[int, ...]:
+        if self.cache_unit:
+            return BLOCKS, self.kv_heads, dim // self.cache_unit, BLOCK_SIZE, self.cache_unit
+        if self.cache_has_heads:
+            return BLOCKS, self.kv_heads, BLOCK_SIZE, dim
+        return BLOCKS, BLOCK_SIZE, self.kv_heads * dim
+
     def _layer(self, model: CaseModel) -> dict[str, object]:
         def make(dim: int) -> torch.Tensor:
-            shape = (
-                (BLOCKS, self.kv_heads, BLOCK_SIZE, dim)
-                if self.cache_has_heads
-                else (BLOCKS, BLOCK_SIZE, self.kv_heads * dim)
-            )
+            shape = self._cache_shape(dim)
             return model.random(*shape) if self.cache is None else self.cache(model, shape)
 
         key = make(self.dim)

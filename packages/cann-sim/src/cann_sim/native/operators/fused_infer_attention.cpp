@@ -44,7 +44,9 @@ int64_t DimOf(const Tensor& tensor, QueryLayout layout, int64_t heads) {
 
 int64_t CacheDim(const FusedInferAttention& call, const Tensor& tensor) {
   if (call.block_table) {
-    return tensor.rank() == 3 ? tensor.size(2) / call.kv_heads : tensor.size(3);
+    return tensor.rank() == 3   ? tensor.size(2) / call.kv_heads
+           : tensor.rank() == 5 ? tensor.size(2) * tensor.size(4)
+                                : tensor.size(3);
   }
   return DimOf(tensor, call.query_layout, call.kv_heads);
 }
@@ -95,6 +97,9 @@ at::Tensor FusedInferAttention::Paged(const Tensor& cache, const at::Tensor& tab
   at::Tensor blocks = cache;
   if (cache.rank() == 4) {  // [blocks, kv_heads, block_size, D]
     blocks = blocks.transpose(1, 2);
+  }
+  if (cache.rank() == 5) {  // [blocks, kv_heads, D / unit, block_size, unit]
+    blocks = blocks.permute({0, 3, 1, 2, 4});
   }
   return PagedRows(blocks, row, length, "blockTable", index).reshape({length, kv_heads, CacheDim(*this, cache)});
 }

@@ -19,6 +19,8 @@ constexpr LayoutPair kLayouts[] = {
 constexpr int64_t kLongestHead = 512;
 constexpr int64_t kLargestBlock = 1024;
 constexpr int64_t kRopeDim = 64;
+// Elements of half precision in the innermost dimension of a five-dimensional (NZ) cache.
+constexpr int64_t kHalfUnit = 16;
 // Head dimensions of the part without rotation: of compressed keys and values that all heads share, and of plain ones.
 constexpr int64_t kLatentDim = 512;
 constexpr int64_t kPlainDim = 128;
@@ -139,16 +141,16 @@ void RequirePages(const FusedInferAttention& call, int64_t batch) {
   }
   for (const Tensor* cache : {&call.key, &call.value}) {
     RequireRank(*cache, 3, 5);
+    bool fits = cache->rank() == 3 ? cache->size(1) == call.block_size && cache->size(2) % call.kv_heads == 0
+                                   : cache->size(1) == call.kv_heads && cache->size(2) == call.block_size;
     if (cache->rank() == 5) {
-      throw Refusal(std::string("argument '") + cache->name() +
-                    "': the five-dimensional (NZ) layout of a paged cache is not simulated");
+      const int64_t unit = cache->dtype() == c10::ScalarType::Char ? 2 * kHalfUnit : kHalfUnit;
+      fits = cache->size(1) == call.kv_heads && cache->size(3) == call.block_size && cache->size(4) == unit;
     }
-    const bool fits = cache->rank() == 3
-                          ? cache->size(1) == call.block_size && cache->size(2) % call.kv_heads == 0
-                          : cache->size(1) == call.kv_heads && cache->size(2) == call.block_size;
     if (!fits) {
       RefuseArgument(cache->name(),
-                     "[blocks, block size, heads * dim] or [blocks, heads, block size, dim] with block size " +
+                     "[blocks, block size, heads * dim], [blocks, heads, block size, dim] or [blocks, heads, dim / unit, "
+                     "block size, unit] with units of 32 bytes, block size " +
                          std::to_string(call.block_size) + " and " + std::to_string(call.kv_heads) + " heads",
                      Describe(cache->sizes()));
     }
@@ -188,7 +190,11 @@ void RequireRopeShape(const Tensor& rope, const Tensor& tensor, int64_t dim) {
   RequireSameDtype(rope, tensor);
   RequireContiguous(rope);
   std::vector<int64_t> expected = tensor.sizes().vec();
-  expected.back() = expected.back() / dim * kRopeDim;
+  if (expected.size() == 5) {
+    expected[2] = kRopeDim / expected.back();
+  } else {
+    expected.back() = expected.back() / dim * kRopeDim;
+  }
   RequireShape(rope, expected);
 }
 
@@ -203,7 +209,8 @@ bool RopeFitsLayout(const FusedInferAttention& call, int64_t dim) {
                          (call.query_layout == QueryLayout::kBSND && call.output_layout == OutputLayout::kBSND) ||
                          (call.query_layout == QueryLayout::kBNSD && call.output_layout == OutputLayout::kBNSD) ||
                          (call.query_layout == QueryLayout::kTND && call.output_layout == OutputLayout::kTND);
-  return first_heads || unchanged;
+  const bool bad_for_units = call.query_layout == QueryLayout::kBNSD && call.key.rank() == 5;
+  return (first_heads || unchanged) && !bad_for_units;
 }
 
 }  // namespace
@@ -245,8 +252,10 @@ void RequireRope(const FusedInferAttention& call) {
 Dequantization MakeDequantization(const FusedInferAttention& call, const Tensor& cache, const OptionalTensor& scale,
                                   const OptionalTensor& offset, int64_t mode) {
   RequireDtype(cache, {c10::ScalarType::Char});
-  if (call.packed() || call.query_rope || (call.block_table && call.query_span() != 1)) {
-    RefuseArgument(scale.name(), "none in a packed layout, beside rotary parts, or with several query positions and pages",
+  const bool several = call.block_table && call.query_span() != 1 && cache.rank() != 5;
+  if (call.packed() || call.query_rope || several) {
+    RefuseArgument(scale.name(), "none in a packed layout, beside rotary parts, or with several query positions and pages of "
+                                 "less than five dimensions",
                    "a tensor");
   }
   if (mode != 0 && mode != 1) {
