@@ -20,7 +20,7 @@ constexpr int64_t kWholeHeadBlock = 256;
 // The device splits the keys of a sequence between its cores, each with a partial result. vLLM-Ascend found the largest workspace
 // at this length; the amounts are the simulator's own.
 constexpr int64_t kMostSplitLength = 6144;
-constexpr int64_t kSplit = 128;
+constexpr int64_t kSplit = 1024;
 constexpr uint64_t kWorkspaceAlignment = 512;
 
 void RequireLengths(const std::vector<int64_t>& lengths, const char* name) {
