@@ -38,6 +38,28 @@ def test_rotary_embedding_turns_queries_and_keys_in_place(
             close(result.cpu(), expected.view_as(rows), magnitude=heads.abs().max() * 2)
 
 
+def test_captured_rotary_embedding_needs_no_lengths_at_its_replay(npu: Any) -> None:
+    # torch_npu keeps one tensor with the number of tokens, and frees it at the next other number.
+    angles = torch.outer(torch.arange(16.0), 100 ** (-torch.arange(0, 8, 2) / 8))
+    cache = torch.cat([angles.cos(), angles.sin()], -1).to("npu")
+
+    def turn(rows: torch.Tensor, positions: torch.Tensor) -> None:
+        torch_npu._npu_rotary_embedding(positions, rows, rows.clone(), 8, cache, False)
+
+    rows, positions = torch.ones(3, 16).half().to("npu"), torch.arange(3).to("npu")
+    expected = rows.clone()
+    turn(expected, positions)
+    graph = npu.NPUGraph()
+    with npu.graph(graph):
+        turn(rows, positions)
+    turn(torch.ones(5, 16).half().to("npu"), torch.arange(5).to("npu"))
+    others = [torch.full((128,), -1, dtype=torch.int32).to("npu") for _ in range(64)]
+    graph.replay()
+    npu.synchronize()
+    assert torch.equal(rows.cpu(), expected.cpu())
+    assert len(others) == 64
+
+
 @pytest.mark.parametrize("dtype", HALVES)
 def test_quantisation_divides_by_the_scale_of_each_channel(
     conformance: Any, dtype: torch.dtype

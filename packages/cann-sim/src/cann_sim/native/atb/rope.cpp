@@ -51,15 +51,14 @@ operators::Plan MakePlan(const atb::infer::RopeParam& parameters, const Argument
                      operators::Describe(inputs[index].sizes()));
     }
   }
+  // The lengths are not read: torch_npu frees them while captured graphs still hold their address.
   return [=, query = inputs[0], key = inputs[1], query_out = outputs[0], key_out = outputs[1]] {
-    const int64_t tokens = at::Tensor(lengths).sum().item<int64_t>();
-    const at::Tensor cosines = cos.Widened().narrow(0, 0, tokens).unsqueeze(1);
-    const at::Tensor sines = sin.Widened().narrow(0, 0, tokens).unsqueeze(1);
+    const at::Tensor cosines = cos.Widened().unsqueeze(1);
+    const at::Tensor sines = sin.Widened().unsqueeze(1);
     const std::pair<const Tensor*, const Tensor*> rotated[] = {{&query, &query_out}, {&key, &key_out}};
     for (const auto& [from, to] : rotated) {
-      const at::Tensor rows = from->Widened().view({from->size(0), -1, head_dim}).narrow(0, 0, tokens);
-      const at::Tensor result = Rotated(rows, cosines, sines, coefficient / 2);
-      at::Tensor(*to).view({to->size(0), -1, head_dim}).narrow(0, 0, tokens).copy_(result);
+      const at::Tensor rows = from->Widened().view({from->size(0), -1, head_dim});
+      at::Tensor(*to).view(rows.sizes()).copy_(Rotated(rows, cosines, sines, coefficient / 2));
     }
   };
 }
