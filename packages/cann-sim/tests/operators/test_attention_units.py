@@ -19,7 +19,7 @@ def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
 def in_units(cache: torch.Tensor) -> torch.Tensor:
     """Turn [blocks, heads, block size, dim] into [blocks, heads, dim / unit, block size, unit]."""
     unit = 32 // cache.element_size()
-    return cache.unflatten(-1, (-1, unit)).transpose(2, 3).contiguous()
+    return cache.view(*cache.shape[:3], -1, unit).transpose(2, 3).contiguous()
 
 
 def pages() -> dict[str, Any]:
@@ -106,7 +106,7 @@ def test_units_that_do_not_fit_are_refused() -> None:
         torch_npu.npu_fused_infer_attention_score(
             query, key, key, key_rope=key_rope, input_layout="BNSD_NBSD", **given
         )
-    narrow = key.flatten(3).unflatten(3, (2 * BLOCK, 8)).contiguous()
+    narrow = key.view(*key.shape[:3], 2 * BLOCK, 8)
     with pytest.raises(RuntimeError, match=r"(?s)units of 32 bytes"):
         torch_npu.npu_fused_infer_attention_score(
             query.transpose(1, 2).contiguous(),
