@@ -163,6 +163,18 @@ def test_update_begun_twice_is_refused(npu: Any, acl: Any) -> None:
     assert acl("aclmdlRICaptureTaskUpdateEnd", updatable.stream.npu_stream) == INTERNAL_ERROR
 
 
+def test_update_that_is_not_ended_refuses_replays_on_its_stream(npu: Any) -> None:
+    updatable = Updatable(npu, wait=False)
+    npu.graph_task_update_begin(updatable.stream, updatable.handle)
+    refusal = pytest.raises(RuntimeError, match=f"(?s){STREAM_CAPTURED}.*in a task update")
+    with npu.stream(updatable.stream), refusal:
+        updatable.graph.replay()
+    with pytest.raises(RuntimeError, match=str(INTERNAL_ERROR)):
+        npu.graph_task_update_end(updatable.stream)
+    updatable.graph.replay()
+    assert updatable.result() == 4.0
+
+
 def test_update_of_one_stream_by_two_threads_is_refused_to_the_second(npu: Any) -> None:
     updatable = Updatable(npu, wait=False)
     other = Updatable(npu, wait=False)
