@@ -15,10 +15,21 @@ from fx_passes.errors import (
 from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.add_rms_norm_quant import fuse_add_rms_norm_quant
-from fx_passes.fusions.noops import remove_noops
+from fx_passes.fusions.dynamic_mx_quant import (
+    fuse_add_rms_norm_dynamic_mx_quant,
+    fuse_rms_norm_dynamic_mx_quant,
+    fuse_swiglu_mx_quant,
+)
+from fx_passes.fusions.equal_calls import ShareEqualCallsPass
+from fx_passes.fusions.folded_constants import FoldConstantsPass
+from fx_passes.fusions.geglu import fuse_geglu
+from fx_passes.fusions.multiply_add import fuse_multiply_add
+from fx_passes.fusions.noops import remove_double_reciprocal, remove_noops
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.fusions.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
+from fx_passes.fusions.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.graph_pass import Condition, FunctionPass, GraphPass, NormalizePass, RulePass
 from fx_passes.match import Match, NoMatch
@@ -30,7 +41,7 @@ from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.pattern import label
 from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
 from fx_passes.raising.attention import raise_attention
-from fx_passes.raising.mask_sharing import ShareMasksPass
+from fx_passes.raising.geglu import raise_geglu
 from fx_passes.raising.model_raising import RaisingResult, raise_model
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
@@ -50,6 +61,7 @@ __all__ = [
     "DiffObserver",
     "DumpObserver",
     "FingerprintError",
+    "FoldConstantsPass",
     "FunctionPass",
     "FxPassesError",
     "GraphBuilder",
@@ -78,7 +90,7 @@ __all__ = [
     "RuleError",
     "RulePass",
     "RuleReport",
-    "ShareMasksPass",
+    "ShareEqualCallsPass",
     "Site",
     "TimingObserver",
     "TokenRange",
@@ -89,18 +101,28 @@ __all__ = [
     "default_npu_pipeline",
     "define_operators",
     "fuse_add_rms_norm",
+    "fuse_add_rms_norm_dynamic_mx_quant",
     "fuse_add_rms_norm_dynamic_quant",
     "fuse_add_rms_norm_quant",
+    "fuse_geglu",
+    "fuse_multiply_add",
+    "fuse_rms_norm_dynamic_mx_quant",
+    "fuse_rms_norm_quant",
     "fuse_split_qkv_rms_norm_rope",
     "fuse_swiglu",
+    "fuse_swiglu_dynamic_quant",
+    "fuse_swiglu_mx_quant",
+    "fuse_swiglu_quant",
     "label",
     "normalize_graph",
     "raise_attention",
+    "raise_geglu",
     "raise_model",
     "raise_rms_norm",
     "raise_rotary",
     "raise_swiglu",
     "raising_pipeline",
+    "remove_double_reciprocal",
     "remove_noops",
     "rule_from_replacement",
 ]

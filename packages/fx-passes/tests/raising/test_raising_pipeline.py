@@ -46,7 +46,7 @@ def test_pipeline_keeps_the_order_that_rules_need() -> None:
     names = raising_pipeline().names()
 
     assert names.index("fuse_swiglu") < names.index("raise_swiglu")
-    assert names.index("raise") < names.index("share_masks") < names.index("npu_fusions")
+    assert names.index("raise") < names.index("npu_fusions") < names.index("share_equal_calls")
 
 
 def test_exact_pipeline_raises_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Views and casts that change nothing, and pairs of views that make one."""
+"""Views, casts and copies that change nothing, and pairs of views that make one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fx_passes.errors import RuleError
 from fx_passes.fusions.requirements import sizes_equal
 from fx_passes.match import Match, NoMatch
 from fx_passes.rule import Rule
+from fx_passes.view_users import escapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 
     from fx_passes.graph_builder import GraphBuilder
 
-__all__ = ["remove_noops"]
+__all__ = ["remove_double_reciprocal", "remove_noops"]
 
 
 def _reshape(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.reshape(x, shape)}
+
+
+def _expand(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.expand(x, shape)}
 
 
 def _reshape_twice(x: Tensor, first: Sequence[int], shape: Sequence[int]) -> dict[str, Tensor]:
@@ -42,6 +47,43 @@ def _unsqueeze_squeeze(x: Tensor, dim: int) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.squeeze.dim(torch.ops.aten.unsqueeze(x, dim), dim)}
 
 
+def _transpose_twice(x: Tensor, first: int, second: int) -> dict[str, Tensor]:
+    once = torch.ops.aten.transpose.int(x, first, second)
+    return {"y": torch.ops.aten.transpose.int(once, first, second)}
+
+
+def _contiguous(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.contiguous(x)}
+
+
+def _clone(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.clone(x)}
+
+
+def _copying_cast(x: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    copied: Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)  # noqa: SLF001 - its name
+    return {"y": copied}
+
+
+def _cat_of_one(x: Tensor, dim: int) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.cat([x], dim)}
+
+
+def _cast_forth_and_back(x: Tensor, wide: torch.dtype, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.to.dtype(torch.ops.aten.to.dtype(x, wide), dtype)}
+
+
+def _copying_cast_forth_and_back(
+    x: Tensor, wide: torch.dtype, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
+    return {"y": cast(cast(x, dtype=wide), dtype=dtype)}
+
+
+def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.reciprocal(torch.ops.aten.reciprocal(x))}
+
+
 def _nothing_changes(match: Match) -> NoMatch | None:
     tensors = match.tensors("x", "y")
     if isinstance(tensors, NoMatch):
@@ -50,6 +92,32 @@ def _nothing_changes(match: Match) -> NoMatch | None:
     if x.dtype != y.dtype or x.dim() != y.dim() or not all(map(sizes_equal, x.shape, y.shape)):
         return NoMatch(f"{list(x.shape)} {x.dtype} becomes {list(y.shape)} {y.dtype}")
     return None
+
+
+def _copy_shows_nowhere(match: Match) -> NoMatch | None:
+    """Return what a copy is good for: another layout, or memory that leaves the graph."""
+    tensors, copy = match.tensors("x", "y"), match.outputs["y"]
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, y = tensors
+    if not all(map(sizes_equal, x.stride(), y.stride())) or x.device != y.device:
+        return NoMatch(f"the strides {list(x.stride())} become {list(y.stride())}")
+    problem = _nothing_changes(match)
+    if problem is None and escapes(copy):
+        return NoMatch(f"`{copy.name}` leaves the graph, in memory of its own", (copy,))
+    return problem
+
+
+def _widening_shows_nowhere(match: Match) -> NoMatch | None:
+    x, wide = match.value("x"), match.bound["wide"]
+    if (
+        not isinstance(x, torch.Tensor)
+        or not isinstance(wide, torch.dtype)
+        or not torch.can_cast(x.dtype, wide)
+        or torch.promote_types(x.dtype, wide) != wide
+    ):
+        return NoMatch(f"the values do not all fit into {wide}")
+    return _copy_shows_nowhere(match)
 
 
 def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -68,14 +136,27 @@ def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def remove_noops() -> tuple[Rule, ...]:
     """Return the rules that remove what only costs host time.
 
-    A reshape, slice or cast whose result is its input; `squeeze` after `unsqueeze`; the first of
-    two reshapes. All are exact. Places where the result differs are no near misses.
+    A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
+    that stays in the graph; a cast to a wider dtype and back; `cat` of one tensor; `squeeze` after
+    `unsqueeze`; a transposition done twice; the first of two reshapes. All are exact. Places where
+    the result differs are no near misses.
     """
-    same = (
+    views = (
         ("remove_reshape", _reshape),
+        ("remove_expand", _expand),
         ("remove_slice", _slice),
         ("remove_cast", _cast),
         ("remove_unsqueeze_squeeze", _unsqueeze_squeeze),
+        ("remove_double_transpose", _transpose_twice),
+    )
+    copies = (
+        ("remove_contiguous", (_contiguous,), _copy_shows_nowhere),
+        ("remove_copy", (_clone, _copying_cast, _cat_of_one), _copy_shows_nowhere),
+        (
+            "remove_double_cast",
+            (_cast_forth_and_back, _copying_cast_forth_and_back),
+            _widening_shows_nowhere,
+        ),
     )
     merge = Rule(
         name="merge_reshapes",
@@ -85,14 +166,37 @@ def remove_noops() -> tuple[Rule, ...]:
         reports_near_misses=False,
     )
     removals = (
-        Rule(
-            name=name,
-            patterns=(pattern,),
-            check=_nothing_changes,
-            rewrite=_input,
-            shares_memory=True,
-            reports_near_misses=False,
-        )
-        for name, pattern in same
+        *((name, (pattern,), _nothing_changes) for name, pattern in views),
+        *copies,
     )
-    return (merge, *removals)
+    return (
+        merge,
+        *(
+            Rule(
+                name=name,
+                patterns=patterns,
+                check=check,
+                rewrite=_input,
+                shares_memory=True,
+                reports_near_misses=False,
+            )
+            for name, patterns, check in removals
+        ),
+    )
+
+
+def remove_double_reciprocal() -> Rule:
+    """Return the rule `1 / (1 / x)` to `x`.
+
+    As rewrites leave it that invert a scale which an engine had inverted. Each reciprocal is
+    rounded, so the numerics are `rounding`.
+    """
+    return Rule(
+        name="remove_double_reciprocal",
+        patterns=(_double_reciprocal,),
+        check=_copy_shows_nowhere,
+        rewrite=_input,
+        numerics="rounding",
+        shares_memory=True,
+        reports_near_misses=False,
+    )

@@ -5,28 +5,60 @@ from __future__ import annotations
 from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.add_rms_norm_quant import fuse_add_rms_norm_quant
-from fx_passes.fusions.noops import remove_noops
+from fx_passes.fusions.dynamic_mx_quant import (
+    fuse_add_rms_norm_dynamic_mx_quant,
+    fuse_rms_norm_dynamic_mx_quant,
+    fuse_swiglu_mx_quant,
+)
+from fx_passes.fusions.equal_calls import ShareEqualCallsPass
+from fx_passes.fusions.folded_constants import FoldConstantsPass
+from fx_passes.fusions.geglu import fuse_geglu
+from fx_passes.fusions.multiply_add import fuse_multiply_add
+from fx_passes.fusions.noops import remove_double_reciprocal, remove_noops
+from fx_passes.fusions.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
+from fx_passes.fusions.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
 
 __all__ = ["default_npu_pipeline"]
 
 
-def default_npu_pipeline() -> Pipeline:
+def default_npu_pipeline(*, soc: str = "") -> Pipeline:
     """Return the pipeline of all fusions for NPUs; rules of wider patterns come first.
 
     Rules whose operators the process does not have are not tried, and the report says so. Use
     `.exact()` for bitwise equal rules only and `.without(name)` to leave a rule out.
+
+    Args:
+        soc: Name of the device as `torch.npu.get_device_name()` gives it, for kernels that not all
+            devices have; empty for those that all have.
     """
     rules = (
         fuse_split_qkv_rms_norm_rope(),
+        fuse_add_rms_norm_dynamic_mx_quant(),
         fuse_add_rms_norm_dynamic_quant(),
         fuse_add_rms_norm_quant(),
         fuse_add_rms_norm(),
+        fuse_rms_norm_dynamic_mx_quant(),
+        fuse_rms_norm_quant(soc=soc),
+        # Before what begins with the operators that these two build.
         fuse_swiglu(),
+        fuse_geglu(),
+        fuse_swiglu_mx_quant(),
+        fuse_swiglu_dynamic_quant(),
+        fuse_swiglu_quant(),
+        fuse_multiply_add(),
     )
     fusions = RulePass(name="npu_fusions", rules=rules, after=("normalize",))
-    noops = RulePass(name="noops", rules=remove_noops(), after=("npu_fusions",))
-    return Pipeline(passes=(NormalizePass(), fusions, noops))
+    noops = (*remove_noops(), remove_double_reciprocal())
+    return Pipeline(
+        passes=(
+            NormalizePass(),
+            fusions,
+            ShareEqualCallsPass(),
+            FoldConstantsPass(),
+            RulePass(name="noops", rules=noops, after=("npu_fusions",)),
+        )
+    )

@@ -6,88 +6,22 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.match import Match, NoMatch
+from fx_passes.fusions.gated_halves import halves_patterns, halves_problem
 from fx_passes.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
     from torch.fx import Node
 
     from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.match import Match
 
 __all__ = ["fuse_swiglu"]
 
 
-def _chunked(x: Tensor, dim: int) -> dict[str, Tensor]:
-    halves = torch.ops.aten.chunk(x, 2, dim)
-    return {"y": torch.ops.aten.silu(halves[0]) * halves[1]}
-
-
-def _split_in_equal_parts(x: Tensor, size: int, dim: int) -> dict[str, Tensor]:
-    halves = torch.ops.aten.split.Tensor(x, size, dim)
-    return {"y": torch.ops.aten.silu(halves[0]) * halves[1]}
-
-
-def _split_in_sizes(x: Tensor, sizes: Sequence[int], dim: int) -> dict[str, Tensor]:
-    halves = torch.ops.aten.split_with_sizes(x, sizes, dim)
-    return {"y": torch.ops.aten.silu(halves[0]) * halves[1]}
-
-
-def _sliced(
-    x: Tensor, dim: int, start: int | None, middle: int, next_middle: int, end: int | None
-) -> dict[str, Tensor]:
-    gate = torch.ops.aten.slice.Tensor(x, dim, start, middle, 1)
-    up = torch.ops.aten.slice.Tensor(x, dim, next_middle, end, 1)
-    return {"y": torch.ops.aten.silu(gate) * up}
-
-
-def _check(match: Match) -> NoMatch | None:
-    unmet = first_unmet(
-        match,
-        Requirement.on_npu("x"),
-        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-    )
-    return unmet or _halves_problem(match)
-
-
-def _halves_problem(match: Match) -> NoMatch | None:
-    """Return why gate and up are not the two halves of the last dimension."""
-    tensors = match.tensors("x", "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, y = tensors
-    bound = match.bound
-    if bound["dim"] not in {-1, x.dim() - 1}:
-        return NoMatch(f"the halves are along dimension {bound['dim']} of {x.dim()}, not the last")
-    size, half = x.shape[-1], y.shape[-1]
-    if not all(isinstance(each, int) for each in (size, half)):
-        return NoMatch(f"the last dimension must be a number, found {size} and {half}")
-    if 2 * half != size or not all(map(sizes_equal, x.shape[:-1], y.shape[:-1])):
-        return NoMatch(f"{list(y.shape)} is not half of {list(x.shape)}")
-    if "start" in bound and not _slices_are_halves(match, size):
-        return NoMatch(
-            f"the slices [{bound['start']}:{bound['middle']}] and "
-            f"[{bound['next_middle']}:{bound['end']}] are not the two halves of {size}"
-        )
-    return None
-
-
-def _slices_are_halves(match: Match, size: int) -> bool:
-    def place(name: str, default: int) -> object:
-        value = match.bound[name]
-        if value is None:
-            return default
-        if not isinstance(value, int):
-            return value
-        return max(value + size, 0) if value < 0 else min(value, size)
-
-    half = size // 2
-    expected = (0, half, half, size)
-    names = (("start", 0), ("middle", size), ("next_middle", 0), ("end", size))
-    return tuple(place(name, default) for name, default in names) == expected
+def _silu(gate: Tensor) -> Tensor:
+    activated: Tensor = torch.ops.aten.silu(gate)
+    return activated
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -105,8 +39,8 @@ def fuse_swiglu() -> Rule:
     """
     return Rule(
         name="fuse_swiglu",
-        patterns=(_chunked, _split_in_equal_parts, _split_in_sizes, _sliced),
-        check=_check,
+        patterns=halves_patterns(_silu),
+        check=halves_problem,
         rewrite=_rewrite,
         operators=("npu::npu_swiglu",),
         numerics="rounding",

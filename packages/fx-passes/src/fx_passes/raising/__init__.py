@@ -1,7 +1,7 @@
 """Raising of plain models: what a model spells with torch alone becomes `npu::` operators."""
 
 from fx_passes.raising.attention import raise_attention
-from fx_passes.raising.mask_sharing import ShareMasksPass
+from fx_passes.raising.geglu import raise_geglu
 from fx_passes.raising.model_raising import RaisingResult, raise_model
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
@@ -14,11 +14,11 @@ __all__ = [
     "SITE_KINDS",
     "RaisingReport",
     "RaisingResult",
-    "ShareMasksPass",
     "Site",
     "SiteKind",
     "find_sites",
     "raise_attention",
+    "raise_geglu",
     "raise_model",
     "raise_rms_norm",
     "raise_rotary",

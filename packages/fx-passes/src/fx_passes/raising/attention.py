@@ -259,8 +259,8 @@ def raise_attention() -> Rule:
     scale. A mask that is added to the scores is not raised. What a row gives that may see nothing
     is not defined: torch and the kernel differ.
 
-    Inverted and causal masks are built for each attention; `ShareMasksPass` leaves one of each.
-    Kernels round the scores elsewhere than torch: the numerics are `rounding`. Source of the
+    Inverted and causal masks are built for each attention; `ShareEqualCallsPass` leaves one of
+    each. Kernels round the scores elsewhere than torch: the numerics are `rounding`. Source of the
     limits: aclnnFusedInferAttentionScore takes float16 and bfloat16.
     """
     return Rule(

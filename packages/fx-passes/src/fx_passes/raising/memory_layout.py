@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
-from torch._ops import OpOverload
 
 from fx_passes.fusions.requirements import sizes_equal
 from fx_passes.match import Match, NoMatch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from torch.fx import Node
+from fx_passes.view_users import views_of
 
 __all__ = ["dense_like", "is_dense", "layout_problem"]
 
@@ -49,7 +42,7 @@ def layout_problem(match: Match, output: str) -> NoMatch | None:
     value, node = match.value(output), match.outputs.get(output)
     if node is None or (isinstance(value, torch.Tensor) and is_dense(value)):
         return None
-    for user in _views_of(node):
+    for user in views_of(node):
         if user.target is torch.ops.aten.view.default:
             return NoMatch(
                 f"`{user.name}` views `{node.name}`, whose memory is not contiguous; the kernel "
@@ -57,22 +50,3 @@ def layout_problem(match: Match, output: str) -> NoMatch | None:
                 (node, user),
             )
     return None
-
-
-def _views_of(node: Node) -> Iterator[Node]:
-    """Yield the views of a value, and the views of these."""
-    pending, seen = [node], {node}
-    while pending:
-        for user in pending.pop().users:
-            if user not in seen and _is_view(user):
-                seen.add(user)
-                pending.append(user)
-                yield user
-
-
-def _is_view(node: Node) -> bool:
-    target = node.target
-    if not isinstance(target, OpOverload):
-        return False
-    returns = target._schema.returns  # noqa: SLF001 - the only road to a schema
-    return bool(returns) and returns[0].alias_info is not None

@@ -33,12 +33,13 @@ _RULES: Mapping[SiteKind, tuple[str, ...]] = MappingProxyType(
         "attention": ("raise_attention",),
     }
 )
+_GELU_RULES = ("fuse_geglu", "raise_geglu")
 # What the rules know, for places that look otherwise.
 _EXPECTED: Mapping[SiteKind, str] = MappingProxyType(
     {
         "norm": "weight * (x * rsqrt(mean(x ** 2) + eps)) over the last dimension",
         "rope": "x * cos + cat(-second half, first half) * sin",
-        "activation": "silu(gate) * up",
+        "activation": "silu(gate) * up or gelu(gate) * up",
         "attention": "scaled_dot_product_attention (`attn_implementation='sdpa'`), not taken apart",
     }
 )
@@ -110,11 +111,12 @@ def _module_of(node: Node) -> str:
 
 def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node]) -> str:
     """Return the reason of the nearest near miss of the rules for this kind."""
+    rules = _GELU_RULES if node.target is torch.ops.aten.gelu.default else _RULES[kind]
     missing = sorted(
         {
             operator
             for each in report.rule_reports()
-            if each.rule in _RULES[kind]
+            if each.rule in rules
             for operator in each.waiting_for
         }
     )
@@ -122,7 +124,7 @@ def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node
         return f"this process has no operator {', '.join(missing)}"
     reasons = {
         named[name]: miss.reason
-        for rule in _RULES[kind]
+        for rule in rules
         for miss in report.near_misses(rule)
         for name in (miss.anchor, *miss.nodes)
         if name in named

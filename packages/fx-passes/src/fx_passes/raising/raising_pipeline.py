@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fx_passes.fusions.geglu import fuse_geglu
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
 from fx_passes.raising.attention import raise_attention
-from fx_passes.raising.mask_sharing import ShareMasksPass
+from fx_passes.raising.geglu import raise_geglu
 from fx_passes.raising.rms_norm import raise_rms_norm
 from fx_passes.raising.rotary import raise_rotary
 from fx_passes.raising.swiglu import raise_swiglu
@@ -20,21 +21,31 @@ if TYPE_CHECKING:
 __all__ = ["raising_pipeline"]
 
 
-def raising_pipeline() -> Pipeline:
+def raising_pipeline(*, soc: str = "") -> Pipeline:
     """Return the pipeline that raises a plain model to `npu::` operators and then fuses these.
 
-    Normal form, the rules of raising (pass `raise`), one mask for all attentions (`share_masks`),
-    then the passes of `default_npu_pipeline`. For graphs of Dynamo; on graphs of ATen attention is
-    already taken apart, so only norms, RoPE and activations are raised. `.without(name)` leaves a
-    rule out, see `raise_swiglu` for one that may be worth it.
+    Normal form, the rules of raising (pass `raise`), then the passes of `default_npu_pipeline`, of
+    which `share_equal_calls` leaves one mask for all attentions. For graphs of Dynamo; on graphs of
+    ATen attention is already taken apart, so only norms, RoPE and activations are raised.
+    `.without(name)` leaves a rule out, see `raise_swiglu` for one that may be worth it.
+
+    Args:
+        soc: See `default_npu_pipeline`.
     """
-    # Halves of one tensor need no concatenation, so fuse_swiglu has precedence.
-    rules = (raise_rms_norm(), raise_rotary(), raise_attention(), fuse_swiglu(), raise_swiglu())
+    rules = (
+        raise_rms_norm(),
+        raise_rotary(),
+        raise_attention(),
+        # Halves of one tensor need no concatenation, so these have precedence.
+        fuse_swiglu(),
+        fuse_geglu(),
+        raise_swiglu(),
+        raise_geglu(),
+    )
     raising: tuple[GraphPass, ...] = (
         NormalizePass(),
         RulePass(name="raise", rules=rules, after=("normalize",)),
-        ShareMasksPass(),
     )
     known = {each.name for each in raising}
-    fusions = default_npu_pipeline()
+    fusions = default_npu_pipeline(soc=soc)
     return Pipeline(passes=(*raising, *(each for each in fusions.passes if each.name not in known)))

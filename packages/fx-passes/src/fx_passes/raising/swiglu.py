@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.requirements import Requirement, first_unmet
-from fx_passes.raising.memory_layout import dense_like, layout_problem
+from fx_passes.raising.gated_pair import pair_problem, side_by_side
+from fx_passes.raising.memory_layout import dense_like
 from fx_passes.rule import Rule
 
 if TYPE_CHECKING:
@@ -15,32 +15,19 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
     from fx_passes.graph_builder import GraphBuilder
-    from fx_passes.match import Match, NoMatch
+    from fx_passes.match import Match
 
 __all__ = ["raise_swiglu"]
-
-_REQUIREMENTS = (
-    Requirement.on_npu("gate"),
-    Requirement.dtype_in("gate", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.same_dtype("gate", "up"),
-    Requirement.same_shape("gate", "up"),
-)
 
 
 def _pattern(gate: Tensor, up: Tensor) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.silu(gate) * up}
 
 
-def _check(match: Match) -> NoMatch | None:
-    return first_unmet(match, *_REQUIREMENTS) or layout_problem(match, "y")
-
-
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    gate, up = match.bound["gate"], match.bound["up"]
     y = match.value("y")
     known = dense_like(y) if isinstance(y, torch.Tensor) else None
-    both = build.call("aten::cat", [gate, up], -1)
-    return {"y": build.call("npu::npu_swiglu", both, -1, val=known)}
+    return {"y": build.call("npu::npu_swiglu", side_by_side(match, build), -1, val=known)}
 
 
 def raise_swiglu() -> Rule:
@@ -60,7 +47,7 @@ def raise_swiglu() -> Rule:
     return Rule(
         name="raise_swiglu",
         patterns=(_pattern,),
-        check=_check,
+        check=pair_problem,
         rewrite=_rewrite,
         operators=("npu::npu_swiglu",),
         numerics="rounding",

@@ -1,0 +1,74 @@
+"""What fusions that end with static quantisation have in common: its literals, scale and offset."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.match import Match, NoMatch
+
+if TYPE_CHECKING:
+    from fx_passes.graph_builder import GraphBuilder
+
+__all__ = ["INT8", "cast", "inverse_scale", "quantize_problem"]
+
+INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
+"""What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
+
+
+def quantize_problem(match: Match, values: str) -> NoMatch | None:
+    """Return why an `npu_quantize` with bound `dtype`, `axis` and `div_mode` is not fused.
+
+    Args:
+        match: The match.
+        values: Name of a tensor of as many dimensions as the one that is quantised.
+    """
+    tensors = match.tensors(values)
+    if isinstance(tensors, NoMatch):
+        return tensors
+    rank, bound = tensors[0].dim(), match.bound
+    if bound["dtype"] not in INT8:
+        return NoMatch(f"quantisation to {bound['dtype']}; the kernel gives int8")
+    if bound["axis"] not in {-1, rank - 1}:
+        return NoMatch(f"quantisation along axis {bound['axis']} of {rank}, not the last")
+    if not isinstance(bound["div_mode"], bool):
+        return NoMatch(f"div_mode {bound['div_mode']} is not known")
+    return None
+
+
+def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> Node:
+    """Return one over a scale: what it is the reciprocal of where the graph has that, else a node.
+
+    `ShareEqualCallsPass` leaves one such node for each scale, and `FoldConstantsPass` none where
+    the scale is a constant of the module.
+
+    Args:
+        scale: The scale.
+        build: The builder of the rewrite.
+        dtype: In which dtype the reciprocal is computed.
+
+    Raises:
+        RuleError: The scale has no fake value.
+    """
+    source = scale.args[0] if scale.args else None
+    if scale.target is torch.ops.aten.reciprocal.default and isinstance(source, Node):
+        return cast(source, dtype, build)
+    wide = cast(scale, dtype, build)
+    return build.call("aten::reciprocal", wide, val=wide.meta.get("val"))
+
+
+def cast(node: Node, dtype: torch.dtype, build: GraphBuilder) -> Node:
+    """Return a tensor in another dtype, itself where it has that.
+
+    Raises:
+        RuleError: The node has no fake value.
+    """
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor):
+        raise RuleError(f"casting `{node.name}` to {dtype}: it has no tensor metadata")
+    if value.dtype == dtype:
+        return node
+    return build.call("aten::_to_copy", node, dtype=dtype, val=value.to(dtype))

@@ -1,0 +1,35 @@
+"""Conditions and arguments of `activation(gate) * up` where gate and up are two tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.fusions.requirements import Requirement, first_unmet
+from fx_passes.raising.memory_layout import layout_problem
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+    from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.match import Match, NoMatch
+
+__all__ = ["pair_problem", "side_by_side"]
+
+_REQUIREMENTS = (
+    Requirement.on_npu("gate"),
+    Requirement.dtype_in("gate", torch.bfloat16, torch.float16, torch.float32),
+    Requirement.same_dtype("gate", "up"),
+    Requirement.same_shape("gate", "up"),
+)
+
+
+def pair_problem(match: Match) -> NoMatch | None:
+    """Return why `gate` and `up` are not what a kernel of two halves takes side by side."""
+    return first_unmet(match, *_REQUIREMENTS) or layout_problem(match, "y")
+
+
+def side_by_side(match: Match, build: GraphBuilder) -> Node:
+    """Build the concatenation of `gate` and `up` along the last dimension."""
+    return build.call("aten::cat", [match.bound["gate"], match.bound["up"]], -1)
