@@ -148,3 +148,23 @@ def test_rewrite_with_wrong_arguments_shows_the_schema() -> None:
 def test_rule_without_a_pattern_is_refused() -> None:
     with pytest.raises(fx_passes.PipelineError, match="has no pattern"):
         replace(RULE, patterns=())
+
+
+def test_list_argument_beside_a_bound_literal_is_reached_from_the_list() -> None:
+    def pattern(x: Tensor, other: Tensor, dim: int) -> dict[str, Tensor]:
+        first = torch.cat([torch.relu(x), other], dim)
+        return {"first": first, "second": torch.cat([torch.sigmoid(x), other], dim)}
+
+    def check(match: fx_passes.Match) -> fx_passes.NoMatch:
+        return fx_passes.NoMatch(f"found along {match.bound['dim']}")
+
+    def function(x: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.cat([x.relu(), other], 1), torch.cat([x.sigmoid(), other], 1)
+
+    rule = fx_passes.Rule(name="pair", patterns=(pattern,), check=check, rewrite=_rewrite)
+    module = capture_graph(function, [torch.ones(2, 2), torch.ones(2, 2)])
+    fx_passes.normalize_graph(module)
+
+    (report,) = fx_passes.apply_rules(module.graph, (rule,))
+
+    assert [miss.reason for miss in report.near_misses] == ["found along 1"]

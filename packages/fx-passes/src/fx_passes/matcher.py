@@ -147,7 +147,10 @@ class Matcher:
         missing = [node for node in self._pattern.nodes if node.index not in reached]
         while missing:
             for node in missing:
-                source = next((s for s in _sources(node) if s.index in reached), None)
+                # A literal is no node of the graph, so nothing uses it.
+                source = next(
+                    (s for s in _sources(node) if s.index in reached and not _is_literal(s)), None
+                )
                 if source is not None:
                     optional = isinstance(node, PatternElement) and not node.users
                     steps.append(_Step(node, source, optional))
@@ -384,6 +387,10 @@ class _Search:
             return False
         self._set(expected, found)
         return True
+
+
+def _is_literal(node: PatternNode) -> bool:
+    return isinstance(node, PatternParameter) and node.kind == "literal"
 
 
 def _is_of_kind(kind: str, found: object) -> bool:
