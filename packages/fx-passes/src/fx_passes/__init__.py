@@ -22,11 +22,19 @@ from fx_passes.fusions.dynamic_mx_quant import (
 )
 from fx_passes.fusions.equal_calls import ShareEqualCallsPass
 from fx_passes.fusions.folded_constants import FoldConstantsPass
+from fx_passes.fusions.gathered_shard import remove_gather_of_own_shard
 from fx_passes.fusions.geglu import fuse_geglu
+from fx_passes.fusions.matmul_all_reduce import fuse_matmul_all_reduce
 from fx_passes.fusions.multiply_add import fuse_multiply_add
 from fx_passes.fusions.noops import remove_double_reciprocal, remove_noops
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.fusions.parallel_group import ParallelGroup
 from fx_passes.fusions.rms_norm_quant import fuse_rms_norm_quant
+from fx_passes.fusions.sequence_parallel import shard_all_reduce_norm
+from fx_passes.fusions.split_qkv_rms_norm_cache import (
+    fuse_split_qkv_rms_norm_mrope,
+    fuse_split_qkv_rms_norm_rotary_embedding,
+)
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.fusions.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
@@ -36,7 +44,7 @@ from fx_passes.match import Match, NoMatch
 from fx_passes.normalize import normalize_graph
 from fx_passes.observers import DiffObserver, DumpObserver, TimingObserver, VerifyObserver
 from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
-from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, QkvHeads, VendorKernel
 from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.pattern import label
 from fx_passes.pipeline import PassObserver, Pipeline, PipelineResult
@@ -73,6 +81,7 @@ __all__ = [
     "NoMatch",
     "NormalizePass",
     "ObserverError",
+    "ParallelGroup",
     "PassError",
     "PassObserver",
     "PassReport",
@@ -83,6 +92,7 @@ __all__ = [
     "PipelineError",
     "PipelineResult",
     "QkvCall",
+    "QkvHeads",
     "RaisingReport",
     "RaisingResult",
     "Report",
@@ -105,10 +115,13 @@ __all__ = [
     "fuse_add_rms_norm_dynamic_quant",
     "fuse_add_rms_norm_quant",
     "fuse_geglu",
+    "fuse_matmul_all_reduce",
     "fuse_multiply_add",
     "fuse_rms_norm_dynamic_mx_quant",
     "fuse_rms_norm_quant",
+    "fuse_split_qkv_rms_norm_mrope",
     "fuse_split_qkv_rms_norm_rope",
+    "fuse_split_qkv_rms_norm_rotary_embedding",
     "fuse_swiglu",
     "fuse_swiglu_dynamic_quant",
     "fuse_swiglu_mx_quant",
@@ -123,6 +136,8 @@ __all__ = [
     "raise_swiglu",
     "raising_pipeline",
     "remove_double_reciprocal",
+    "remove_gather_of_own_shard",
     "remove_noops",
     "rule_from_replacement",
+    "shard_all_reduce_norm",
 ]

@@ -10,7 +10,7 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.fusions.requirements import sizes_equal
 from fx_passes.match import Match, NoMatch
-from fx_passes.rule import Rule
+from fx_passes.rule import Rule, accept
 from fx_passes.view_users import escapes
 
 if TYPE_CHECKING:
@@ -33,6 +33,12 @@ def _expand(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
 
 def _reshape_twice(x: Tensor, first: Sequence[int], shape: Sequence[int]) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.reshape(torch.ops.aten.reshape(x, first), shape)}
+
+
+def _reshape_of_copy(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+    """What AOTAutograd makes of a reshape that has to copy."""
+    copy = torch.ops.aten.clone(x, memory_format=torch.contiguous_format)
+    return {"y": torch.ops.aten.reshape(copy, shape)}
 
 
 def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> dict[str, Tensor]:
@@ -67,6 +73,11 @@ def _copying_cast(x: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
 
 def _cat_of_one(x: Tensor, dim: int) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.cat([x], dim)}
+
+
+def _times_one(x: Tensor) -> dict[str, Tensor]:
+    """What AOTAutograd makes of the numerator of `1 / x`."""
+    return {"y": x * 1}
 
 
 def _cast_forth_and_back(x: Tensor, wide: torch.dtype, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -108,6 +119,11 @@ def _copy_shows_nowhere(match: Match) -> NoMatch | None:
     return problem
 
 
+def _stays_inside(match: Match) -> NoMatch | None:
+    result = match.outputs["y"]
+    return NoMatch(f"`{result.name}` leaves the graph", (result,)) if escapes(result) else None
+
+
 def _widening_shows_nowhere(match: Match) -> NoMatch | None:
     x, wide = match.value("x"), match.bound["wide"]
     if (
@@ -137,9 +153,10 @@ def remove_noops() -> tuple[Rule, ...]:
     """Return the rules that remove what only costs host time.
 
     A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
-    that stays in the graph; a cast to a wider dtype and back; `cat` of one tensor; `squeeze` after
-    `unsqueeze`; a transposition done twice; the first of two reshapes. All are exact. Places where
-    the result differs are no near misses.
+    that stays in the graph; a product with one; a cast to a wider dtype and back; `cat` of one
+    tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of two reshapes, or
+    the copy that AOTAutograd puts before one. All are exact. Places where the result differs are no
+    near misses.
     """
     views = (
         ("remove_reshape", _reshape),
@@ -152,25 +169,33 @@ def remove_noops() -> tuple[Rule, ...]:
     copies = (
         ("remove_contiguous", (_contiguous,), _copy_shows_nowhere),
         ("remove_copy", (_clone, _copying_cast, _cat_of_one), _copy_shows_nowhere),
+        ("remove_product_with_one", (_times_one,), _copy_shows_nowhere),
         (
             "remove_double_cast",
             (_cast_forth_and_back, _copying_cast_forth_and_back),
             _widening_shows_nowhere,
         ),
     )
-    merge = Rule(
-        name="merge_reshapes",
-        patterns=(_reshape_twice,),
-        rewrite=_one_reshape,
-        shares_memory=True,
-        reports_near_misses=False,
+    merges = (
+        ("merge_reshapes", _reshape_twice, accept),
+        ("merge_copy_and_reshape", _reshape_of_copy, _stays_inside),
     )
     removals = (
         *((name, (pattern,), _nothing_changes) for name, pattern in views),
         *copies,
     )
     return (
-        merge,
+        *(
+            Rule(
+                name=name,
+                patterns=(pattern,),
+                check=check,
+                rewrite=_one_reshape,
+                shares_memory=True,
+                reports_near_misses=False,
+            )
+            for name, pattern, check in merges
+        ),
         *(
             Rule(
                 name=name,

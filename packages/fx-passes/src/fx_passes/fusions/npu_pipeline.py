@@ -16,6 +16,10 @@ from fx_passes.fusions.geglu import fuse_geglu
 from fx_passes.fusions.multiply_add import fuse_multiply_add
 from fx_passes.fusions.noops import remove_double_reciprocal, remove_noops
 from fx_passes.fusions.rms_norm_quant import fuse_rms_norm_quant
+from fx_passes.fusions.split_qkv_rms_norm_cache import (
+    fuse_split_qkv_rms_norm_mrope,
+    fuse_split_qkv_rms_norm_rotary_embedding,
+)
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.fusions.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
@@ -37,6 +41,8 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
     """
     rules = (
         fuse_split_qkv_rms_norm_rope(),
+        fuse_split_qkv_rms_norm_mrope(),
+        fuse_split_qkv_rms_norm_rotary_embedding(),
         fuse_add_rms_norm_dynamic_mx_quant(),
         fuse_add_rms_norm_dynamic_quant(),
         fuse_add_rms_norm_quant(),

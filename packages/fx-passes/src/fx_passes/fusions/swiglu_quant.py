@@ -142,8 +142,8 @@ def _narrow_problem(match: Match) -> NoMatch | None:
     if unmet is not None or isinstance(tensors, NoMatch):
         return unmet
     (x,) = tensors
-    width = x.shape[-1]
-    if x.dim() < 2 or not isinstance(width, int) or width > _WIDEST:
+    known = all(isinstance(size, int) for size in x.shape[-1:])
+    if x.dim() < 2 or not known or x.shape[-1] > _WIDEST:
         return NoMatch(
             f"`x` has shape {list(x.shape)}; the kernel takes 2 dimensions or more, the last of at "
             f"most {_WIDEST}"

@@ -16,7 +16,8 @@ OPERATOR = "fx_passes::split_qkv_rms_norm_rope"
 
 _SCHEMA = (
     "(Tensor qkv, Tensor q_weight, Tensor k_weight, Tensor cos, Tensor sin, int num_heads, "
-    "int num_kv_heads, int head_dim, float eps) -> (Tensor q, Tensor k, Tensor v)"
+    "int num_kv_heads, int head_dim, float eps, Tensor? q_bias=None, Tensor? k_bias=None) -> "
+    "(Tensor q, Tensor k, Tensor v)"
 )
 _DEADLINE_SECONDS = 30.0
 
@@ -33,7 +34,9 @@ def define_operators() -> None:
 
     - `qkv` [T, (num_heads + 2 * num_kv_heads) * head_dim], bfloat16, float16 or float32;
     - `q_weight`, `k_weight` [head_dim];
-    - `cos`, `sin` [1, T, 1, head_dim], halves rotated (`npu_rotary_mul` in its mode `half`);
+    - `cos`, `sin` [1, T, 1, rotary_dim], halves of the first rotary_dim elements of each head
+      rotated (`npu_rotary_mul` in its mode `half`), the others left as they are;
+    - `q_bias`, `k_bias` [head_dim], added to the norms, or None;
 
     and returns `q` [T, num_heads, head_dim], `k` and `v` [T, num_kv_heads, head_dim], contiguous,
     with memory of their own. The reference gives the same bits as the operators it replaces; it
@@ -78,16 +81,24 @@ def _reference(
     num_kv_heads: int,
     head_dim: int,
     eps: float,
+    q_bias: Tensor | None = None,
+    k_bias: Tensor | None = None,
 ) -> Projections:
     q_size, kv_size = num_heads * head_dim, num_kv_heads * head_dim
     q, k, v = torch.ops.aten.split_with_sizes(qkv, [q_size, kv_size, kv_size], -1)
-    npu = torch.ops.npu
-    q = npu.npu_rms_norm(q.reshape(-1, num_heads, head_dim), q_weight, eps)[0]
-    k = npu.npu_rms_norm(k.reshape(-1, num_kv_heads, head_dim), k_weight, eps)[0]
-    q = npu.npu_rotary_mul(q.unsqueeze(0), cos, sin).squeeze(0)
-    k = npu.npu_rotary_mul(k.unsqueeze(0), cos, sin).squeeze(0)
+    q = torch.ops.npu.npu_rms_norm(q.reshape(-1, num_heads, head_dim), q_weight, eps)[0]
+    k = torch.ops.npu.npu_rms_norm(k.reshape(-1, num_kv_heads, head_dim), k_weight, eps)[0]
+    q = _rotated(q if q_bias is None else q + q_bias, cos, sin)
+    k = _rotated(k if k_bias is None else k + k_bias, cos, sin)
     v = v.reshape(-1, num_kv_heads, head_dim).clone(memory_format=torch.contiguous_format)
     return q, k, v
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return x [T, heads, head_dim] with as much of each head rotated as cos has angles for."""
+    size = cos.shape[-1]
+    rotated: Tensor = torch.ops.npu.npu_rotary_mul(x[..., :size].unsqueeze(0), cos, sin).squeeze(0)
+    return rotated if size == x.shape[-1] else torch.cat([rotated, x[..., size:]], -1)
 
 
 def _fake(
@@ -100,8 +111,10 @@ def _fake(
     num_kv_heads: int,
     head_dim: int,
     eps: float,
+    q_bias: Tensor | None = None,
+    k_bias: Tensor | None = None,
 ) -> Projections:
-    del q_weight, k_weight, cos, sin, eps
+    del q_weight, k_weight, cos, sin, eps, q_bias, k_bias
     tokens = qkv.shape[0]
     q = qkv.new_empty((tokens, num_heads, head_dim))
     k = qkv.new_empty((tokens, num_kv_heads, head_dim))

@@ -7,12 +7,17 @@ from fx_passes.testing.decoder import (
     qkv_inputs,
     random_tensors,
 )
+from fx_passes.testing.fusion_case import FusionCase, FusionInputs, NearMissCase
+from fx_passes.testing.ranks import run_ranks
 from fx_passes.testing.rewrite_checks import assert_left_alone, assert_rewritten
 from fx_passes.testing.tolerance import assert_same_values, tolerance_of
 
 __all__ = [
     "AttentionHeads",
+    "FusionCase",
+    "FusionInputs",
     "GraphLevel",
+    "NearMissCase",
     "assert_left_alone",
     "assert_rewritten",
     "assert_same_values",
@@ -20,5 +25,6 @@ __all__ = [
     "qkv_function",
     "qkv_inputs",
     "random_tensors",
+    "run_ranks",
     "tolerance_of",
 ]

@@ -1,0 +1,85 @@
+"""A fusion as an engine's graph has it, with what must be left alone: rows of a table of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+
+if TYPE_CHECKING:
+    from fx_passes.pipeline import Pipeline
+    from fx_passes.testing.capture import GraphLevel
+
+__all__ = ["FusionCase", "FusionInputs", "NearMissCase"]
+
+FusionInputs = Callable[[torch.dtype, str, int], "list[Tensor]"]
+"""Makes the inputs of a function: of a dtype, on a device, for a number of tokens."""
+
+_BOTH: tuple[GraphLevel, ...] = ("dynamo", "aten")
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearMissCase:
+    """Something that looks like what a rule matches, and must be left alone.
+
+    Attributes:
+        name: What is wrong, in a few words; unique in its case.
+        function: A function to capture; that of the case if None.
+        inputs: Makes its inputs; those of the case if None.
+        reason: A part of the no-match reason; empty for rules that do not report near misses, and
+            for what is not near.
+        dtype: Type of the inputs.
+    """
+
+    name: str
+    function: Callable[..., object] | None = None
+    inputs: FusionInputs | None = None
+    reason: str = ""
+    dtype: torch.dtype = torch.bfloat16
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusionCase:
+    """A function as engines write it, and what must become of its graph.
+
+    Attributes:
+        name: Name in the tests' names, unique among the cases of a rule.
+        rule: The rule that must match.
+        function: The function.
+        inputs: Makes its inputs.
+        matches: How often each rule must match; once the rule alone if left out.
+        in_aten: How often further rules must match on a graph of ATen alone.
+        dtypes: Types of inputs for which it must.
+        levels: Levels of graphs on which it must.
+        tokens: Which dimension of which input, by position, counts tokens.
+        roundings: See `assert_same_values`; roundings in the dtype of the inputs.
+        missing_kernel: A kernel that the simulated device does not have, as the real one of its
+            kind; then running the fused graph must fail and say this.
+        near_misses: What must be left alone.
+        pipeline: Makes the pipeline that has the rule.
+    """
+
+    name: str
+    rule: str
+    function: Callable[..., object]
+    inputs: FusionInputs
+    matches: Mapping[str, int] = field(default_factory=dict)
+    in_aten: Mapping[str, int] = field(default_factory=dict)
+    dtypes: tuple[torch.dtype, ...] = _HALVES
+    levels: tuple[GraphLevel, ...] = _BOTH
+    tokens: Mapping[int, int] = field(default_factory=lambda: {0: 0})
+    roundings: int = 0
+    missing_kernel: str = ""
+    near_misses: tuple[NearMissCase, ...] = ()
+    pipeline: Callable[[], Pipeline] = default_npu_pipeline
+
+    def expected(self, level: GraphLevel = "dynamo") -> dict[str, int]:
+        """Return how often each rule must match on a graph of some level."""
+        matches = dict(self.matches) or {self.rule: 1}
+        return {**matches, **self.in_aten} if level == "aten" else matches
