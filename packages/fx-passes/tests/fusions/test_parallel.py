@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -24,7 +24,6 @@ from fx_passes.testing import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torch.fx import GraphModule
 
 SIZE = 2
 TOKENS, HIDDEN = 8, 64
@@ -34,7 +33,7 @@ npu = torch.ops.npu
 @pytest.fixture(autouse=True)
 def process_group() -> Iterator[None]:
     """A group of two ranks whose collectives can be traced, and are not run."""
-    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=SIZE)  # type: ignore[no-untyped-call]
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=SIZE)
     yield
     dist.destroy_process_group()
 
@@ -52,7 +51,13 @@ def groups(rank: int, communicator: str = "hccl_0") -> tuple[fx_passes.ParallelG
 
 
 def all_reduced(x: Tensor, operation: str = "sum") -> Tensor:
-    return collectives.all_reduce(x, operation, dist.group.WORLD)
+    reduced: Tensor = collectives.all_reduce(x, operation, cast("Any", dist.group.WORLD))
+    return reduced
+
+
+def all_gathered(x: Tensor) -> Tensor:
+    whole: Tensor = collectives.all_gather_tensor(x, 0, cast("Any", dist.group.WORLD))
+    return whole
 
 
 def pipeline(*rules: fx_passes.Rule) -> fx_passes.Pipeline:
@@ -109,11 +114,6 @@ def matmul_inputs(
     return random_tensors(*shapes, dtype=dtype, device=device, seed=seed)
 
 
-def run_on_npu(modules: list[GraphModule], inputs: list[list[Tensor]], count: int) -> list[object]:
-    """Run the graph of each rank; the graphs read the first `count` inputs, in their order."""
-    return run_ranks(modules, [each[:count] for each in inputs])
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("function", [linear, biased_linear, mm, addmm])
 def test_matmul_and_all_reduce_are_one_operator_with_equal_values(
@@ -121,13 +121,8 @@ def test_matmul_and_all_reduce_are_one_operator_with_equal_values(
 ) -> None:
     module = capture_graph(function, matmul_inputs(dtype))
     inputs = [matmul_inputs(dtype, "npu", seed) for seed in range(SIZE)]
-    read = {
-        linear: lambda x, weight, bias: [x, weight],
-        mm: lambda x, weight, bias: [x, weight],
-        biased_linear: lambda x, weight, bias: [x, weight, bias],
-        addmm: lambda x, weight, bias: [bias, x, weight],
-    }[function]
-    given = [read(*each) for each in inputs]
+    order = {linear: (0, 1), mm: (0, 1), biased_linear: (0, 1, 2), addmm: (2, 0, 1)}[function]
+    given = [[each[position] for position in order] for each in inputs]
     expected = run_ranks([module, module], given)
 
     assert_rewritten(matmul_pipeline(), module, {"fuse_matmul_all_reduce": 1})
@@ -260,17 +255,17 @@ def test_reduction_that_is_no_sum_is_left_alone() -> None:
 
 
 def own_chunk(x: Tensor) -> Tensor:
-    whole = collectives.all_gather_tensor(x, 0, dist.group.WORLD)
+    whole = all_gathered(x)
     return whole.chunk(SIZE)[1] * 2
 
 
 def own_part(x: Tensor) -> Tensor:
-    whole = collectives.all_gather_tensor(x, 0, dist.group.WORLD)
-    return whole.split(TOKENS)[1] * 2
+    own: Tensor = torch.split(all_gathered(x), TOKENS)[1]
+    return own * 2
 
 
 def own_slice(x: Tensor) -> Tensor:
-    whole = collectives.all_gather_tensor(x, 0, dist.group.WORLD)
+    whole = all_gathered(x)
     return whole[TOKENS:] * 2
 
 
@@ -310,7 +305,7 @@ def test_part_of_another_rank_is_left_alone() -> None:
 
 def test_gathered_tensor_that_is_used_whole_is_still_gathered() -> None:
     def function(x: Tensor) -> tuple[Tensor, Tensor]:
-        whole = collectives.all_gather_tensor(x, 0, dist.group.WORLD)
+        whole = all_gathered(x)
         return whole.chunk(SIZE)[1] * 2, whole
 
     inputs = [layer_inputs(device="npu", seed=seed)[:1] for seed in range(SIZE)]
@@ -325,7 +320,7 @@ def test_gathered_tensor_that_is_used_whole_is_still_gathered() -> None:
 
 def test_part_that_leaves_the_graph_keeps_memory_of_its_own() -> None:
     def function(x: Tensor) -> Tensor:
-        return collectives.all_gather_tensor(x, 0, dist.group.WORLD).chunk(SIZE)[1]
+        return all_gathered(x).chunk(SIZE)[1]
 
     module = capture_graph(function, layer_inputs()[:1])
 
