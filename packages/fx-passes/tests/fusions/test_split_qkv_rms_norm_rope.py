@@ -20,11 +20,13 @@ from fx_passes.testing import (
     qkv_function,
     qkv_inputs,
 )
+from fx_passes.testing.fusion_cases.rotary import ROTARY_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 RULE = "fuse_split_qkv_rms_norm_rope"
+MROPE = "fuse_split_qkv_rms_norm_mrope"
 LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 npu = torch.ops.npu
 
@@ -271,6 +273,39 @@ def test_vendor_kernel_that_cannot_do_the_heads_is_passed_over() -> None:
     assert_rewritten(pipeline(), module, {RULE: 1})
 
     assert fused_node(module).args[5:8] == (4, 2, 24)
+
+
+@pytest.mark.parametrize("installed", [False, True])
+def test_rotation_by_positions_waits_for_a_vendor_kernel(
+    installed: bool, request: pytest.FixtureRequest
+) -> None:
+    if installed:
+        request.getfixturevalue("vendor_library")
+    (case, *_) = [each for each in ROTARY_CASES if each.rule == MROPE]
+    module = capture_graph(case.function, case.inputs(torch.bfloat16, "meta", 5))
+
+    if installed:
+        assert len(fx_passes.default_npu_pipeline().run(module).report.matches(MROPE)) == 1
+    else:
+        assert_left_alone(fx_passes.default_npu_pipeline(), module, MROPE, "is installed and able")
+
+
+@pytest.mark.usefixtures("vendor_library")
+def test_cosines_of_all_layers_are_looked_up_once() -> None:
+    (case, *_) = [each for each in ROTARY_CASES if each.rule == MROPE]
+
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        return (*case.function(*tensors), *case.function(tensors[0] * 2, *tensors[1:]))  # type: ignore[misc]
+
+    module = capture_graph(function, case.inputs(torch.bfloat16, "meta", 5))
+
+    report = fx_passes.default_npu_pipeline().run(module).report
+
+    assert len(report.matches(MROPE)) == 2
+    aten = torch.ops.aten
+    for target in (aten.index_select.default, aten.cat.default):
+        found = module.graph.find_nodes(op="call_function", target=target)
+        assert len(found) == (1 if target is aten.index_select.default else 2)
 
 
 def test_rule_without_vendor_kernels_is_exact() -> None:

@@ -91,3 +91,21 @@ def test_symbolic_tokens_stay_symbolic() -> None:
 def test_one_process_defines_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: define_operators(), range(16)))
+
+
+def test_biases_are_added_to_the_norms_and_the_rest_of_a_head_is_not_rotated() -> None:
+    heads = AttentionHeads()
+    define_operators()
+    qkv, q_weight, k_weight, cos, sin = qkv_inputs(heads, 5, device="npu")
+    angles = [each[..., :8].contiguous() for each in (cos, sin)]
+    sizes = (heads.num_heads, heads.num_kv_heads, heads.head_dim, heads.eps)
+    operator = torch.ops.fx_passes.split_qkv_rms_norm_rope
+
+    plain = operator(qkv, q_weight, k_weight, *angles, *sizes)
+    biased = operator(qkv, q_weight, k_weight, *angles, *sizes, q_weight, k_weight)
+
+    normed = torch.ops.npu.npu_rms_norm(qkv[:, : heads.q_size].reshape(5, 4, 16), q_weight)[0]
+    assert torch.equal(plain[0][..., 8:].cpu(), normed[..., 8:].cpu())
+    assert torch.equal(biased[0][..., 8:].cpu(), (normed + q_weight)[..., 8:].cpu())
+    assert not torch.equal(plain[0][..., :8].cpu(), normed[..., :8].cpu())
+    assert torch.equal(plain[2].cpu(), biased[2].cpu())

@@ -40,3 +40,19 @@ def test_tolerance_is_a_rounding_of_the_dtype() -> None:
 def test_nan_is_a_difference() -> None:
     with pytest.raises(AssertionError, match="largest difference nan"):
         assert_same_values(torch.tensor([float("nan")]), torch.ones(1), roundings=1)
+
+
+def test_quantised_values_may_be_off_by_few_steps() -> None:
+    values = torch.full((100,), 100, dtype=torch.int8)
+    near, far, many = values.clone(), values.clone(), values.clone()
+    near[:3] += 1
+    far[0] += 2
+    many[:90] += 1
+
+    assert_same_values(near, values, roundings=2, dtype=torch.bfloat16)
+    with pytest.raises(AssertionError, match=r"by up to 2; expected at most \d+, by 1"):
+        assert_same_values(far, values, roundings=2, dtype=torch.bfloat16)
+    with pytest.raises(AssertionError, match="90 of 100 quantised values differ"):
+        assert_same_values(many, values, roundings=1, dtype=torch.bfloat16)
+    with pytest.raises(AssertionError, match="3 of 100 values differ"):
+        assert_same_values(near, values, roundings=2)

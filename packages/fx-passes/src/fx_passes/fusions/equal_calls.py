@@ -9,6 +9,7 @@ import torch
 
 from fx_passes.aliasing import AliasAnalysis
 from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.graph_argument import literals_equal
 from fx_passes.report import PassReport
 from fx_passes.view_users import escapes
 
@@ -50,8 +51,9 @@ class ShareEqualCallsPass:
 
     For the operators that rewrites prepare arguments with (see `prepares`): the reciprocal of a
     scale, the mask of each attention, the rows of a cache of cosines. Chains of them are shared
-    from their beginning. A call stays where what it reads is written meanwhile, where its own
-    result is written, or where it is a result of the graph.
+    from their beginning, and those that a rewrite left without a user are removed. A call stays
+    where what it reads is written meanwhile, where its own result is written, or where it is a
+    result of the graph.
     """
 
     name: str = "share_equal_calls"
@@ -63,8 +65,9 @@ class ShareEqualCallsPass:
     def run(self, graph_module: GraphModule) -> PassReport:
         """Share the calls."""
         shared = _share(graph_module.graph)
-        detail = f"{shared} calls replaced by an earlier one"
-        return PassReport(name=self.name, modified=shared > 0, detail=detail)
+        erased = _erase_unused(graph_module.graph)
+        detail = f"{shared} calls replaced by an earlier one, {erased} that nothing used removed"
+        return PassReport(name=self.name, modified=shared + erased > 0, detail=detail)
 
     def fingerprint(self) -> str:
         """Return a hash of what the pass does; its code belongs to the package's version."""
@@ -89,6 +92,17 @@ def _share(graph: Graph) -> int:
         graph.erase_node(node)
         shared += 1
     return shared
+
+
+def _erase_unused(graph: Graph) -> int:
+    """Remove what rewrites no longer use: arguments prepared for what they replaced."""
+    erased = 0
+    for node in reversed(list(graph.nodes)):
+        one = node.target is torch.ops.aten.mul.Tensor and literals_equal(node.args[1], 1)
+        if not node.users and (prepares(node) or one):
+            graph.erase_node(node)
+            erased += 1
+    return erased
 
 
 def _may_differ(first: Node, second: Node, aliases: AliasAnalysis) -> bool:

@@ -8,6 +8,7 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
+from fx_passes.graph_argument import literals_equal
 from fx_passes.match import Match, NoMatch
 
 if TYPE_CHECKING:
@@ -53,11 +54,23 @@ def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> No
     Raises:
         RuleError: The scale has no fake value.
     """
-    source = scale.args[0] if scale.args else None
-    if scale.target is torch.ops.aten.reciprocal.default and isinstance(source, Node):
+    source = _inverted(scale)
+    if source is not None:
         return cast(source, dtype, build)
     wide = cast(scale, dtype, build)
     return build.call("aten::reciprocal", wide, val=wide.meta.get("val"))
+
+
+def _inverted(scale: Node) -> Node | None:
+    """Return what a scale is the reciprocal of; AOTAutograd spells 1 / x as that times one."""
+    aten = torch.ops.aten
+    if scale.target is aten.mul.Tensor and literals_equal(scale.args[1], 1):
+        product = scale.args[0]
+        return _inverted(product) if isinstance(product, Node) else None
+    source = scale.args[0] if scale.args else None
+    if scale.target is aten.reciprocal.default and isinstance(source, Node):
+        return source
+    return None
 
 
 def cast(node: Node, dtype: torch.dtype, build: GraphBuilder) -> Node:

@@ -1,0 +1,44 @@
+"""Where memory goes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor
+
+from fx_passes import normalize_graph
+from fx_passes.testing import capture_graph
+from fx_passes.view_users import escapes, views_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@pytest.mark.parametrize(
+    ("function", "leaves"),
+    [
+        (lambda x: x.relu() * 2, False),
+        (lambda x: x.relu(), True),
+        (lambda x: x.relu().view(2, 2).t(), True),
+        (lambda x: x.relu().chunk(2)[1], True),
+        (lambda x: x.relu().chunk(2)[1] + 1, False),
+    ],
+)
+def test_value_escapes_through_its_views(
+    function: Callable[[Tensor], Tensor], leaves: bool
+) -> None:
+    module = capture_graph(function, [torch.ones(4)])
+    normalize_graph(module)
+    (relu,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+
+    assert escapes(relu) == leaves
+
+
+def test_views_of_views_are_found_and_copies_are_not() -> None:
+    module = capture_graph(lambda x: x.relu().view(2, 2).t().exp().t(), [torch.ones(4)])
+    normalize_graph(module)
+    (relu,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+
+    assert [str(node.target) for node in views_of(relu)] == ["aten.view.default", "aten.t.default"]
