@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["raise_geglu"]
 
-_FORMS = {"none": ERROR_FUNCTION, "tanh": TANH}
+_FORMS = MappingProxyType({"none": ERROR_FUNCTION, "tanh": TANH})
 
 
 def _pattern(gate: Tensor, up: Tensor, approximate: str) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from fx_passes.testing.fusion_cases.norm import norm_inputs
 __all__ = ["NORM_QUANT_CASES", "StaticQuant", "quant_factors"]
 
 _HIDDEN = 64
-_BOTH = {0: 0, 1: 0}
+_BOTH = MappingProxyType({0: 0, 1: 0})
 _FLOAT8 = 292
 """torch_npu.float8_e4m3fn as `npu_dynamic_mx_quant` numbers it."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -178,7 +179,7 @@ def _pipeline_without_kernels() -> Pipeline:
 
 
 # Rows of heads are no view of the projections.
-_IN_ATEN = {"merge_copy_and_reshape": 2}
+_IN_ATEN = MappingProxyType({"merge_copy_and_reshape": 2})
 
 
 _GIVEN_ANGLES = (
