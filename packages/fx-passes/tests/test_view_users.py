@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fx_passes import normalize_graph
 from fx_passes.testing import capture_graph
-from fx_passes.view_users import escapes, views_of
+from fx_passes.view_users import escapes, meets_its_source, views_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,3 +42,22 @@ def test_views_of_views_are_found_and_copies_are_not() -> None:
     (relu,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
 
     assert [str(node.target) for node in views_of(relu)] == ["aten.view.default", "aten.t.default"]
+
+
+@pytest.mark.parametrize(
+    ("function", "meets"),
+    [
+        (lambda x: x.clone() * 2 + x, False),
+        (lambda x: x.clone() * x, True),
+        (lambda x: x.view(2, 2).clone() * x.view(2, 2).t(), True),
+        (lambda x: x.clone().view(2, 2) * x.relu().view(2, 2), False),
+    ],
+)
+def test_copy_beside_a_view_of_its_source_meets_it(
+    function: Callable[[Tensor], Tensor], meets: bool
+) -> None:
+    module = capture_graph(function, [torch.ones(4)])
+    normalize_graph(module)
+    (copy,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
+
+    assert meets_its_source(copy, copy.all_input_nodes[0]) == meets

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["escapes", "views_of"]
+__all__ = ["escapes", "meets_its_source", "views_of"]
 
 
 def views_of(node: Node) -> Iterator[Node]:
@@ -33,6 +33,37 @@ def escapes(node: Node) -> bool:
     not share it with before.
     """
     return any(user.op == "output" for value in (node, *views_of(node)) for user in value.users)
+
+
+def meets_its_source(copy: Node, source: Node) -> bool:
+    """Return whether a copy is used together with what it was copied from, or in a manner unknown.
+
+    Then it may keep apart what is read from what is written, once functional operators write in
+    place again. Higher-order operators are such, as `auto_functionalized_v2`.
+
+    Args:
+        copy: The copy.
+        source: What it was made of.
+    """
+    base = _base_of(source)
+    copies = {copy, *views_of(copy)}
+    for value in copies:
+        for user in value.users:
+            if user.op == "call_function" and not isinstance(user.target, OpOverload):
+                if user.target is not operator.getitem:
+                    return True
+            elif any(
+                each not in copies and _base_of(each) is base for each in user.all_input_nodes
+            ):
+                return True
+    return False
+
+
+def _base_of(node: Node) -> Node:
+    """Return the value that a view, or a view of a view, is taken of."""
+    while _is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _is_view(node: Node) -> bool:

@@ -11,7 +11,7 @@ from fx_passes.errors import RuleError
 from fx_passes.fusions.requirements import sizes_equal
 from fx_passes.match import Match, NoMatch
 from fx_passes.rule import Rule, accept
-from fx_passes.view_users import escapes
+from fx_passes.view_users import escapes, meets_its_source
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,21 +107,23 @@ def _nothing_changes(match: Match) -> NoMatch | None:
 
 def _copy_shows_nowhere(match: Match) -> NoMatch | None:
     """Return what a copy is good for: another layout, or memory that leaves the graph."""
-    tensors, copy = match.tensors("x", "y"), match.outputs["y"]
+    tensors = match.tensors("x", "y")
     if isinstance(tensors, NoMatch):
         return tensors
     x, y = tensors
     if not all(map(sizes_equal, x.stride(), y.stride())) or x.device != y.device:
         return NoMatch(f"the strides {list(x.stride())} become {list(y.stride())}")
-    problem = _nothing_changes(match)
-    if problem is None and escapes(copy):
-        return NoMatch(f"`{copy.name}` leaves the graph, in memory of its own", (copy,))
-    return problem
+    return _nothing_changes(match) or _stays_inside(match)
 
 
 def _stays_inside(match: Match) -> NoMatch | None:
-    result = match.outputs["y"]
-    return NoMatch(f"`{result.name}` leaves the graph", (result,)) if escapes(result) else None
+    """Return why a result must have memory of its own."""
+    copy, source = match.outputs["y"], match.bound["x"]
+    if escapes(copy):
+        return NoMatch(f"`{copy.name}` leaves the graph, in memory of its own", (copy,))
+    if isinstance(source, Node) and meets_its_source(copy, source):
+        return NoMatch(f"`{copy.name}` is used beside `{source.name}`, which may be written")
+    return None
 
 
 def _widening_shows_nowhere(match: Match) -> NoMatch | None:
