@@ -195,6 +195,17 @@ def sanitizers(session: nox.Session) -> None:
     session.run(*command, env=ENVIRONMENT, external=True)
 
 
+@nox.session(venv_backend="none", default=False)
+def soak(session: nox.Session) -> None:
+    """Make 1,000 captures and 20,000 replays on simulated CANN; memory and threads stay flat."""
+    python = _everything(session)
+    session.chdir(ROOT / "packages" / "cann-sim")
+    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
+    options = session.posargs or ["--captures=1000", "--replays=20000", "--task-queues=0,1"]
+    command = [python, "-m", "pytest", "-q", *configuration, "tests/test_soak.py", *options]
+    session.run(*command, env=ENVIRONMENT, external=True)
+
+
 @nox.session(default=False)
 @nox.parametrize("package", PARAMETERS)
 def build(session: nox.Session, package: Path) -> None:

@@ -22,6 +22,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--schedules", type=int, default=60, help="fuzzed schedules of the update protocol"
     )
+    parser.addoption("--captures", type=int, default=50, help="captures of the soak")
+    parser.addoption("--replays", type=int, default=500, help="replays of the soak")
+    parser.addoption("--task-queues", default="0", help="TASK_QUEUE_ENABLE of the soak: 0, 1, 0,1")
     parser.addoption(
         "--sanitizers", default="none", help="none, address, thread; with commas between them"
     )

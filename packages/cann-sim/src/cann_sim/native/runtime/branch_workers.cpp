@@ -34,8 +34,6 @@ void Serve() {
         return true;
       });
       work();
-      work = nullptr;
-      cann_sim::TheMonitor().Look([&] { return ++workers.idle; });
     }
   } catch (const cann_sim::Stopped&) {
     return;
@@ -46,18 +44,24 @@ void Serve() {
 
 namespace cann_sim {
 
-void RunBesides(std::string where, std::function<void()> branch) {
+void RunBesides(std::string where, std::function<void()> branch, std::function<void()> ended) {
   auto lane = std::make_shared<Lane>();
   TheSchedule().Announce(*lane);
-  std::function<void()> work = [lane, where = std::move(where), branch = std::move(branch)] {
+  BranchWorkers& workers = TheBranchWorkers();
+  std::function<void()> work = [lane, &workers, where = std::move(where), branch = std::move(branch),
+                                ended = std::move(ended)] {
     TheSchedule().Begin(*lane);
     {
       const Progress::Run run(where);
       branch();
     }
+    // Free again before the next replay can begin, which else would start one more thread.
+    TheMonitor().Update([&] {
+      ++workers.idle;
+      ended();
+    });
     TheSchedule().End(*lane);
   };
-  BranchWorkers& workers = TheBranchWorkers();
   bool start = false;
   TheMonitor().Update([&] {
     workers.work.push_back(std::move(work));

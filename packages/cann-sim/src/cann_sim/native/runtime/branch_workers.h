@@ -7,7 +7,7 @@
 namespace cann_sim {
 
 // Runs `work` on a thread that is free, or on a new one where all are busy. Threads are kept for later replays. `where`
-// says what it is part of, for messages.
-void RunBesides(std::string where, std::function<void()> work);
+// says what it is part of, for messages; `ended` is called at its end, with the lock of the monitor.
+void RunBesides(std::string where, std::function<void()> work, std::function<void()> ended);
 
 }  // namespace cann_sim

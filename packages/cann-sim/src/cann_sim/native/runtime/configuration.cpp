@@ -80,6 +80,8 @@ bool KernelsAreNull() {
 
 std::string ScheduleText() { return Text("CANN_SIM_SCHEDULE", "free"); }
 
+std::string TraceFileName() { return Text("CANN_SIM_TRACE", ""); }
+
 std::string FaultsText() { return Text("CANN_SIM_FAULTS", ""); }
 
 // The user sets it before the program runs; going on with another value would be worse.

@@ -13,6 +13,7 @@ size_t StreamLimit();         // CANN_SIM_STREAMS, default 2048 a device
 double DeadlockSeconds();     // CANN_SIM_DEADLOCK_SECONDS, default 1.5
 bool KernelsAreNull();        // CANN_SIM_KERNELS=null
 std::string ScheduleText();    // CANN_SIM_SCHEDULE, default "free"
+std::string TraceFileName();    // CANN_SIM_TRACE, default empty: no trace
 std::string FaultsText();      // CANN_SIM_FAULTS, default empty
 bool LogsMissingFunctions();  // CANN_SIM_LOG has "missing" or "all"
 bool LogsEverything();        // CANN_SIM_LOG has "all"

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "launch.h"
+#include "trace.h"
 
 namespace cann_sim {
 
@@ -23,12 +24,14 @@ void ForbidUseAfterFork();
 
 }  // namespace cann_sim
 
-// Leaves the calling function of the C interface where the device cannot be used in this process.
-#define CANN_SIM_REQUIRE_USABLE(function)                                            \
-  do {                                                                               \
-    if (const char* reason = ::cann_sim::UnusableReason(); reason != nullptr) {      \
+// At the beginning of a function of the C interface: leaves it where the device cannot be used in this process, and makes
+// the call visible in a trace.
+#define CANN_SIM_REQUIRE_USABLE(function)                                                        \
+  const ::cann_sim::Span call_of_the_host(function);                                             \
+  do {                                                                                           \
+    if (const char* reason = ::cann_sim::UnusableReason(); reason != nullptr) {                  \
       return ::cann_sim::Fail(ACL_ERROR_RT_CONTEXT_NULL, std::string(function) + ": " + reason); \
-    }                                                                                \
+    }                                                                                            \
   } while (false)
 
 #define CANN_SIM_REQUIRE_POINTER(function, pointer)                                                        \

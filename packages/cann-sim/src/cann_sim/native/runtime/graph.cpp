@@ -13,6 +13,7 @@
 #include "monitor.h"
 #include "submission.h"
 #include "task_group.h"
+#include "trace.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
       continue;
     }
     cann_sim::TheSchedule().Step();
+    const cann_sim::Span span(task);
     try {
       cann_sim::FailOnPurpose(task);
       task.run();
@@ -127,13 +129,16 @@ void Graph::RunTasks() {
   std::vector<std::exception_ptr> failures(branches.size());
   for (size_t branch = 1; branch < branches.size(); ++branch) {
     RunBesides("the branch of graph " + std::to_string(id) + " from stream " + std::to_string(branches[branch].stream_id),
-               [this, branch, &failures, &running] {
-      failures[branch] = RunBranch(branches[branch].tasks);
-      TheMonitor().Update([&running] { --running; });
-    });
+               [this, branch, &failures] {
+                 TraceAsBranch(device.id, id, branch, branches[branch].stream_id);
+                 const Span span("replay", [this] { return "graph " + std::to_string(id); });
+                 failures[branch] = RunBranch(branches[branch].tasks);
+               },
+               [&running] { --running; });
   }
   {
     const Progress::Within within(", graph " + std::to_string(id));
+    const Span span("replay", [this] { return "graph " + std::to_string(id); });
     failures[0] = RunBranch(branches[0].tasks);
   }
   TheMonitor().WaitForAll(running);

@@ -30,7 +30,7 @@ Progress::Branch::Branch(const std::vector<Task>& tasks) : tasks_(tasks), outer_
 
 Progress::Branch::~Branch() { running_branch = outer_; }
 
-Progress::Pause::Pause(const What& what) {
+Progress::Pause::Pause(const What& what) : span_("wait", [&what] { return "waits for " + what(); }) {
   std::string where = running_where;
   if (running_branch != nullptr) {
     const std::vector<Task>& tasks = running_branch->tasks_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "task.h"
+#include "trace.h"
 
 namespace cann_sim {
 
@@ -67,6 +68,9 @@ class Progress {
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
+
+   private:
+    const Span span_;
   };
 
   // What every worker that has a task waits for, where all of them wait and nothing happened for the deadlock time

@@ -8,6 +8,7 @@
 #include "error_message.h"
 #include "monitor.h"
 #include "progress.h"
+#include "trace.h"
 
 namespace cann_sim {
 
@@ -128,6 +129,7 @@ void Stream::AwaitTask(std::unique_lock<std::mutex>& lock) {
 }
 
 void Stream::Work() {
+  TraceAsStream(device.id, id);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     AwaitTask(lock);
@@ -160,6 +162,7 @@ void Stream::Work() {
 void Stream::Run(Task& task) {
   try {
     const Progress::Run run("stream " + std::to_string(id));
+    const Span span(task);
     FailOnPurpose(task);
     task.run();
   } catch (const Stopped&) {
