@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -56,27 +53,6 @@ def test_activate_over_other_device_libraries_is_refused(run_python: Any, tmp_pa
     )
     assert "ActivationError" in done.errors
     assert f"found {library}" in done.errors
-
-
-def test_activate_works_under_multiprocessing_spawn(run_python: Any, tmp_path: Any) -> None:
-    script = tmp_path / "spawned.py"
-    script.write_text(
-        """
-import cann_sim
-cann_sim.activate()
-import multiprocessing
-import torch, torch_npu
-
-def double(number):
-    return (torch.full((1,), number).npu() * 2).cpu().item()
-
-if __name__ == "__main__":
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.map(double, [1.0, 2.0]))
-"""
-    )
-    done = run_python(str(script), program=(sys.executable,))
-    assert "[2.0, 4.0]" in done.output, done.errors
 
 
 def test_external_event_form_is_values_where_nothing_is_said() -> None:
@@ -168,20 +144,3 @@ print("parent", (value + 1).cpu().tolist())
     )
     assert "child 7" in done.output, done.errors
     assert "parent [3.0, 3.0]" in done.output, done.errors
-
-
-def test_activate_works_in_an_interactive_shell_without_a_library_path() -> None:
-    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    environment.pop("LD_LIBRARY_PATH", None)
-    lines = f"import cann_sim\ncann_sim.activate()\nimport torch, torch_npu\n{USE}\n"
-    done = subprocess.run(
-        [sys.executable, "-i", "-q"],
-        input=lines,
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "[2.0, 2.0]" in done.stdout, done.stderr

@@ -96,7 +96,7 @@ def test_build_after_a_change_compiles_only_what_changed(compiled: list[str], so
     assert compiled == ["answer.cpp"]
 
 
-def test_build_after_a_change_of_a_header_compiles_its_library(
+def test_build_after_a_change_of_a_header_compiles_what_includes_it(
     compiled: list[str], source: Path
 ) -> None:
     build()
@@ -104,6 +104,17 @@ def test_build_after_a_change_of_a_header_compiles_its_library(
     source.with_name("answer.h").write_text("#define ANSWER 43\n")
     build()
     assert compiled == ["answer.cpp"]
+
+
+def test_build_after_a_change_of_a_header_that_nothing_includes_only_links(
+    compiled: list[str], source: Path
+) -> None:
+    source.write_text('extern "C" int answer() { return 42; }\n')
+    first = build()
+    compiled.clear()
+    source.with_name("answer.h").write_text("#define ANSWER 43\n")
+    assert build().folder != first.folder
+    assert compiled == []
 
 
 def test_build_of_a_change_undone_is_found_again(compiled: list[str], source: Path) -> None:

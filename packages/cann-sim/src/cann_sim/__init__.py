@@ -3,6 +3,7 @@
 from cann_sim.__about__ import __version__
 from cann_sim.activation import activate, is_active, launch_environment
 from cann_sim.counters import Counters, counters
+from cann_sim.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
 from cann_sim.errors import (
     ActivationError,
     CompilationError,
@@ -21,17 +22,22 @@ __all__ = [
     "CompilationError",
     "CompilerNotFoundError",
     "Counters",
+    "Coverage",
     "InactiveError",
     "InstallationError",
+    "MissingOperator",
+    "Refusal",
     "SettingError",
     "__version__",
     "activate",
     "build",
     "counters",
+    "coverage",
     "fuzzed_schedule",
     "injected_faults",
     "is_active",
     "launch_environment",
+    "read_coverage",
     "schedule",
     "set_faults",
     "set_schedule",

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from cann_sim.activation import is_active
-from cann_sim.errors import InactiveError
+from cann_sim.runtime_library import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,20 +67,6 @@ def counters() -> Counters:
     Raises:
         InactiveError: The simulator is not loaded in this process.
     """
-    if not is_active():
-        raise InactiveError(
-            "cann-sim was asked for its counters: expected the simulator to be loaded, found none. "
-            "Call cann_sim.activate() first, or start the program with 'cann-sim run -- ...'."
-        )
-    read = ctypes.CDLL("libascendcl.so").cann_sim_counters
-    read.restype = ctypes.c_size_t
-    read.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
-    size = read(None, 0)
-    while True:
-        buffer = ctypes.create_string_buffer(size + 256)
-        size = read(buffer, len(buffer))
-        if size <= len(buffer):
-            break
-    values = json.loads(buffer.raw[:size])
+    values = json.loads(read_text("cann_sim_counters", "for its counters"))
     operators = MappingProxyType(values.pop("launches_by_operator"))
     return Counters(**values, launches_by_operator=operators)

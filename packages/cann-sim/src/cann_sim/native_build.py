@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from cann_sim.build_cache import cache_folder, content_key, locked
 from cann_sim.compiler import Compiler, find_compiler
 from cann_sim.errors import CompilerNotFoundError
+from cann_sim.included_files import included_files
 from cann_sim.installation import Installation, find_installation
 from cann_sim.native_library import NativeLibrary, native_libraries
 
@@ -148,7 +149,7 @@ def _object_key(
     flags = flags.replace(
         f"{installation.torch_npu_folder}/", f"torch_npu {installation.torch_npu_version}/"
     )
-    return content_key([compiler.version, flags], [source, *library.headers])
+    return content_key([compiler.version, flags], [source, *included_files(source)])
 
 
 def _compile(missing: dict[Path, tuple[NativeLibrary, Path]], compiler: Compiler) -> None:

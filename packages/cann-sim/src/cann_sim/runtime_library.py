@@ -12,12 +12,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def runtime_function(name: str, purpose: str) -> Callable[..., int]:
-    """Return a function of the loaded runtime that answers with a length.
+def runtime_function(
+    name: str, purpose: str, library: str = "libascendcl.so"
+) -> Callable[..., int]:
+    """Return a function of a loaded library that answers with a length.
 
     Args:
         name: Its name in the library.
         purpose: What is done with it, for the error message.
+        library: File name of the library.
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
@@ -27,23 +30,24 @@ def runtime_function(name: str, purpose: str) -> Callable[..., int]:
             f"cann-sim was asked {purpose}: expected the simulator to be loaded, found none. "
             "Call cann_sim.activate() first, or start the program with 'cann-sim run -- ...'."
         )
-    function = getattr(ctypes.CDLL("libascendcl.so"), name)
+    function = getattr(ctypes.CDLL(library), name)
     function.restype = ctypes.c_size_t
     return function  # type: ignore[no-any-return]
 
 
-def read_text(name: str, purpose: str, *arguments: bytes) -> str:
-    """Return a text that the runtime writes into a buffer.
+def read_text(name: str, purpose: str, *arguments: bytes, library: str = "libascendcl.so") -> str:
+    """Return a text that a library writes into a buffer.
 
     Args:
         name: A function of (arguments, buffer, size) that answers with the length of the text.
         purpose: What is done with it, for the error message.
         arguments: What stands before the buffer; the function may be called more than once.
+        library: File name of the library.
 
     Raises:
         InactiveError: The simulator is not loaded in this process.
     """
-    function = runtime_function(name, purpose)
+    function = runtime_function(name, purpose, library)
     values = [ctypes.c_char_p(argument) for argument in arguments]
     size = 1024
     while True:

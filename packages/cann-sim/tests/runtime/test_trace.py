@@ -130,14 +130,16 @@ def test_trace_shows_what_a_wait_waited_for_and_when_it_ended(spans: list[Span])
     waits = [span for span in spans if span.name.startswith("waits for the external event at ")]
     assert len(waits) == 1
     assert waits[0].end - waits[0].begin > 50_000  # microseconds; the host slept for 100,000
-    written = [span for span in spans if span.name == "VALUE_WRITE" and span.begin < waits[0].end]
+    written = [
+        span for span in spans if span.name == "MEM_WRITE_VALUE" and span.begin < waits[0].end
+    ]
     assert written
     assert only(spans, "aclnnMuls", "kernel").begin >= waits[0].end
 
 
 def test_trace_keeps_the_order_that_events_make(spans: list[Span]) -> None:
     first = only(spans, "aclnnAbs", "kernel")
-    second = only(spans, "aclnnInplaceNeg", "kernel")
+    second = only(spans, "aclnnNeg", "kernel")
     assert first.track != second.track
     assert first.end <= second.begin
 
@@ -146,7 +148,9 @@ def test_trace_shows_host_calls_before_what_they_cause(spans: list[Span]) -> Non
     launch = only(spans, "aclnnAbs", "host")
     assert launch.process == "host"
     assert launch.begin < only(spans, "aclnnAbs", "kernel").begin
-    assert any(span.name == "aclrtSynchronizeDevice" for span in spans if span.process == "host")
+    assert any(
+        span.name.startswith("aclrtSynchronizeDevice") for span in spans if span.process == "host"
+    )
 
 
 def test_trace_of_a_child_process_is_a_file_of_its_own(run_python: Any, tmp_path: Path) -> None:

@@ -7,13 +7,18 @@
 
 #include "../runtime/error_message.h"
 #include "operator_attribute.h"
+#include "operator_library.h"
 
 namespace {
 
 aclError Refuse(const char* operator_type, const aclopAttr* attribute) {
+  const std::string asked_by = attribute == nullptr ? "" : attribute->asked_by;
+  if (auto* note = FindInOperatorLibrary<void(const char*, const char*)>("cann_sim_note_missing"); note != nullptr) {
+    note(operator_type == nullptr ? "?" : operator_type, asked_by.c_str());
+  }
   std::string message = std::string("operator ") + (operator_type == nullptr ? "?" : operator_type) + " is not simulated";
-  if (attribute != nullptr && !attribute->asked_by.empty()) {
-    message += "; the torch operator " + attribute->asked_by + " needs it";
+  if (!asked_by.empty()) {
+    message += "; the torch operator " + asked_by + " needs it";
   }
   return cann_sim::Fail(ACL_ERROR_OP_NOT_FOUND,
                         message + " (torch_npu asked the operator compiler for it, because it has no aclnn operator for "

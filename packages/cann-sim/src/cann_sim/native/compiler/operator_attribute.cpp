@@ -4,22 +4,16 @@
 #include "operator_attribute.h"
 
 #include <acl/acl_op.h>
-#include <dlfcn.h>
 
 #include "../runtime/launch.h"
+#include "operator_library.h"
 
 namespace {
 
-// Name of the torch operator that runs in this thread, or empty. The operator library knows torch, and is loaded later.
+// Name of the torch operator that runs in this thread, or empty.
 std::string AskingOperator() {
-  void* library = dlopen("libopapi.so", RTLD_LAZY | RTLD_NOLOAD);
-  if (library == nullptr) {
-    return "";
-  }
-  const auto ask = reinterpret_cast<const char* (*)()>(dlsym(library, "cann_sim_asking_operator"));
-  const std::string name = ask == nullptr ? "" : ask();
-  dlclose(library);
-  return name;
+  auto* ask = FindInOperatorLibrary<const char*()>("cann_sim_asking_operator");
+  return ask == nullptr ? "" : ask();
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "coverage.h"
 #include "data_type.h"
 #include "refusal.h"
 
@@ -42,6 +43,7 @@ bool IsPlainFormat(aclFormat format) {
 Tensor::Tensor(const aclTensor* tensor, const char* name) : name_(name), view_(NotNull(tensor, name)) {
   try {
     dtype_ = ScalarTypeOf(view_.type);
+    NoteDtype(dtype_);
   } catch (const Refusal& refusal) {
     throw Refusal(std::string("argument '") + name + "': " + refusal.what());
   }

@@ -9,11 +9,13 @@
 
 #include "../runtime/launch.h"
 #include "asking_operator.h"
+#include "coverage.h"
 #include "operator.h"
 
 struct aclOpExecutor {
   const char* operator_name;
   cann_sim::operators::Plan plan;
+  cann_sim::operators::Dtypes dtypes = 0;
   bool repeatable = false;
 };
 
@@ -47,6 +49,7 @@ struct Kernel {
 int RefuseCall(const char* operator_name, const std::string& reason, int status) {
   std::string message = std::string(operator_name) + ": " + reason;
   const std::string asked_by = AskingOperator();
+  NoteRefusal(operator_name, reason, asked_by);
   if (!asked_by.empty()) {
     message += " (called by the torch operator " + asked_by + ")";
   }
@@ -58,9 +61,10 @@ int RefuseCall(const char* operator_name, const std::string& reason, int status)
 int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor** executor,
             const std::function<Plan()>& validate) {
   try {
+    BeginCall();
     Plan plan = validate();
     *workspace_size = plan.workspace_size;
-    *executor = new aclOpExecutor{operator_name, std::move(plan)};
+    *executor = new aclOpExecutor{operator_name, std::move(plan), DtypesOfCall()};
     return kStatusOk;
   } catch (const Refusal& refusal) {
     return RefuseCall(operator_name, refusal.what(), refusal.status());
@@ -81,6 +85,7 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
                           " bytes, found " + std::to_string(workspace_size),
                       kStatusInvalidArgument);
   }
+  NoteLaunch(executor->operator_name, executor->dtypes);
   ::cann_sim::Kernel kernel{executor->operator_name, [] {}};
   if (!KernelsAreNull()) {
     kernel.run = Kernel{executor->operator_name,

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "asking_operator.h"
+#include "coverage.h"
 #include "refusal.h"
 
 namespace {
@@ -12,6 +13,7 @@ namespace {
 int RefuseMissing(const char* operator_name) {
   std::string message = std::string(operator_name) + " is not simulated";
   const std::string asked_by = cann_sim::operators::AskingOperator();
+  cann_sim::operators::NoteMissing(operator_name, asked_by);
   message += asked_by.empty() ? "; it was launched from the task queue, set TASK_QUEUE_ENABLE=1 or 0 to see by what"
                               : "; the torch operator " + asked_by + " needs it";
   return cann_sim::operators::Report(cann_sim::operators::kStatusKernelNotFound,

@@ -14,8 +14,11 @@
 #include <utility>
 
 #include "configuration.h"
+#include "json_text.h"
 
 namespace {
+
+using cann_sim::Quoted;
 
 // A process of the trace is the host or a device; its tracks are threads, streams or branches.
 struct Track {
@@ -31,17 +34,6 @@ constexpr size_t kBufferBytes = 1 << 16;
 int64_t Now() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
-}
-
-std::string Quoted(const std::string& text) {
-  std::string quoted = "\"";
-  for (const char letter : text) {
-    if (letter == '"' || letter == '\\') {
-      quoted += '\\';
-    }
-    quoted += static_cast<unsigned char>(letter) < ' ' ? ' ' : letter;
-  }
-  return quoted + "\"";
 }
 
 std::string Microseconds(int64_t nanoseconds) {
