@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,9 @@ from cann_sim.native_library import EXTERNAL_EVENT_FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+# As in an installed CANN, whose set-up script puts its Python packages on the path.
+_PYTHON_PACKAGES = Path(__file__).parent / "python_packages"
 
 
 def activate() -> None:
@@ -45,6 +49,7 @@ def activate() -> None:
     for path in built.library_paths(external_event_form(os.environ)):
         # Each has its dependencies loaded before it, which are found by their SONAME.
         ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+    sys.path.append(str(_PYTHON_PACKAGES))
 
 
 def is_active() -> bool:
@@ -69,7 +74,9 @@ def launch_environment(
     folders = [str(path) for path in built.search_path(external_event_form(environment))]
     before = environment.get("LD_LIBRARY_PATH")
     path = os.pathsep.join([*folders, *filter(None, [before])])
-    return {**environment, **_log_environment(environment), "LD_LIBRARY_PATH": path}
+    modules = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(_PYTHON_PACKAGES)]))
+    added = {"LD_LIBRARY_PATH": path, "PYTHONPATH": modules}
+    return {**environment, **_log_environment(environment), **added}
 
 
 def _log_environment(environment: Mapping[str, str]) -> dict[str, str]:
