@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 OUT_OF_MEMORY = 207001
 PARAMETER_INVALID = 107000
+ALREADY_REGISTERED = 507910
+NOT_REGISTERED = 507911
 
 
 def allocate(acl: Any, size: int) -> tuple[int, int]:
@@ -220,3 +222,21 @@ def test_memory_usage_has_the_peak(npu: Any, acl: Any) -> None:
     code = acl("aclrtGetMemUsageInfo", 0, ctypes.byref(usage), 1, ctypes.byref(count))
     assert (code, count.value) == (0, 1)
     assert usage.peak >= usage.current + (1 << 20)
+
+
+def test_pinned_memory_that_is_registered_is_the_devices_too(npu: Any, acl: Any) -> None:
+    pinned, mapped = ctypes.c_void_p(), ctypes.c_void_p()
+    assert acl("aclrtMallocHost", ctypes.byref(pinned), ctypes.c_size_t(8192)) == 0
+    inside = (pinned.value or 0) + 512
+    register = ("aclrtHostRegister", inside, ctypes.c_uint64(4096), ctypes.c_int(0))
+    size, to_device = ctypes.c_size_t(16), ctypes.c_int(1)
+    source = torch.arange(4.0)
+    copy = ("aclrtMemcpy", inside, size, source.data_ptr(), size, to_device)
+    assert acl(*copy) == PARAMETER_INVALID
+    assert acl(*register, ctypes.byref(mapped)) == 0
+    assert acl(*copy) == 0
+    assert ctypes.string_at(mapped, 16) == source.numpy().tobytes()
+    assert acl(*register, ctypes.byref(mapped)) == ALREADY_REGISTERED
+    assert acl("aclrtHostUnregister", inside) == 0
+    assert acl("aclrtHostUnregister", inside) == NOT_REGISTERED
+    assert acl("aclrtFreeHost", pinned) == 0

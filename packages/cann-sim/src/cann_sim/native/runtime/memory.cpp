@@ -32,6 +32,7 @@ struct Range {
 struct Memory {
   std::shared_mutex mutex;
   std::map<uintptr_t, Range> ranges;  // by first address
+  std::map<uintptr_t, size_t> mapped_host;  // by first address
   std::map<const Device*, size_t> used;
   std::map<const Device*, size_t> most_used;
 };
@@ -121,6 +122,14 @@ MemoryPlace PlaceOf(const void* address) {
   const std::shared_lock<std::shared_mutex> lock(memory.mutex);
   const auto found = Find(memory, address);
   return found == memory.ranges.end() ? MemoryPlace::kUnknown : found->second.place;
+}
+
+bool IsMappedHost(const void* address) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto number = reinterpret_cast<uintptr_t>(address);
+  const auto after = memory.mapped_host.upper_bound(number);
+  return after != memory.mapped_host.begin() && number - std::prev(after)->first < std::prev(after)->second;
 }
 
 Device* OwnerOf(const void* address) {
@@ -220,10 +229,19 @@ aclError aclrtHostRegister(void* address, uint64_t bytes, aclrtHostRegisterType 
   if (bytes == 0) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtHostRegister: expected a size above 0");
   }
-  if (cann_sim::PlaceOf(address) != MemoryPlace::kUnknown) {
+  if (cann_sim::IsMappedHost(address)) {
     return Fail(ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED, "aclrtHostRegister: the memory is already registered");
   }
-  cann_sim::NoteMemory(address, bytes, MemoryPlace::kPinnedHost, nullptr);
+  const MemoryPlace place = cann_sim::PlaceOf(address);
+  if (place == MemoryPlace::kDevice) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtHostRegister: expected memory of the host, found memory of a device");
+  }
+  if (place == MemoryPlace::kUnknown) {
+    cann_sim::NoteMemory(address, bytes, MemoryPlace::kPinnedHost, nullptr);
+  }
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  memory.mapped_host[reinterpret_cast<uintptr_t>(address)] = bytes;
   *device_address = address;
   return ACL_SUCCESS;
 }
@@ -234,10 +252,16 @@ aclError aclrtHostRegisterV2(void* address, uint64_t bytes, uint32_t /*flag*/) {
 }
 
 aclError aclrtHostUnregister(void* address) {
-  if (cann_sim::PlaceOf(address) != MemoryPlace::kPinnedHost || cann_sim::AllocatedBytes(address) != 0) {
+  Memory& memory = TheMemory();
+  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+  if (memory.mapped_host.erase(reinterpret_cast<uintptr_t>(address)) == 0) {
     return Fail(ACL_ERROR_HOST_MEMORY_NOT_REGISTERED, "aclrtHostUnregister: the memory is not registered");
   }
-  cann_sim::ForgetMemory(address);
+  // Memory of aclrtMallocHost stays pinned.
+  const auto found = memory.ranges.find(reinterpret_cast<uintptr_t>(address));
+  if (found != memory.ranges.end() && !found->second.allocated) {
+    memory.ranges.erase(found);
+  }
   return ACL_SUCCESS;
 }
 

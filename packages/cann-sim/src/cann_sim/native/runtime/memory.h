@@ -16,6 +16,8 @@ enum class MemoryPlace : uint8_t { kUnknown, kDevice, kPinnedHost };
 
 // Where the address lies. Memory of which the runtime knows nothing is pageable host memory.
 MemoryPlace PlaceOf(const void* address);
+// Whether the address is memory of the host that aclrtHostRegister mapped into the devices.
+bool IsMappedHost(const void* address);
 // The device that owns the address, or null.
 Device* OwnerOf(const void* address);
 
