@@ -227,6 +227,7 @@ def test_memory_usage_has_the_peak(npu: Any, acl: Any) -> None:
 def test_pinned_memory_that_is_registered_is_the_devices_too(npu: Any, acl: Any) -> None:
     pinned, mapped = ctypes.c_void_p(), ctypes.c_void_p()
     assert acl("aclrtMallocHost", ctypes.byref(pinned), ctypes.c_size_t(8192)) == 0
+    assert (pinned.value or 0) % 4096 == 0
     inside = (pinned.value or 0) + 512
     register = ("aclrtHostRegister", inside, ctypes.c_uint64(4096), ctypes.c_int(0))
     size, to_device = ctypes.c_size_t(16), ctypes.c_int(1)

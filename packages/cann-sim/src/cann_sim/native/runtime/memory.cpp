@@ -207,8 +207,8 @@ aclError aclrtFree(void* address) { return Free("aclrtFree", address, MemoryPlac
 aclError aclrtMallocHost(void** address, size_t bytes) {
   CANN_SIM_REQUIRE_USABLE("aclrtMallocHost");
   CANN_SIM_REQUIRE_POINTER("aclrtMallocHost", address);
-  const size_t rounded = RoundUp(bytes == 0 ? 1 : bytes);
-  *address = std::aligned_alloc(kMemoryAlignment, rounded);
+  const size_t rounded = (std::max<size_t>(bytes, 1) + cann_sim::kPageBytes - 1) / cann_sim::kPageBytes * cann_sim::kPageBytes;
+  *address = std::aligned_alloc(cann_sim::kPageBytes, rounded);
   if (*address == nullptr) {
     return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION, "aclrtMallocHost: the host has no " + std::to_string(bytes) + " bytes left");
   }
