@@ -149,10 +149,14 @@ def test_refused_scales_are_named() -> None:
     cases: list[tuple[str, dict[str, Any]]] = [
         ("argument 'key': expected bfloat16 as 'query'", {"key": None, "value": None}),
         ("expected scales of keys and values, or of none", {"value": None}),
-        ("argument 'keyAntiquantScale': expected bfloat16", {"key": scale.float()}),
-        ("argument 'keyAntiquantScale': expected 1 or 128 elements", {"key": scale[:3]}),
+        (
+            "argument 'keyAntiquantScale': expected one of the dtypes bfloat16",
+            {"key": scale.float()},
+        ),
+        (r"argument 'keyAntiquantScale': expected shape \[128\]", {"key": scale[:3]}),
         ("argument 'keyAntiquantScale': expected one of the dtypes float32", {"mode": 1}),
-        ("argument 'keyAntiquantScale': expected mode 0", {"mode": 2}),
+        (r"argument 'keyAntiquantScale': expected shape \[2\]", {"mode": 2}),
+        ("argument 'keyAntiquantScale': expected a mode of 0 to 5", {"mode": 6}),
     ]
     for text, changes in cases:
         found = {"key": scale, "value": scale, "mode": 0, **changes}

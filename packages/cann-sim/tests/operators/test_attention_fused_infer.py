@@ -485,10 +485,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"block_table": torch.int64},
         "argument 'blockTable': expected one of the dtypes int32",
     ),
-    "quantised output": ({"quant_scale2": torch.ones(1)}, "quantisation is not simulated"),
+    "quantised output": (
+        {"quant_scale2": torch.ones(1)},
+        "argument 'quantScale2': expected 1 or 1024 elements, in a layout with a batch dimension",
+    ),
     "position shift": (
         {"pse_shift": torch.ones(1, 8, 1, 64).bfloat16()},
-        "a position shift is not simulated",
+        "argument 'pseShift': expected none in a packed layout",
     ),
     "one rotary part": (
         {"query_rope": torch.ones(2, 8, 64).bfloat16()},

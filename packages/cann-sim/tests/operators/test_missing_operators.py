@@ -25,9 +25,10 @@ def test_missing_npu_operator_names_itself_and_the_torch_operator() -> None:
 
 
 def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> None:
-    values = torch.ones(1, 2, 4, 8).to("npu")
-    with pytest.raises(RuntimeError, match=r"aclnn\w*Attention\w* is not simulated"):
-        torch.nn.functional.scaled_dot_product_attention(values, values, values)
+    values = torch.ones(1, 2, 4, 8).to("npu").requires_grad_()
+    result = torch.nn.functional.scaled_dot_product_attention(values, values, values)
+    with pytest.raises(RuntimeError, match=r"aclnnFlashAttention\w*Grad\w* is not simulated"):
+        torch.autograd.grad(result.sum(), values)
 
 
 def test_missing_operator_fails_while_capturing_as_well() -> None:

@@ -30,8 +30,7 @@ def test_rms_norm_equals_reference(
     x, gamma = random(*shape, dtype=dtype), random(shape[-1], seed=1, dtype=dtype)
     y, rstd = torch_npu.npu_rms_norm(x.to("npu"), gamma.to("npu"), EPSILON)
     expected, expected_rstd = reference(x, gamma)
-    # The device rounds the normalised value before it multiplies by gamma.
-    conformance.close(y.cpu(), expected, roundings=2, ulps=shape[-1])
+    conformance.close(y.cpu(), expected, ulps=shape[-1])
     assert rstd.dtype == torch.float32
     conformance.close(rstd.cpu(), expected_rstd, ulps=shape[-1])
 
@@ -44,11 +43,15 @@ def test_rms_norm_with_float32_gamma_is_rounded_once(conformance: Any, dtype: to
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_rms_norm_rounds_where_the_device_rounds(dtype: torch.dtype) -> None:
+def test_rms_norm_rounds_once_and_add_rms_norm_twice(dtype: torch.dtype) -> None:
     x, gamma = random(16, 256, dtype=dtype), random(256, seed=1, dtype=dtype)
     y, rstd = torch_npu.npu_rms_norm(x.to("npu"), gamma.to("npu"), EPSILON)
-    normalized = (x.float() * rstd.cpu()).to(dtype)
-    assert torch.equal(y.cpu(), normalized * gamma)
+    normalized = x.float() * rstd.cpu()
+    assert torch.equal(y.cpu(), (normalized * gamma.float()).to(dtype))
+    zeros = torch.zeros_like(x).to("npu")
+    fused, _, _ = torch_npu.npu_add_rms_norm(x.to("npu"), zeros, gamma.to("npu"), EPSILON)
+    assert torch.equal(fused.cpu(), normalized.to(dtype) * gamma)
+    assert not torch.equal(fused.cpu(), y.cpu())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

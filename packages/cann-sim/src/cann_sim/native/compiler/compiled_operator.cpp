@@ -6,8 +6,10 @@
 #include <string>
 
 #include "../runtime/error_message.h"
+#include "format_copy.h"
 #include "operator_attribute.h"
 #include "operator_library.h"
+#include "tensor_description.h"
 
 namespace {
 
@@ -29,16 +31,21 @@ aclError Refuse(const char* operator_type, const aclopAttr* attribute) {
 
 extern "C" {
 
-aclError aclopCompileAndExecute(const char* operator_type, int, const aclTensorDesc* const[],
-                                const aclDataBuffer* const[], int, const aclTensorDesc* const[], aclDataBuffer* const[],
-                                const aclopAttr* attribute, aclopEngineType, aclopCompileType, const char*, aclrtStream) {
+aclError aclopCompileAndExecute(const char* operator_type, int inputs, const aclTensorDesc* const from[],
+                                const aclDataBuffer* const sources[], int outputs, const aclTensorDesc* const to[],
+                                aclDataBuffer* const targets[], const aclopAttr* attribute, aclopEngineType,
+                                aclopCompileType, const char*, aclrtStream stream) {
+  if (cann_sim::IsFormatCopy(operator_type) && inputs == 1 && outputs == 1) {
+    return cann_sim::LaunchFormatCopy(operator_type, *from[0], *sources[0], *to[0], *targets[0], stream);
+  }
   return Refuse(operator_type, attribute);
 }
 
-aclError aclopCompileAndExecuteV2(const char* operator_type, int, aclTensorDesc*[], aclDataBuffer*[], int,
-                                  aclTensorDesc*[], aclDataBuffer*[], aclopAttr* attribute, aclopEngineType, aclopCompileType,
-                                  const char*, aclrtStream) {
-  return Refuse(operator_type, attribute);
+aclError aclopCompileAndExecuteV2(const char* operator_type, int inputs, aclTensorDesc* from[], aclDataBuffer* sources[],
+                                  int outputs, aclTensorDesc* to[], aclDataBuffer* targets[], aclopAttr* attribute,
+                                  aclopEngineType engine, aclopCompileType type, const char* path, aclrtStream stream) {
+  return aclopCompileAndExecute(operator_type, inputs, from, sources, outputs, to, targets, attribute, engine, type, path,
+                                stream);
 }
 
 aclError aclGenGraphAndDumpForOp(const char* operator_type, int, const aclTensorDesc* const[],

@@ -1,29 +1,12 @@
-// Descriptions of tensors and of buffers, with which torch_npu calls compiled operators.
-
-#include <acl/acl_base_mdl.h>
-#include <acl/acl_base_rt.h>
-
-#include <string>
-#include <vector>
+#include "tensor_description.h"
 
 #include "../runtime/error_message.h"
-
-struct aclTensorDesc {
-  aclDataType type;
-  aclFormat format;
-  std::vector<int64_t> sizes;
-  std::string name;
-};
-
-struct aclDataBuffer {
-  void* address;
-  size_t bytes;
-};
 
 extern "C" {
 
 aclTensorDesc* aclCreateTensorDesc(aclDataType type, int rank, const int64_t* sizes, aclFormat format) {
-  return new aclTensorDesc{type, format, {sizes, sizes + rank}, ""};
+  const std::vector<int64_t> own(sizes, sizes + rank);
+  return new aclTensorDesc{type, format, own, own, ""};
 }
 
 void aclDestroyTensorDesc(const aclTensorDesc* description) { delete description; }

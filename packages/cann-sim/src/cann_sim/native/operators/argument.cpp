@@ -38,6 +38,23 @@ bool IsPlainFormat(aclFormat format) {
   }
 }
 
+// The storage of a tensor in the NZ format is [batch..., columns / c0, rows / r0, r0, c0], or has the dimensions of the view where
+// torch_npu only says that it is in that format. A view shows all of a matrix or its transpose.
+bool HasBlocks(const aclTensor& view) { return view.storage_rank == view.rank + 2; }
+
+bool ShowsTranspose(const aclTensor& view) {
+  return view.strides[view.rank - 2] == 1 && view.strides[view.rank - 1] == view.sizes[view.rank - 2] &&
+         !(view.strides[view.rank - 1] == 1 && view.strides[view.rank - 2] == view.sizes[view.rank - 1]);
+}
+
+void RequireNz(const aclTensor& view, const char* name) {
+  const bool fits = view.rank >= 2 && view.offset == 0 && (HasBlocks(view) || view.storage_rank == view.rank);
+  if (!fits) {
+    throw Refusal(std::string("argument '") + name +
+                  "': expected the whole of a tensor in the NZ format, found a part of one");
+  }
+}
+
 }  // namespace
 
 Tensor::Tensor(const aclTensor* tensor, const char* name) : name_(name), view_(NotNull(tensor, name)) {
@@ -47,10 +64,13 @@ Tensor::Tensor(const aclTensor* tensor, const char* name) : name_(name), view_(N
   } catch (const Refusal& refusal) {
     throw Refusal(std::string("argument '") + name + "': " + refusal.what());
   }
-  if (!IsPlainFormat(view_.format)) {
-    throw Refusal(std::string("argument '") + name + "': expected a plain (ND) format, found aclFormat " +
+  if (!IsPlainFormat(view_.format) && !is_nz()) {
+    throw Refusal(std::string("argument '") + name + "': expected a plain (ND) format or FRACTAL_NZ, found aclFormat " +
                   std::to_string(static_cast<int>(view_.format)) +
                   "; set torch.npu.config.allow_internal_format = False");
+  }
+  if (is_nz()) {
+    RequireNz(view_, name);
   }
 }
 
@@ -73,7 +93,18 @@ bool Tensor::is_contiguous() const {
   return true;
 }
 
+at::Tensor Tensor::Blocks() const {
+  return at::from_blob(view_.data, c10::IntArrayRef(view_.storage_sizes, static_cast<size_t>(view_.storage_rank)),
+                       at::TensorOptions().dtype(dtype_));
+}
+
 Tensor::operator at::Tensor() const {
+  if (is_nz() && HasBlocks(view_)) {
+    const bool transposed = ShowsTranspose(view_);
+    const at::Tensor rows = Blocks().movedim(-4, -2).flatten(-4, -3).flatten(-2, -1);
+    const at::Tensor plain = rows.narrow(-2, 0, size(transposed ? -1 : -2)).narrow(-1, 0, size(transposed ? -2 : -1));
+    return transposed ? plain.contiguous().transpose(-1, -2) : plain.contiguous();
+  }
   char* start = static_cast<char*>(view_.data) + view_.offset * static_cast<int64_t>(c10::elementSize(dtype_));
   return at::from_blob(start, sizes(), strides(), at::TensorOptions().dtype(dtype_));
 }
@@ -83,7 +114,18 @@ at::Tensor Tensor::Widened() const {
   return dtype_ == c10::ScalarType::Double ? tensor : tensor.to(c10::ScalarType::Float);
 }
 
-void Tensor::Store(const at::Tensor& result) const { at::Tensor(*this).copy_(result); }
+void Tensor::Store(const at::Tensor& result) const {
+  if (!is_nz() || !HasBlocks(view_)) {
+    at::Tensor(*this).copy_(result);
+    return;
+  }
+  const at::Tensor blocks = Blocks().zero_();
+  const at::Tensor rows = blocks.movedim(-4, -2).flatten(-4, -3).flatten(-2, -1);
+  const bool transposed = ShowsTranspose(view_);
+  const at::Tensor plain = transposed ? result.transpose(-1, -2) : result;
+  rows.narrow(-2, 0, plain.size(-2)).narrow(-1, 0, plain.size(-1)).copy_(plain);
+  blocks.copy_(rows.unflatten(-1, {blocks.size(-4), blocks.size(-1)}).unflatten(-3, {blocks.size(-3), blocks.size(-2)}).movedim(-2, -4));
+}
 
 void ResizableTensor::SetViewShape(c10::IntArrayRef sizes) const {
   object_->rank = static_cast<int>(sizes.size());

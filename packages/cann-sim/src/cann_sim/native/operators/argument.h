@@ -33,13 +33,18 @@ class Tensor {
   // Whether torch computes on it as a floating point (not complex) dtype.
   bool is_floating_point() const { return c10::isFloatingType(dtype_); }
 
+  // Over the same memory; of a tensor in the NZ format a copy in plain order.
   operator at::Tensor() const;
+  bool is_nz() const { return view_.format == ACL_FORMAT_FRACTAL_NZ; }
   // The same values in float32 (float64 stays), as the device's kernels hold them while computing.
   at::Tensor Widened() const;
   // Stores `result`, rounding once to the dtype of this tensor.
   void Store(const at::Tensor& result) const;
 
  private:
+  // The blocks of a tensor in the NZ format, as they lie in memory.
+  at::Tensor Blocks() const;
+
   const char* name_ = "";
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;
   aclTensor view_;

@@ -51,7 +51,8 @@ AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at:
   const int64_t group = heads / kv_heads;
   const auto options = query.options();
   if (key_length == 0 || length == 0) {
-    return {at::zeros({length, heads, value.size(2)}, options), at::full({length, heads}, kInfinity, options)};
+    const at::Tensor none = at::zeros({length, heads}, options);
+    return {at::zeros({length, heads, value.size(2)}, options), at::full({length, heads}, kInfinity, options), none, none};
   }
   // [kv_heads, group * length, dim] against [kv_heads, dim, key_length]
   const at::Tensor rows = query.view({length, kv_heads, group, query.size(2)})
@@ -62,7 +63,7 @@ AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at:
     scores.add_(bias.expand({heads, length, key_length}).unflatten(0, {kv_heads, group}));
   }
   if (hidden.defined()) {
-    scores.masked_fill_(hidden, -kInfinity);
+    scores.masked_fill_(hidden.dim() == 3 && heads > 1 && hidden.size(0) == heads ? hidden.unflatten(0, {kv_heads, group}) : hidden, -kInfinity);
   }
   at::Tensor largest = at::amax(scores, {3}, true);
   at::Tensor sink_logit;
@@ -83,7 +84,8 @@ AttentionResult Attend(const at::Tensor& query, const at::Tensor& key, const at:
   const at::Tensor output = at::div(product, total).masked_fill_(total.eq(0.0), 0.0);
   const at::Tensor log_sum_exp = at::log(total).add_(offset).masked_fill_(total.eq(0.0), kInfinity);
   return {output.permute({2, 0, 1, 3}).reshape({length, heads, -1}),
-          log_sum_exp.permute({2, 0, 1, 3}).reshape({length, heads})};
+          log_sum_exp.permute({2, 0, 1, 3}).reshape({length, heads}), offset.permute({2, 0, 1, 3}).reshape({length, heads}),
+          total.permute({2, 0, 1, 3}).reshape({length, heads})};
 }
 
 }  // namespace cann_sim::operators

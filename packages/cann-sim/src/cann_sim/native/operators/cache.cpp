@@ -1,9 +1,6 @@
 // Writing keys and values into a cache.
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/index_put.h>
-#include <ATen/ops/index_select.h>
-#include <ATen/ops/nonzero.h>
 
 #include "operator.h"
 #include "paged_cache.h"
@@ -35,16 +32,6 @@ CANN_SIM_OPERATOR(aclnnScatterNdUpdate, (Tensor, varRef), (Tensor, indices), (Te
 
 namespace {
 
-// [blocks, block_size, heads, dim] over a cache in either memory order.
-at::Tensor CacheView(const Tensor& cache, bool nz, int64_t heads) {
-  const at::Tensor tensor = cache;
-  if (!nz) {
-    return tensor;
-  }
-  // [blocks, heads * dim / last, block_size, last]: the row of a slot is cut into pieces of `last`.
-  return tensor.permute({0, 2, 1, 3}).unflatten(2, {heads, -1}).flatten(3, 4);
-}
-
 void RequireCache(const Tensor& rows, const Tensor& cache, bool nz) {
   RequireSameDtype(cache, rows);
   RequireContiguous(rows);
@@ -60,16 +47,12 @@ void RequireCache(const Tensor& rows, const Tensor& cache, bool nz) {
   }
 }
 
-// Stores into a view that NZ order may have copied.
 void WriteCache(const Tensor& rows, const at::Tensor& slots, const Tensor& cache, bool nz) {
-  if (!nz) {
+  if (nz) {
+    WriteNzSlots(rows, slots, cache, cache.size(2), cache.size(3));
+  } else {
     WriteSlots(rows, slots, cache);
-    return;
   }
-  const at::Tensor plain = CacheView(cache, true, rows.size(1)).contiguous();
-  WriteSlots(rows, slots, plain);
-  const at::Tensor target = cache;
-  target.copy_(plain.flatten(2, 3).unflatten(2, {target.size(1), target.size(3)}).permute({0, 2, 1, 3}));
 }
 
 }  // namespace

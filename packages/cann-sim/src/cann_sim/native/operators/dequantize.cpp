@@ -1,11 +1,10 @@
 // From integers back to floating point.
 
 #include <ATen/ops/add.h>
-#include <ATen/ops/arange.h>
-#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/mul.h>
 
 #include "operator.h"
+#include "quantization.h"
 
 namespace cann_sim::operators {
 
@@ -14,13 +13,6 @@ namespace {
 using c10::ScalarType;
 
 constexpr int64_t kInt4PerInt32 = 8;
-
-// The int4 values in each int32, the lowest bits first, along the last dimension.
-at::Tensor UnpackedInt4(const at::Tensor& packed) {
-  const at::Tensor shifts = at::arange(0, 4 * kInt4PerInt32, 4, at::kLong);
-  const at::Tensor nibbles = at::bitwise_right_shift(packed.to(at::kLong).unsqueeze(-1), shifts).bitwise_and(15);
-  return nibbles.add(8).bitwise_and(15).sub(8).flatten(-2).to(at::kFloat);
-}
 
 }  // namespace
 
@@ -46,7 +38,7 @@ CANN_SIM_OPERATOR(aclnnAscendAntiQuant, (Tensor, x), (Tensor, scale), (OptionalT
     RequireShape(*offset, scale.sizes());
   }
   return [=] {
-    at::Tensor values = packed ? UnpackedInt4(x) : x.Widened();
+    at::Tensor values = packed ? UnpackInt4(x) : x.Widened();
     if (offset) {
       values = at::add(values, offset->Widened());
     }

@@ -109,6 +109,9 @@ std::vector<Sequence> BatchSequences(const FusedInferAttention& call, const Opti
   const bool paged = static_cast<bool>(call.block_table);
   const int64_t key_span = paged ? call.block_table->size(1) * call.block_size
                                  : call.key.size(call.query_layout == QueryLayout::kBNSD ? 2 : 1);
+  const auto span_of = [&](size_t index) {
+    return call.key_list.empty() ? key_span : call.key_list[index].size(call.query_layout == QueryLayout::kBNSD ? 2 : 1);
+  };
   if (paged && !key_lengths) {
     RefuseArgument(key_lengths.name(), "a value, since the keys are paged", "none");
   }
@@ -119,9 +122,9 @@ std::vector<Sequence> BatchSequences(const FusedInferAttention& call, const Opti
     // The decode kernel has one query position and does not read the query lengths.
     const int64_t query_length =
         call.query_span() == 1 ? 1 : LengthOf(query_lengths, index, call.query_span());
-    const int64_t key_length = LengthOf(key_lengths, index, key_span);
+    const int64_t key_length = LengthOf(key_lengths, index, span_of(index));
     RequireLength(query_lengths, index, query_length, call.query_span());
-    RequireLength(key_lengths, index, key_length, key_span);
+    RequireLength(key_lengths, index, key_length, span_of(index));
     sequences.push_back({0, query_length, 0, key_length});
   }
   return sequences;
@@ -249,46 +252,6 @@ void RequireRope(const FusedInferAttention& call) {
   }
 }
 
-Dequantization MakeDequantization(const FusedInferAttention& call, const Tensor& cache, const OptionalTensor& scale,
-                                  const OptionalTensor& offset, int64_t mode) {
-  RequireDtype(cache, {c10::ScalarType::Char});
-  const bool several = call.block_table && call.query_span() != 1 && cache.rank() != 5;
-  if (call.packed() || call.query_rope || several) {
-    RefuseArgument(scale.name(), "none in a packed layout, beside rotary parts, or with several query positions and pages of "
-                                 "less than five dimensions",
-                   "a tensor");
-  }
-  if (mode != 0 && mode != 1) {
-    RefuseArgument(scale.name(), "mode 0 (by channel) or 1 (by token); others are not simulated", std::to_string(mode));
-  }
-  RequireContiguous(*scale);
-  if (offset) {
-    RequireSameDtype(*offset, *scale);
-    RequireShape(*offset, scale->sizes());
-    RequireContiguous(*offset);
-  }
-  const int64_t count = scale->numel();
-  std::vector<int64_t> shape{count};
-  if (mode == 1) {
-    RequireDtype(*scale, {c10::ScalarType::Float});
-    const int64_t batch = call.query.size(0);
-    const int64_t keys = call.block_table ? call.block_table->size(1) * call.block_size
-                                          : cache.size(call.query_layout == QueryLayout::kBNSD ? 2 : 1);
-    if (scale->rank() < 2 || scale->rank() > 3 || count != batch * scale->size(-1) || scale->size(-1) < keys) {
-      RefuseArgument(scale.name(), "shape [" + std::to_string(batch) + ", " + std::to_string(keys) + "] at least",
-                     Describe(scale->sizes()));
-    }
-    shape = {batch, scale->size(-1)};
-  } else {
-    RequireSameDtype(*scale, call.query);
-    const int64_t channels = call.kv_heads * CacheDim(call, cache);
-    if (count != 1 && count != channels) {
-      RefuseArgument(scale.name(), "1 or " + std::to_string(channels) + " elements", Describe(scale->sizes()));
-    }
-  }
-  return {at::Tensor(scale).view(shape), offset ? at::Tensor(offset).view(shape) : at::Tensor(), mode == 1};
-}
-
 void RequireMask(const FusedInferAttention& call) {
   if (call.sparse_mode < 0 || call.sparse_mode > 4) {
     RefuseArgument("sparseMode", "0 (mask), 1 (whole mask), 2 (left up causal), 3 (right down causal) or 4 (band)",
@@ -320,9 +283,10 @@ void RequireMask(const FusedInferAttention& call) {
   for (const Sequence& sequence : call.sequences) {
     const bool rows_fit = mask.rank() == 2 && call.decodes() ? mask.size(0) >= call.query.size(0)
                                                       : mask.size(-2) >= sequence.query_length;
-    if (!rows_fit || mask.size(-1) < sequence.key_length) {
-      RefuseArgument(mask.name(), "at least [" + std::to_string(sequence.query_length) + ", " +
-                                      std::to_string(sequence.key_length) + "]", Describe(mask.sizes()));
+    const int64_t keys = call.prefix_length + sequence.key_length;
+    if (!rows_fit || mask.size(-1) < keys) {
+      RefuseArgument(mask.name(), "at least [" + std::to_string(sequence.query_length) + ", " + std::to_string(keys) + "]",
+                     Describe(mask.sizes()));
     }
   }
 }
@@ -339,7 +303,24 @@ void RequireOutputs(const FusedInferAttention& call) {
     case OutputLayout::kTND: RequireShape(call.output, {span, call.heads, dim}); break;
     case OutputLayout::kNTD: RequireShape(call.output, {call.heads, span, dim}); break;
   }
-  RequireSameDtype(call.output, call.query);
+  if (call.output_scale) {
+    RequireDtype(call.output, {c10::ScalarType::Char});
+    RequireDtype(*call.output_scale, {c10::ScalarType::Float, c10::ScalarType::BFloat16});
+    if (call.packed() || (call.output_scale->numel() != 1 && call.output_scale->numel() != call.heads * dim)) {
+      RefuseArgument(call.output_scale.name(),
+                     "1 or " + std::to_string(call.heads * dim) + " elements, in a layout with a batch dimension",
+                     Describe(call.output_scale->sizes()));
+    }
+    if (call.output_offset) {
+      RequireSameDtype(*call.output_offset, *call.output_scale);
+      RequireShape(*call.output_offset, call.output_scale->sizes());
+    }
+  } else {
+    RequireSameDtype(call.output, call.query);
+    if (call.output_offset) {
+      RefuseArgument(call.output_offset.name(), "none without a scale of the output", "a tensor");
+    }
+  }
   if (call.wants_log_sum_exp) {
     RequireDtype(call.log_sum_exp, {c10::ScalarType::Float});
     if (call.packed()) {

@@ -26,9 +26,16 @@ std::vector<Sequence> BatchSequences(const FusedInferAttention& call, const Opti
 
 void RequireHeads(const FusedInferAttention& call);
 void RequirePages(const FusedInferAttention& call, int64_t batch);
-// Scales of int8 keys or values; `mode` is 0 for one scale or one for each head and dimension, 1 for one for each token.
-Dequantization MakeDequantization(const FusedInferAttention& call, const Tensor& cache, const OptionalTensor& scale,
-                                  const OptionalTensor& offset, int64_t mode);
+// Checks the scales `scale` of int8 keys or values, of which those of this cache have the shape `sizes`, and gives those in `how`
+// the shape that the mode has.
+void RequireDequantization(const FusedInferAttention& call, const Tensor& cache, const Tensor& scale,
+                           c10::IntArrayRef sizes, int64_t mode, Dequantization& how);
+// The shared prefix, where there is one; stores its length.
+void RequirePrefix(FusedInferAttention& call, const OptionalIntArray* length);
+void RequirePadding(const FusedInferAttention& call, const OptionalIntArray& query_lengths,
+                    const OptionalIntArray& key_lengths);
+// Needs the sequences.
+void RequirePositionShift(const FusedInferAttention& call);
 // The separate rotary parts, where there are any.
 void RequireRope(const FusedInferAttention& call);
 // Needs the sequences.

@@ -73,6 +73,18 @@ CANN_SIM_OPERATOR(aclnnBatchMatMul, (Tensor, self), (Tensor, mat2), (Tensor, out
   RequireShape(out, {std::max(self.size(0), mat2.size(0)), self.size(1), mat2.size(2)});
   return Matmul(self, mat2, out);
 }
+// The right matrix is in the NZ format, which reads as the plain one.
+CANN_SIM_OPERATOR(aclnnMatmulWeightNz, (Tensor, self), (Tensor, mat2), (Tensor, out), (Int8, cubeMathType)) {
+  RequireDtype(self, kHalves);
+  return Matmul(self, mat2, out);
+}
+CANN_SIM_OPERATOR(aclnnBatchMatMulWeightNz, (Tensor, self), (Tensor, mat2), (Tensor, out), (Int8, cubeMathType)) {
+  RequireDtype(self, kHalves);
+  RequireRank(self, 3, 3);
+  RequireRank(mat2, 3, 3);
+  RequireShape(out, {std::max(self.size(0), mat2.size(0)), self.size(1), mat2.size(2)});
+  return Matmul(self, mat2, out);
+}
 CANN_SIM_OPERATOR(aclnnMv, (Tensor, self), (Tensor, vec), (Tensor, out), (Int8, cubeMathType)) {
   RequireRank(self, 2, 2);
   RequireRank(vec, 1, 1);

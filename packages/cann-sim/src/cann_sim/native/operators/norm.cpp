@@ -55,8 +55,8 @@ void RequireRmsNorm(const Tensor& x, const Tensor& gamma, const Tensor& y, const
   RequireStatisticsShape(rstd, x, gamma.rank());
 }
 
-// y = normalized * gamma. The device's kernels round the normalised value to the dtype of x before they multiply, except
-// where gamma is float32 next to a half precision x.
+// y = normalized * gamma. The kernels of AddRmsNorm round the normalised value to the dtype of x before they multiply, except
+// where gamma is float32 next to a half precision x; those of RmsNorm never do.
 void StoreScaled(const at::Tensor& normalized, const Tensor& gamma, const Tensor& y) {
   const bool rounds_twice = gamma.dtype() == y.dtype() && kHalves.contains(y.dtype());
   const at::Tensor factor = rounds_twice ? normalized.to(y.dtype()).to(c10::ScalarType::Float) : normalized;
@@ -88,7 +88,7 @@ CANN_SIM_OPERATOR(aclnnRmsNorm, (Tensor, x), (Tensor, gamma), (Double, epsilon),
     const at::Tensor wide = x.Widened();
     const at::Tensor rstd = ReciprocalRms(wide, dims, epsilon);
     rstdOut.Store(rstd);
-    StoreScaled(at::mul(wide, rstd), gamma, yOut);
+    yOut.Store(at::mul(at::mul(wide, rstd), gamma.Widened()));
   };
 }
 

@@ -48,8 +48,8 @@ c10::Scalar ReadScalar(const void* value, aclDataType type) {
 extern "C" {
 
 aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, aclDataType type, const int64_t* strides,
-                           int64_t offset, aclFormat format, const int64_t* /*storage_dims*/,
-                           uint64_t /*storage_dims_num*/, void* data) {
+                           int64_t offset, aclFormat format, const int64_t* storage_dims, uint64_t storage_dims_num,
+                           void* data) {
   if (view_dims_num > static_cast<uint64_t>(kMaxRank)) {
     cann_sim::SetErrorMessage("aclCreateTensor: expected at most " + std::to_string(kMaxRank) +
                               " dimensions, found " + std::to_string(view_dims_num));
@@ -62,6 +62,10 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
   tensor->rank = static_cast<int>(view_dims_num);
   tensor->offset = offset;
   std::copy_n(view_dims, view_dims_num, tensor->sizes);
+  if (storage_dims != nullptr && storage_dims_num <= static_cast<uint64_t>(kMaxRank)) {
+    tensor->storage_rank = static_cast<int>(storage_dims_num);
+    std::copy_n(storage_dims, storage_dims_num, tensor->storage_sizes);
+  }
   if (strides != nullptr) {
     std::copy_n(strides, view_dims_num, tensor->strides);
   } else {

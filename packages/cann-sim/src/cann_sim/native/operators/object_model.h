@@ -24,6 +24,9 @@ struct aclTensor {
   int64_t offset = 0;
   int64_t sizes[cann_sim::operators::kMaxRank] = {};
   int64_t strides[cann_sim::operators::kMaxRank] = {};
+  // Dimensions of the storage, which those of the view do not say where the format is not a plain one.
+  int storage_rank = 0;
+  int64_t storage_sizes[cann_sim::operators::kMaxRank] = {};
 };
 
 // Owns its tensors: destroying the list destroys them.

@@ -38,4 +38,10 @@ void WriteSlots(const at::Tensor& rows, const at::Tensor& slots, const at::Tenso
   at::index_put_(Out(at::Tensor(cache)), list, at::index_select(rows, 0, kept), false);
 }
 
+void WriteNzSlots(const at::Tensor& rows, const at::Tensor& slots, const at::Tensor& cache, int64_t block_size, int64_t last) {
+  // [blocks, block_size, heads * dim / last, last], a view.
+  const at::Tensor pieces = cache.view({cache.size(0), -1, block_size, last}).transpose(1, 2);
+  WriteSlots(rows.reshape({rows.size(0), -1, last}), slots, pieces);
+}
+
 }  // namespace cann_sim::operators

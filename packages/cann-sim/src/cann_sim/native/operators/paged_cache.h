@@ -16,5 +16,8 @@ at::Tensor PagedRows(const at::Tensor& cache, const at::Tensor& row, int64_t len
 // A negative slot is a padded token and is left out.
 void WriteSlots(const at::Tensor& rows, const at::Tensor& slots, const at::Tensor& cache);
 
+// As WriteSlots, for a cache in the NZ order [blocks, heads * dim / last, block_size, last], in any dimensions over that memory.
+void WriteNzSlots(const at::Tensor& rows, const at::Tensor& slots, const at::Tensor& cache, int64_t block_size, int64_t last);
+
 }  // namespace cann_sim::operators
 #pragma GCC visibility pop

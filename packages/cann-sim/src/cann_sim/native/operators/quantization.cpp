@@ -4,6 +4,7 @@
 #include <ATen/ops/amax.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/bitwise_left_shift.h>
+#include <ATen/ops/bitwise_right_shift.h>
 #include <ATen/ops/clamp.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/full.h>
@@ -57,6 +58,19 @@ void StoreRounded(const Tensor& y, const at::Tensor& values) {
     case c10::ScalarType::Int: return y.Store(Rounded(values, -2147483648.0, 2147483647.0));
     default: return y.Store(Rounded(values, -128, 127));
   }
+}
+
+at::Tensor UnpackInt4(const at::Tensor& packed) {
+  const at::Tensor shifts = at::arange(0, 4 * kInt4PerInt32, 4, at::kLong);
+  const at::Tensor nibbles = at::bitwise_right_shift(packed.to(at::kLong).unsqueeze(-1), shifts).bitwise_and(15);
+  return nibbles.add(8).bitwise_and(15).sub(8).flatten(-2).to(at::kFloat);
+}
+
+at::Tensor WidenScale(const Tensor& scale) {
+  if (scale.dtype() != c10::ScalarType::Long && scale.dtype() != c10::ScalarType::UInt64) {
+    return scale.Widened();
+  }
+  return at::Tensor(scale).contiguous().view(at::kLong).bitwise_and(0xFFFFFFFF).to(at::kInt).view(at::kFloat);
 }
 
 ScaledRows ScaleRows(const at::Tensor& values, double largest) {

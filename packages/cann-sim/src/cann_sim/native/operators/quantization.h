@@ -21,6 +21,11 @@ void StoreQuantized(const Tensor& y, const at::Tensor& values);
 // Rounds `values` into an int8, uint8 or int32 tensor.
 void StoreRounded(const Tensor& y, const at::Tensor& values);
 
+// The eight int4 in each int32 of `packed`, the lowest bits first, along the last dimension; in float32.
+at::Tensor UnpackInt4(const at::Tensor& packed);
+// Scales in float32: int64 and uint64 hold a float32 in their lower half, as the matrix unit reads them.
+at::Tensor WidenScale(const Tensor& scale);
+
 // Values scaled so that the largest magnitude of each row becomes `largest`.
 struct ScaledRows {
   at::Tensor values;

@@ -1,4 +1,4 @@
-// Products of int8 matrices, with the scales on the way out. The integer sum is exact.
+// Products of int8 and int4 matrices, with the scales on the way out. The integer sum is exact.
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/bitwise_and.h>
@@ -12,6 +12,7 @@
 
 #include "operator.h"
 #include "quantization.h"
+#include "quantized_grouped_matmul.h"
 
 namespace cann_sim::operators {
 
@@ -25,6 +26,8 @@ constexpr int64_t kHalfOfLastScaleBit = 0x1000;
 constexpr int64_t kMark = int64_t{1} << 46;
 constexpr int kOffsetPosition = 37;
 
+constexpr int64_t kInt4PerInt32 = 8;
+
 at::Tensor PackedScale(const at::Tensor& scale, bool round) {
   const at::Tensor bits = scale.contiguous().view(at::kInt).to(at::kLong);
   const at::Tensor rounded = round ? at::add(bits, kHalfOfLastScaleBit) : bits;
@@ -33,10 +36,6 @@ at::Tensor PackedScale(const at::Tensor& scale, bool round) {
 
 at::Tensor PackedOffset(const at::Tensor& offset) {
   return at::round(offset).clamp(-256, 255).to(at::kLong).bitwise_and(0x1FF).bitwise_left_shift(kOffsetPosition);
-}
-
-at::Tensor UnpackedScale(const at::Tensor& packed) {
-  return packed.bitwise_and(0xFFFFFFFF).to(at::kInt).view(at::kFloat);
 }
 
 at::Tensor UnpackedOffset(const at::Tensor& packed) {
@@ -49,11 +48,8 @@ bool IsTransposed(const Tensor& matrix) {
 }
 
 void RequireMatrices(const Tensor& tensor) {
-  if (tensor.dtype() == ScalarType::Int) {
-    RefuseArgument(tensor.name(), "int8 (int4 packed into int32 is not simulated)", "int32");
-  }
-  RequireDtype(tensor, {ScalarType::Char});
-  RequireRank(tensor, 2, 6);
+  RequireDtype(tensor, {ScalarType::Char, ScalarType::Int});
+  RequireRank(tensor, 2, tensor.dtype() == ScalarType::Int ? 2 : 6);
   if (!tensor.is_contiguous() && !IsTransposed(tensor)) {
     RefuseArgument(tensor.name(), "a contiguous tensor or one with its last two dimensions transposed",
                    "strides " + Describe(tensor.strides()));
@@ -102,14 +98,12 @@ void RequireCombination(ScalarType out, const OptionalTensor& x1_scale, const Te
   }
 }
 
-}  // namespace
-
-CANN_SIM_OPERATOR(aclnnTransQuantParamV3, (Tensor, scale), (OptionalTensor, offset), (Int, roundMode), (Tensor, out)) {
+Plan TransQuantParam(const Tensor& scale, const OptionalTensor& offset, int64_t roundMode, const Tensor& out) {
   RequireDtype(scale, {ScalarType::Float});
   RequireRank(scale, 1, 2);
   RequireDtype(out, {ScalarType::Long, ScalarType::UInt64});
   if (roundMode != 0 && roundMode != 1) {
-    RefuseArgument(roundMode.name(), "0 (cut off) or 1 (round)", std::to_string(roundMode));
+    RefuseArgument("roundMode", "0 (cut off) or 1 (round)", std::to_string(roundMode));
   }
   if (offset) {
     RequireDtype(*offset, {ScalarType::Float});
@@ -124,12 +118,24 @@ CANN_SIM_OPERATOR(aclnnTransQuantParamV3, (Tensor, scale), (OptionalTensor, offs
   };
 }
 
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnTransQuantParamV2, (Tensor, scale), (OptionalTensor, offset), (Tensor, out)) {
+  return TransQuantParam(scale, offset, 0, out);
+}
+
+CANN_SIM_OPERATOR(aclnnTransQuantParamV3, (Tensor, scale), (OptionalTensor, offset), (Int, roundMode), (Tensor, out)) {
+  return TransQuantParam(scale, offset, roundMode, out);
+}
+
+namespace {
+
 // out = (x1 @ x2 + bias) * x2Scale * x1Scale, a floating point bias is added last; a packed x2Scale may hold the offset that is
-// added to an int8 result. An int32 result is not scaled.
-CANN_SIM_OPERATOR(aclnnQuantMatmulV5, (Tensor, x1), (Tensor, x2), (OptionalTensor, x1Scale), (Tensor, x2Scale),
-                  (OptionalTensor, yScale), (OptionalTensor, x1Offset), (OptionalTensor, x2Offset),
-                  (OptionalTensor, yOffset), (OptionalTensor, bias), (Bool, transposeX1), (Bool, transposeX2),
-                  (Int, groupSize), (Tensor, out)) {
+// added to an int8 result. An int32 result is not scaled. Matrices are int8, or int4 eight in an int32.
+Plan QuantMatmul(const Tensor& x1, const Tensor& x2, const OptionalTensor& x1Scale, const Tensor& x2Scale,
+                 const OptionalTensor& yScale, const OptionalTensor& x1Offset, const OptionalTensor& x2Offset,
+                 const OptionalTensor& yOffset, const OptionalTensor& bias, const Bool& transposeX1, const Bool& transposeX2,
+                 const Int& groupSize, const Tensor& out) {
   RequireMatrices(x1);
   RequireMatrices(x2);
   RequireDtype(out, {ScalarType::Half, ScalarType::BFloat16, ScalarType::Char, ScalarType::Int});
@@ -146,9 +152,22 @@ CANN_SIM_OPERATOR(aclnnQuantMatmulV5, (Tensor, x1), (Tensor, x2), (OptionalTenso
     RefuseArgument("transposeX1", "false, as torch_npu passes transposed views", "true");
   }
   RequireCombination(out.dtype(), x1Scale, x2Scale, bias);
+  const bool four_bits = x1.dtype() == ScalarType::Int;
+  if (x1.dtype() != x2.dtype()) {
+    RefuseArgument(x2.name(), "int4 in int32 beside the same, int8 beside int8 (an int4 matrix beside int8 is not simulated)",
+                   "another");
+  }
+  if (four_bits && (out.dtype() == ScalarType::Char || out.dtype() == ScalarType::Int)) {
+    RefuseArgument(out.name(), "float16 or bfloat16 beside int4 matrices", "an integer dtype");
+  }
+  if (four_bits) {
+    RequireContiguous(x1);
+  }
+  const bool x2_transposed = !x2.is_contiguous();
   const int64_t rows = x1.size(-2);
-  const int64_t columns = x2.size(-1);
-  if (x1.size(-1) != x2.size(-2)) {
+  const int64_t columns = x2.size(-1) * (four_bits && !x2_transposed ? kInt4PerInt32 : 1);
+  const int64_t inner = x2.size(-2) * (four_bits && x2_transposed ? kInt4PerInt32 : 1);
+  if (x1.size(-1) * (four_bits ? kInt4PerInt32 : 1) != inner) {
     RefuseArgument(x2.name(), std::to_string(x1.size(-1)) + " rows, the width of 'x1'", Describe(x2.sizes()));
   }
   RequireOneOr(x2Scale, columns);
@@ -173,7 +192,7 @@ CANN_SIM_OPERATOR(aclnnQuantMatmulV5, (Tensor, x1), (Tensor, x2), (OptionalTenso
   }
   return [=] {
     // float64 holds every sum of int8 products exactly.
-    at::Tensor sum = at::matmul(at::Tensor(x1).to(at::kDouble), at::Tensor(x2).to(at::kDouble));
+    at::Tensor sum = at::matmul(ExactMatrix(x1, false), ExactMatrix(x2, x2_transposed));
     const bool bias_first = bias && bias->dtype() == ScalarType::Int;
     if (bias_first) {
       sum = at::add(sum, at::Tensor(bias));
@@ -184,7 +203,7 @@ CANN_SIM_OPERATOR(aclnnQuantMatmulV5, (Tensor, x1), (Tensor, x2), (OptionalTenso
     }
     const bool packed = x2Scale.dtype() == ScalarType::Long || x2Scale.dtype() == ScalarType::UInt64;
     const at::Tensor bits = packed ? at::Tensor(x2Scale).view(at::kLong) : at::Tensor();
-    at::Tensor values = at::mul(sum.to(at::kFloat), packed ? UnpackedScale(bits) : x2Scale.Widened());
+    at::Tensor values = at::mul(sum.to(at::kFloat), WidenScale(x2Scale));
     if (x1Scale) {
       values = at::mul(values, x1Scale->Widened().unsqueeze(-1));
     }
@@ -197,6 +216,24 @@ CANN_SIM_OPERATOR(aclnnQuantMatmulV5, (Tensor, x1), (Tensor, x2), (OptionalTenso
       out.Store(values);
     }
   };
+}
+
+}  // namespace
+
+#define CANN_SIM_QUANT_MATMUL                                                                                         \
+  (Tensor, x1), (Tensor, x2), (OptionalTensor, x1Scale), (Tensor, x2Scale), (OptionalTensor, yScale),                 \
+      (OptionalTensor, x1Offset), (OptionalTensor, x2Offset), (OptionalTensor, yOffset), (OptionalTensor, bias),      \
+      (Bool, transposeX1), (Bool, transposeX2), (Int, groupSize), (Tensor, out)
+
+CANN_SIM_OPERATOR(aclnnQuantMatmulV5, CANN_SIM_QUANT_MATMUL) {
+  return QuantMatmul(x1, x2, x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias, transposeX1, transposeX2,
+                     groupSize, out);
+}
+
+// x2 is in the NZ format, which reads as the plain one.
+CANN_SIM_OPERATOR(aclnnQuantMatmulWeightNz, CANN_SIM_QUANT_MATMUL) {
+  return QuantMatmul(x1, x2, x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias, transposeX1, transposeX2,
+                     groupSize, out);
 }
 
 }  // namespace cann_sim::operators

@@ -1,5 +1,7 @@
 // Rotary position embeddings. Computed in float32, rounded once.
 
+#include "rotary.h"
+
 #include <ATen/ops/add.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
@@ -15,13 +17,6 @@ namespace cann_sim::operators {
 
 namespace {
 
-// Rotation modes of aclnnRotaryPositionEmbedding that are simulated.
-constexpr int64_t kHalf = 0;
-constexpr int64_t kInterleave = 1;
-
-// Time, height and width, whose positions an interleaved cache mixes.
-constexpr int64_t kPlanes = 3;
-
 // The vector that is multiplied by the sine: each pair (a, b) becomes (-b, a). The pairs are the two halves of the last
 // dimension, or its neighbours.
 at::Tensor Rotated(const at::Tensor& x, bool interleave) {
@@ -33,9 +28,22 @@ at::Tensor Rotated(const at::Tensor& x, bool interleave) {
   return at::cat({at::neg(x.narrow(-1, half, half)), x.narrow(-1, 0, half)}, -1);
 }
 
+}  // namespace
+
 at::Tensor Rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleave) {
   return at::add(at::mul(x, cos), at::mul(Rotated(x, interleave), sin));
 }
+
+at::Tensor SplitNeighbours(const at::Tensor& x) { return x.unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2); }
+
+namespace {
+
+// Rotation modes of aclnnRotaryPositionEmbedding that are simulated.
+constexpr int64_t kHalf = 0;
+constexpr int64_t kInterleave = 1;
+
+// Time, height and width, whose positions an interleaved cache mixes.
+constexpr int64_t kPlanes = 3;
 
 void RequireAngles(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   RequireDtype(x, kFloats);
@@ -207,7 +215,7 @@ CANN_SIM_OPERATOR(aclnnInterleaveRope, (Tensor, x), (Tensor, cos), (Tensor, sin)
   RequireSameDtype(out, x);
   RequireShape(out, x.sizes());
   return [=] {
-    const at::Tensor halves = x.Widened().unflatten(-1, {-1, 2}).transpose(-1, -2).flatten(-2);
+    const at::Tensor halves = SplitNeighbours(x.Widened());
     out.Store(Rotate(halves, cos.Widened(), sin.Widened(), false));
   };
 }

@@ -1,0 +1,20 @@
+// Copies between the plain order of a matrix and the NZ order, which torch_npu asks the operator compiler for.
+#pragma once
+
+#include <acl/acl_base_rt.h>
+
+#include <string>
+
+struct aclTensorDesc;
+struct aclDataBuffer;
+
+namespace cann_sim {
+
+// Whether the operator of this name is such a copy.
+bool IsFormatCopy(const char* operator_type);
+
+// Launches the copy on `stream`. Refuses formats other than the plain ones and FRACTAL_NZ.
+aclError LaunchFormatCopy(const std::string& name, const aclTensorDesc& from, const aclDataBuffer& source,
+                          const aclTensorDesc& to, const aclDataBuffer& target, aclrtStream stream);
+
+}  // namespace cann_sim

@@ -1,0 +1,166 @@
+"""FlashAttentionScore, forward, against float64."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch_npu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FLOATS = [torch.bfloat16, torch.float16, torch.float32]
+HEADS, DIM, BATCH, LENGTH, KEYS = 4, 32, 2, 5, 7
+COMPRESSED = torch.triu(torch.ones(2048, 2048, dtype=torch.bool), 1)
+# [B, S, N, D] in each layout.
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "BSND": lambda t: t,
+    "BSH": lambda t: t.flatten(2),
+    "SBH": lambda t: t.flatten(2).transpose(0, 1).contiguous(),
+    "BNSD": lambda t: t.transpose(1, 2).contiguous(),
+}
+
+
+def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def scores_of(query: torch.Tensor, key: torch.Tensor, scale: float) -> torch.Tensor:
+    """[B, N, S, K] in float64 from [B, S, N, D] and [B, K, KV_N, D]."""
+    key = key.repeat_interleave(query.shape[2] // key.shape[2], 2)
+    return torch.einsum("bsnd,bknd->bnsk", query.double(), key.double()) * scale
+
+
+def attend(scores: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """[B, S, N, D] from the scores; rows without a key are zeros."""
+    value = value.repeat_interleave(scores.shape[1] // value.shape[2], 2).double()
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return torch.einsum("bnsk,bknd->bsnd", weights, value)
+
+
+def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor) -> None:
+    conformance.close(result, reference, ulps=200, magnitude=torch.tensor(4.0).double())
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_layouts_and_statistics(
+    conformance: Any, layout: str, dtype: torch.dtype, kv_heads: int
+) -> None:
+    query = random(BATCH, LENGTH, HEADS, DIM, seed=0, dtype=dtype)
+    key, value = (random(BATCH, KEYS, kv_heads, DIM, seed=s, dtype=dtype) for s in (1, 2))
+    store = LAYOUTS[layout]
+    result = torch_npu.npu_fusion_attention(
+        store(query).to("npu"),
+        store(key).to("npu"),
+        store(value).to("npu"),
+        HEADS,
+        layout,
+        scale=0.2,
+    )
+    scores = scores_of(query, key, 0.2)
+    close(conformance, result[0].cpu(), store(attend(scores, value)))
+    largest = scores.amax(-1)
+    for statistic, expected in (
+        (result[1], largest),
+        (result[2], (scores - largest[..., None]).exp().sum(-1)),
+    ):
+        assert statistic.shape == (BATCH, HEADS, LENGTH, 8)
+        wide = expected.unsqueeze(-1).expand(-1, -1, -1, 8)
+        conformance.close(statistic.cpu(), wide, ulps=200, magnitude=wide.abs() + 4)
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2, 3, 4])
+def test_sparse_modes_hide_keys(conformance: Any, mode: int) -> None:
+    query, key, value = (
+        random(BATCH, n, HEADS, DIM, seed=n, dtype=torch.float16) for n in (LENGTH, KEYS, KEYS)
+    )
+    rows, columns = torch.arange(LENGTH)[:, None], torch.arange(KEYS)[None]
+    shift = KEYS - LENGTH
+    full = torch.rand(LENGTH, KEYS, generator=torch.Generator().manual_seed(3)) < 0.3
+    full[:, 0] = False
+    hidden = {
+        0: full | (columns - rows > 2) | (rows - columns > 3),
+        1: full,
+        2: columns > rows,
+        3: columns > rows + shift,
+        4: (columns > rows + shift + 1) | (columns < rows + shift - 2),
+    }[mode]
+    tokens = {0: (3, 2), 4: (2, 1)}.get(mode, (2147483647, 2147483647))
+    result = torch_npu.npu_fusion_attention(
+        query.to("npu"),
+        key.to("npu"),
+        value.to("npu"),
+        HEADS,
+        "BSND",
+        atten_mask=(full if mode < 2 else COMPRESSED).to("npu"),
+        scale=0.2,
+        pre_tockens=tokens[0],
+        next_tockens=tokens[1],
+        sparse_mode=mode,
+    )
+    scores = scores_of(query, key, 0.2).masked_fill(hidden, -torch.inf)
+    close(conformance, result[0].cpu(), attend(scores, value))
+
+
+def test_packed_sequences_attend_apart(conformance: Any) -> None:
+    queries, keys = [3, 0, 4], [5, 2, 4]
+    query = random(7, HEADS, DIM, seed=0, dtype=torch.bfloat16)
+    key, value = (random(11, 2, DIM, seed=s, dtype=torch.bfloat16) for s in (1, 2))
+    result = torch_npu.npu_fusion_attention(
+        query.to("npu"),
+        key.to("npu"),
+        value.to("npu"),
+        HEADS,
+        "TND",
+        atten_mask=COMPRESSED.to("npu"),
+        scale=0.2,
+        actual_seq_qlen=torch.tensor(queries).cumsum(0).tolist(),
+        actual_seq_kvlen=torch.tensor(keys).cumsum(0).tolist(),
+        sparse_mode=3,
+    )
+    parts = []
+    for q, k, v in zip(
+        torch.split(query, queries), torch.split(key, keys), torch.split(value, keys), strict=True
+    ):
+        length, count = q.shape[0], k.shape[0]
+        hidden = torch.arange(count)[None] > torch.arange(length)[:, None] + count - length
+        scores = scores_of(q[None], k[None], 0.2).masked_fill(hidden, -torch.inf)
+        parts.append(attend(scores, v[None])[0])
+    close(conformance, result[0].cpu(), torch.cat(parts))
+
+
+def test_position_shift_is_added_to_the_scaled_scores(conformance: Any) -> None:
+    query, key, value = (
+        random(BATCH, n, HEADS, DIM, seed=n, dtype=torch.float16) for n in (LENGTH, KEYS, KEYS)
+    )
+    shift = random(1, HEADS, LENGTH, KEYS, seed=9, dtype=torch.float16)
+    result = torch_npu.npu_fusion_attention(
+        query.to("npu"),
+        key.to("npu"),
+        value.to("npu"),
+        HEADS,
+        "BSND",
+        pse=shift.to("npu"),
+        scale=0.2,
+    )
+    close(conformance, result[0].cpu(), attend(scores_of(query, key, 0.2) + shift.double(), value))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sparse_mode": 5}, "argument 'sparseMode'"),
+        ({"sparse_mode": 3}, "argument 'attenMask'"),
+        ({"head_num": 3}, "head"),
+        ({"input_layout": "BSN"}, "layout|supported|BSN"),
+    ],
+)
+def test_flash_attention_refuses(changes: dict[str, Any], message: str) -> None:
+    x = random(1, 4, HEADS, DIM, seed=0, dtype=torch.float16).to("npu")
+    arguments = {"head_num": HEADS, "input_layout": "BSND", **changes}
+    with pytest.raises(RuntimeError, match=message):
+        torch_npu.npu_fusion_attention(x, x, x, **arguments)
