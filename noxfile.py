@@ -206,6 +206,17 @@ def soak(session: nox.Session) -> None:
     session.run(*command, env=ENVIRONMENT, external=True)
 
 
+@nox.session(venv_backend="none", default=False)
+def random_graphs(session: nox.Session) -> None:
+    """Rewrite 10,000 random graphs with random rules; the gate runs a small share of them."""
+    python = _everything(session)
+    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
+    options = session.posargs or ["--examples=10000"]
+    session.chdir(ROOT / "packages" / "fx-passes")
+    command = [python, "-m", "pytest", "-q", *configuration, "tests/test_random_graphs.py"]
+    session.run(*command, *options, env=ENVIRONMENT, external=True)
+
+
 @nox.session(default=False)
 @nox.parametrize("package", PARAMETERS)
 def build(session: nox.Session, package: Path) -> None:

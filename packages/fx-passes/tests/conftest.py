@@ -48,3 +48,8 @@ def rotary_embedding() -> Iterator[None]:
     library.impl(name, _rotary_embedding, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
     yield
     library._destroy()  # type: ignore[no-untyped-call]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let a session of its own ask for more random graphs than the gate runs."""
+    parser.addoption("--examples", type=int, default=300, help="random graphs to rewrite")

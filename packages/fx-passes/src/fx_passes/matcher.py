@@ -250,7 +250,7 @@ def _describe(item: object) -> str:
     if isinstance(item, PatternElement):
         return f"result {item.position} of an operator"
     if isinstance(item, PatternParameter):
-        kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None"}
+        kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None", "tensors": "tensors"}
         return f"{kinds.get(item.kind, 'a literal')} for `{item.name}`"
     if isinstance(item, Node):
         if item.target is operator.getitem:
@@ -396,6 +396,10 @@ def _is_literal(node: PatternNode) -> bool:
 def _is_of_kind(kind: str, found: object) -> bool:
     if kind == "any":
         return True
+    if kind == "tensors":
+        return isinstance(found, (list, tuple)) and all(
+            isinstance(each, Node) and _is_of_kind("tensor", each) for each in found
+        )
     if isinstance(found, Node):
         value = value_of(found)
         if kind == "literal":

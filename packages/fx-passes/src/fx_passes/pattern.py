@@ -79,8 +79,8 @@ class PatternParameter(PatternNode):
     """A parameter of the pattern function.
 
     Attributes:
-        kind: `tensor`, `optional_tensor`, `literal` (a number, a list of numbers, a dtype, ..., or
-            a symbolic number) or `any`.
+        kind: `tensor`, `optional_tensor`, `tensors` (a list of any length), `literal` (a number, a
+            list of numbers, a dtype, ..., or a symbolic number) or `any`.
     """
 
     kind: str = "any"
@@ -188,19 +188,27 @@ def _kind(parameter: inspect.Parameter) -> tuple[str, object]:
         kind = "optional_tensor" if "None" in parts else "tensor"
         return kind, torch.empty(2, 2, device="meta")
     for part in text.replace("None", "").split("|"):
-        name = part.strip()
-        if name.startswith(("list[int", "Sequence[int", "tuple[int")):
-            return "literal", [1]
-        if name == "object":
-            return "any", torch.empty(2, 2, device="meta")
-        if name in _LITERALS:
-            return "literal", _LITERALS[name]
-        if name.endswith("dtype"):
-            return "literal", torch.float32
+        found = _kind_of_type(part.strip())
+        if found is not None:
+            return found
     raise PatternError(
         f"reading the parameter {parameter.name!r} of a pattern: its annotation {text!r} is not "
-        "one of Tensor, int, float, bool, str, Sequence[int], torch.dtype (each also `| None`)"
+        "one of Tensor, Sequence[Tensor], int, float, bool, str, Sequence[int], torch.dtype "
+        "(each also `| None`)"
     )
+
+
+def _kind_of_type(name: str) -> tuple[str, object] | None:
+    tensor = torch.empty(2, 2, device="meta")
+    if name.startswith(("list[int", "Sequence[int", "tuple[int")):
+        return "literal", [1]
+    if name.startswith(("list[", "Sequence[", "tuple[")) and "Tensor" in name:
+        return "tensors", [tensor, tensor]
+    if name == "object":
+        return "any", tensor
+    if name.endswith("dtype"):
+        return "literal", torch.float32
+    return ("literal", _LITERALS[name]) if name in _LITERALS else None
 
 
 def compile_pattern(function: Callable[..., object]) -> CompiledPattern:
@@ -303,6 +311,7 @@ class _PatternReader:
                 self._labels[node.meta[_LABEL]] = read
         named = {key: self._output(key, node) for key, node in outputs.items()}
         self._require_used(set(map(id, named.values())))
+        self._require_connected()
         return CompiledPattern(
             name=self._name, nodes=tuple(self._nodes), outputs=named, labels=self._labels
         )
@@ -325,6 +334,21 @@ class _PatternReader:
                     f"reading the pattern {self._name}: nothing uses `{node.name}`; return it as "
                     "an output or leave it out"
                 )
+
+    def _require_connected(self) -> None:
+        """Refuse a pattern of which a part cannot be reached from the rest."""
+        groups: list[set[int]] = []
+        for node in self._nodes:
+            near = {node.index, *(user.index for user in node.users)}
+            touched = [group for group in groups if not near.isdisjoint(group)]
+            groups = [group for group in groups if near.isdisjoint(group)]
+            groups.append(near.union(*touched))
+        if len(groups) > 1:
+            alone = sorted(self._nodes[index].name for index in min(groups, key=len))
+            raise PatternError(
+                f"reading the pattern {self._name}: {alone} share no value with the rest, so a "
+                "match of the one says nothing of the other; make two rules of it"
+            )
 
     def _read_node(self, node: Node) -> PatternNode:
         index = len(self._nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass, field, replace
+from importlib import metadata
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -117,15 +118,16 @@ class Pipeline:
     def hash(self) -> str:
         """Return a hash of what the pipeline does, for the key of a compile cache.
 
-        Covers the passes in order, the source of their rules, and the versions of this package and
-        of torch. The same in every process. It does not cover which operators exist: a key should
-        also hold the version of torch_npu and of other libraries that bring operators.
+        Covers the passes in order, the source of their rules, and the versions of this package, of
+        torch, and of torch_npu where that is installed. The same in every process. A key should
+        also hold the versions of other libraries that bring operators.
 
         Raises:
             FingerprintError: A pass has content that no stable hash can be made of.
         """
         parts = tuple(each.fingerprint() for each in self.passes)
-        return fingerprint_of_functions((), __version__, torch.__version__, self.max_rounds, parts)
+        versions = (__version__, torch.__version__, _version_of("torch_npu"))
+        return fingerprint_of_functions((), versions, self.max_rounds, parts)
 
     def without(self, *names: str) -> Pipeline:
         """Return the pipeline without the passes or rules of these names.
@@ -230,3 +232,11 @@ class Pipeline:
                     f"running the pass {each.name!r}: its {kind} {condition.name!r} does not hold: "
                     f"{problem}; passes run before it: {ran}"
                 )
+
+
+def _version_of(distribution: str) -> str | None:
+    """Return the version of an installed distribution, without importing it."""
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return None

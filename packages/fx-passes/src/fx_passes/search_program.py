@@ -167,6 +167,11 @@ class _Writer:
         name = self._take(want, found)
         if want.kind == "any":
             return
+        if want.kind == "tensors":
+            all_nodes = f"all(type(each) is Node for each in {name})"
+            test = f"isinstance({name}, (list, tuple)) and {all_nodes}"
+            self.lines += [f"if not ({test}):", "    return None"]
+            return
         literal = "True" if want.kind == "literal" else "False"
         if want.kind == "optional_tensor":
             literal = f"{name} is None"

@@ -8,11 +8,13 @@ from fx_passes.testing.decoder import (
     random_tensors,
 )
 from fx_passes.testing.fusion_case import FusionCase, FusionInputs, NearMissCase
+from fx_passes.testing.random_graphs import RANDOM_GRAPH_SHAPE, random_graph, random_rule
 from fx_passes.testing.ranks import run_ranks
 from fx_passes.testing.rewrite_checks import assert_left_alone, assert_rewritten
 from fx_passes.testing.tolerance import assert_same_values, tolerance_of
 
 __all__ = [
+    "RANDOM_GRAPH_SHAPE",
     "AttentionHeads",
     "FusionCase",
     "FusionInputs",
@@ -24,6 +26,8 @@ __all__ = [
     "capture_graph",
     "qkv_function",
     "qkv_inputs",
+    "random_graph",
+    "random_rule",
     "random_tensors",
     "run_ranks",
     "tolerance_of",
