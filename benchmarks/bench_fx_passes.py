@@ -2,6 +2,7 @@
 
 Run by `nox -s bench -- fx-passes`. Options (as `--name=value`): `--layers=8,16,32` (add 512 for the
 long one), `--peer-layers=64` (peers that are quadratic or re-trace every match are left out above).
+Seconds are those of the processor, so that other load does not count.
 Prints a table and writes rows `{case, layers, subject, seconds_median, ratio_to_floor}` to
 build/bench/fx-passes.json. The floor of a case is its hand-written pass; that of the whole pipeline
 is the recompilation of the module.
@@ -257,18 +258,17 @@ def check_by_hand(module: GraphModule) -> int:
     return found
 
 
-def measure(module: GraphModule, subject: Callable[[GraphModule], int], repeats: int) -> float:
-    """Return the median seconds of a subject on fresh copies."""
-    seconds: list[float] = []
-    for _ in range(repeats):
-        fresh = GraphModule(module, copy.deepcopy(module.graph))
-        gc.collect()
-        gc.disable()
-        begun = time.perf_counter()
-        subject(fresh)
-        seconds.append(time.perf_counter() - begun)
-        gc.enable()
-    return statistics.median(seconds)
+def measure(module: GraphModule, subject: Callable[[GraphModule], int]) -> float:
+    """Return the processor seconds of one run of a subject on a fresh copy."""
+    fresh = GraphModule(module, copy.deepcopy(module.graph))
+    gc.collect()
+    gc.disable()
+    # Every subject is one thread that never waits; other load of the machine does not count.
+    begun = time.thread_time()
+    subject(fresh)
+    seconds = time.thread_time() - begun
+    gc.enable()
+    return seconds
 
 
 def measure_case(
@@ -278,22 +278,25 @@ def measure_case(
     subjects: dict[str, Callable[[GraphModule], int]],
     repeats: int,
 ) -> list[Row]:
-    """Measure all subjects of a case; the first is the floor."""
-    rows: list[Row] = []
-    floor = 0.0
-    for name, subject in subjects.items():
-        slow = name in {"replace_pattern", "register_replacement"}
-        seconds = measure(module, subject, 1 if slow and layers > 16 else repeats)
-        floor = floor or seconds
-        row = Row(
+    """Measure all subjects of a case, turn by turn; the first is the floor."""
+    seconds: dict[str, list[float]] = {name: [] for name in subjects}
+    for number in range(repeats):
+        for name, subject in subjects.items():
+            slow = name in {"replace_pattern", "register_replacement"}
+            if number == 0 or not slow or layers <= 16:
+                seconds[name].append(measure(module, subject))
+    medians = {name: statistics.median(found) for name, found in seconds.items()}
+    floor = medians[next(iter(subjects))]
+    return [
+        Row(
             case=case,
             layers=layers,
             subject=name,
-            seconds_median=seconds,
-            ratio_to_floor=seconds / floor,
+            seconds_median=median,
+            ratio_to_floor=median / floor,
         )
-        rows.append(row)
-    return rows
+        for name, median in medians.items()
+    ]
 
 
 def rows_of(layers: int, peer_layers: int, repeats: int) -> list[Row]:
