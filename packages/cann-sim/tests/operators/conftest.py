@@ -15,6 +15,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # torch_npu says on every other call that it leaves its internal formats alone, as told to.
     config.addinivalue_line("filterwarnings", "ignore:.*internal format.*:UserWarning")
     config.addinivalue_line("filterwarnings", "ignore:.*do not support double.*:UserWarning")
+    config.addinivalue_line("filterwarnings", "ignore:_aminmax is deprecated:UserWarning")
 
 
 class Conformance:
@@ -139,3 +140,9 @@ def views() -> Callable[[torch.dtype], dict[str, torch.Tensor]]:
         }
 
     return make
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the check that every operator is launched by a test after those tests."""
+    last = "test_every_simulated_operator_is_launched_by_a_conformance_test"
+    items.sort(key=lambda item: item.name == last)

@@ -9,10 +9,17 @@ import torch
 import torch_npu
 
 
+def missing(images: torch.Tensor) -> torch.Tensor:
+    """Call a torch operator whose aclnn operator is not simulated."""
+    return torch.grid_sampler_2d(images, torch.zeros(1, 2, 2, 2).to(images), 0, 0, False)
+
+
 def test_missing_operator_names_itself_and_the_torch_operator() -> None:
-    values = torch.ones(4, 3).to("npu")
-    with pytest.raises(RuntimeError, match=r"aclnnCdist is not simulated; .* aten::\w*cdist"):
-        torch.cdist(values, values)
+    values = torch.ones(1, 1, 4, 3).to("npu")
+    with pytest.raises(
+        RuntimeError, match=r"aclnnGridSampler2D is not simulated; .* aten::grid_sampler_2d"
+    ):
+        missing(values)
 
 
 def test_missing_npu_operator_names_itself_and_the_torch_operator() -> None:
@@ -32,13 +39,13 @@ def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> N
 
 
 def test_missing_operator_fails_while_capturing_as_well() -> None:
-    values = torch.ones(4, 3).to("npu")
+    values = torch.ones(1, 1, 4, 3).to("npu")
     graph = torch_npu.npu.NPUGraph()
     with (
-        pytest.raises(RuntimeError, match="aclnnCdist is not simulated"),
+        pytest.raises(RuntimeError, match="aclnnGridSampler2D is not simulated"),
         torch_npu.npu.graph(graph),
     ):
-        torch.cdist(values, values)
+        missing(values)
     torch_npu.npu.synchronize()
     assert (values + 1).sum().item() == 24
 
@@ -68,16 +75,15 @@ except RuntimeError as error:
 
 
 def test_status_is_that_of_the_failed_call() -> None:
-    values = torch.ones(2, 2).to("npu")
     with pytest.raises(RuntimeError, match="error code is 561112"):
-        torch.cdist(values, values)
+        missing(torch.ones(1, 1, 2, 2).to("npu"))
     with pytest.raises(RuntimeError, match="error code is 161002"):
         torch_npu.npu_rms_norm(torch.ones(2, 8).to("npu"), torch.ones(4).to("npu"))
 
 
 def test_process_goes_on_after_a_refusal() -> None:
     with pytest.raises(RuntimeError, match="not simulated"):
-        torch.cdist(torch.ones(2, 2).to("npu"), torch.ones(2, 2).to("npu"))
+        missing(torch.ones(1, 1, 2, 2).to("npu"))
     assert torch.ones(3).to("npu").sum().item() == 3
 
 

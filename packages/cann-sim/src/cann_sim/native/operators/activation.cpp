@@ -1,12 +1,15 @@
 // Activation functions and softmax: computed in float32, rounded once.
 
+#include <ATen/ops/celu.h>
 #include <ATen/ops/chunk.h>
 #include <ATen/ops/elu.h>
 #include <ATen/ops/gelu.h>
+#include <ATen/ops/hardshrink.h>
 #include <ATen/ops/hardsigmoid.h>
 #include <ATen/ops/hardswish.h>
 #include <ATen/ops/hardtanh.h>
 #include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/log_sigmoid.h>
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/mish.h>
 #include <ATen/ops/mul.h>
@@ -15,7 +18,12 @@
 #include <ATen/ops/silu.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/softplus.h>
+#include <ATen/ops/softshrink.h>
 #include <ATen/ops/tanh.h>
+#include <ATen/ops/threshold.h>
+#include <ATen/ops/where.h>
+
+#include <functional>
 
 #include "operator.h"
 
@@ -92,24 +100,97 @@ CANN_SIM_OPERATOR(aclnnFastGelu, (Tensor, self), (Tensor, out)) {
   };
 }
 
+namespace {
+
+using ScalarFunction = std::function<at::Tensor(const at::Tensor&)>;
+
+Plan ActivateFloats(ScalarFunction function, const Tensor& self, const Tensor& out) {
+  RequireFloatElementwise(self, out);
+  return [=] { out.Store(function(self.Widened())); };
+}
+
+Plan LeakyRelu(const Tensor& self, const c10::Scalar& slope, const Tensor& out) {
+  return ActivateFloats([=](const at::Tensor& x) { return at::leaky_relu(x, slope); }, self, out);
+}
+
+Plan Elu(const Tensor& self, const c10::Scalar& alpha, const c10::Scalar& scale, const c10::Scalar& input_scale,
+         const Tensor& out) {
+  return ActivateFloats([=](const at::Tensor& x) { return at::elu(x, alpha, scale, input_scale); }, self, out);
+}
+
+Plan Celu(const Tensor& self, const c10::Scalar& alpha, const Tensor& out) {
+  if (alpha.toDouble() == 0.0) {
+    RefuseArgument("alpha", "a number other than 0", "0");
+  }
+  return ActivateFloats([=](const at::Tensor& x) { return at::celu(x, alpha); }, self, out);
+}
+
+// Exact, and on integers as well.
+Plan Hardtanh(const Tensor& self, const c10::Scalar& least, const c10::Scalar& most, const Tensor& out) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::hardtanh(self, least, most)); };
+}
+
+Plan Threshold(const Tensor& self, const c10::Scalar& threshold, const c10::Scalar& value, const Tensor& out) {
+  RequireDtype(self, kFloats | kIntegers);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::threshold(self, threshold, value)); };
+}
+
+}  // namespace
+
 CANN_SIM_OPERATOR(aclnnLeakyRelu, (Tensor, self), (Scalar, negativeSlope), (Tensor, out)) {
-  RequireFloatElementwise(self, out);
-  return [=] { out.Store(at::leaky_relu(self.Widened(), negativeSlope)); };
+  return LeakyRelu(self, negativeSlope, out);
 }
-
+CANN_SIM_OPERATOR(aclnnInplaceLeakyRelu, (Tensor, selfRef), (Scalar, negativeSlope)) {
+  return LeakyRelu(selfRef, negativeSlope, selfRef);
+}
 CANN_SIM_OPERATOR(aclnnElu, (Tensor, self), (Scalar, alpha), (Scalar, scale), (Scalar, inputScale), (Tensor, out)) {
-  RequireFloatElementwise(self, out);
-  return [=] { out.Store(at::elu(self.Widened(), alpha, scale, inputScale)); };
+  return Elu(self, alpha, scale, inputScale, out);
 }
-
+CANN_SIM_OPERATOR(aclnnInplaceElu, (Tensor, selfRef), (Scalar, alpha), (Scalar, scale), (Scalar, inputScale)) {
+  return Elu(selfRef, alpha, scale, inputScale, selfRef);
+}
+CANN_SIM_OPERATOR(aclnnCelu, (Tensor, self), (Scalar, alpha), (Tensor, out)) { return Celu(self, alpha, out); }
+CANN_SIM_OPERATOR(aclnnInplaceCelu, (Tensor, selfRef), (Scalar, alpha)) { return Celu(selfRef, alpha, selfRef); }
 CANN_SIM_OPERATOR(aclnnSoftplus, (Tensor, self), (Scalar, beta), (Scalar, threshold), (Tensor, out)) {
-  RequireFloatElementwise(self, out);
-  return [=] { out.Store(at::softplus(self.Widened(), beta, threshold)); };
+  const c10::Scalar slope = beta;
+  const c10::Scalar linear_above = threshold;
+  return ActivateFloats([=](const at::Tensor& x) { return at::softplus(x, slope, linear_above); }, self, out);
 }
-
 CANN_SIM_OPERATOR(aclnnHardtanh, (Tensor, self), (Scalar, minVal), (Scalar, maxVal), (Tensor, out)) {
+  return Hardtanh(self, minVal, maxVal, out);
+}
+CANN_SIM_OPERATOR(aclnnInplaceHardtanh, (Tensor, selfRef), (Scalar, minVal), (Scalar, maxVal)) {
+  return Hardtanh(selfRef, minVal, maxVal, selfRef);
+}
+CANN_SIM_OPERATOR(aclnnThreshold, (Tensor, self), (Scalar, threshold), (Scalar, value), (Tensor, out)) {
+  return Threshold(self, threshold, value, out);
+}
+CANN_SIM_OPERATOR(aclnnInplaceThreshold, (Tensor, selfRef), (Scalar, threshold), (Scalar, value)) {
+  return Threshold(selfRef, threshold, value, selfRef);
+}
+CANN_SIM_OPERATOR(aclnnHardshrink, (Tensor, self), (Scalar, lambd), (Tensor, out)) {
+  const c10::Scalar bound = lambd;
+  return ActivateFloats([=](const at::Tensor& x) { return at::hardshrink(x, bound); }, self, out);
+}
+CANN_SIM_OPERATOR(aclnnSoftshrink, (Tensor, self), (Scalar, lambd), (Tensor, out)) {
+  const c10::Scalar bound = lambd;
+  return ActivateFloats([=](const at::Tensor& x) { return at::softshrink(x, bound); }, self, out);
+}
+CANN_SIM_OPERATOR(aclnnLogSigmoid, (Tensor, self), (Tensor, out)) { return ActivateFloats(at::log_sigmoid, self, out); }
+// `buffer` is scratch memory of the device's kernel.
+CANN_SIM_OPERATOR(aclnnLogSigmoidForward, (Tensor, self), (Tensor, out), (Tensor, buffer)) {
+  return ActivateFloats(at::log_sigmoid, self, out);
+}
+CANN_SIM_OPERATOR(aclnnPrelu, (Tensor, self), (Tensor, weight), (Tensor, out)) {
   RequireFloatElementwise(self, out);
-  return [=] { out.Store(at::hardtanh(self, minVal, maxVal)); };
+  RequireSameDtype(weight, self);
+  return [=] {
+    const at::Tensor x = self.Widened();
+    out.Store(at::where(x.gt(0), x, at::mul(x, weight.Widened())));
+  };
 }
 
 CANN_SIM_OPERATOR(aclnnSoftmax, (Tensor, self), (Int, dim), (Tensor, out)) {
@@ -149,6 +230,55 @@ CANN_SIM_OPERATOR(aclnnSwiGlu, (Tensor, x), (Int, dim), (Tensor, out)) {
     const std::vector<at::Tensor> halves = at::chunk(x.Widened(), 2, axis);
     out.Store(at::mul(at::silu(halves[0]), halves[1]));
   };
+}
+
+namespace {
+
+// One half along `axis` through GELU times the other.
+std::pair<at::Tensor, at::Tensor> GatedGelu(const Tensor& self, int64_t axis, const char* form, bool activate_left) {
+  const std::vector<at::Tensor> halves = at::chunk(self.Widened(), 2, axis);
+  const at::Tensor gelu = at::gelu(halves[activate_left ? 0 : 1], form);
+  return {at::mul(gelu, halves[activate_left ? 1 : 0]), gelu};
+}
+
+int64_t RequireHalves(const Tensor& self, int64_t dim, const Tensor& out) {
+  RequireDtype(self, kFloats);
+  RequireSameDtype(out, self);
+  const int64_t axis = WrapDim(dim, self.rank());
+  if (self.rank() == 0 || self.size(static_cast<int>(axis)) % 2 != 0) {
+    RefuseArgument(self.name(), "an even size of dimension " + std::to_string(axis), "shape " + Describe(self.sizes()));
+  }
+  std::vector<int64_t> expected = self.sizes().vec();
+  expected[static_cast<size_t>(axis)] /= 2;
+  RequireShape(out, expected);
+  return axis;
+}
+
+}  // namespace
+
+// approximate: 0 the error function, 1 the tanh form.
+CANN_SIM_OPERATOR(aclnnGeGluV3, (Tensor, self), (Int, dim), (Int, approximate), (Bool, activateLeft), (Tensor, out),
+                  (Tensor, outGelu)) {
+  const int64_t axis = RequireHalves(self, dim, out);
+  RequireShape(outGelu, out.sizes());
+  if (approximate != 0 && approximate != 1) {
+    RefuseArgument(approximate.name(), "0 (none) or 1 (tanh)", std::to_string(approximate));
+  }
+  const char* form = approximate == 1 ? "tanh" : "none";
+  return [=] {
+    const auto [product, gelu] = GatedGelu(self, axis, form, activateLeft);
+    out.Store(product);
+    outGelu.Store(gelu);
+  };
+}
+
+// The first half of the last dimension through GELU, times the second half.
+CANN_SIM_OPERATOR(aclnnGeluMul, (Tensor, input), (Text, approximate), (Tensor, out)) {
+  const int64_t axis = RequireHalves(input, -1, out);
+  if (approximate.value() != "none" && approximate.value() != "tanh") {
+    RefuseArgument(approximate.name(), "'none' or 'tanh'", "'" + approximate.value() + "'");
+  }
+  return [=] { out.Store(GatedGelu(input, axis, approximate.value().c_str(), true).first); };
 }
 
 }  // namespace cann_sim::operators

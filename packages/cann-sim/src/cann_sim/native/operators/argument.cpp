@@ -149,6 +149,12 @@ std::vector<at::Tensor> TensorList::AtTensors() const {
 
 Scalar::Scalar(const aclScalar* scalar, const char* name) : name_(name), value_(NotNull(scalar, name).value) {}
 
+ScalarList::ScalarList(const aclScalarList* list, const char* name) : name_(name) {
+  for (const aclScalar* scalar : NotNull(list, name).scalars) {
+    values_.push_back(NotNull(scalar, name).value);
+  }
+}
+
 IntArray::IntArray(const aclIntArray* array, const char* name) : name_(name), values_(NotNull(array, name).values) {}
 
 BoolArray::BoolArray(const aclBoolArray* array, const char* name) : values_(NotNull(array, name).values) {}

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,9 @@ class OptionalTensor {
   const Tensor* operator->() const { return &tensor_; }
   // An undefined at::Tensor where absent.
   operator at::Tensor() const { return present_ ? at::Tensor(tensor_) : at::Tensor(); }
+  // As ATen takes optional operands; Widened as Tensor::Widened.
+  std::optional<at::Tensor> Value() const { return present_ ? std::optional<at::Tensor>(tensor_) : std::nullopt; }
+  std::optional<at::Tensor> Widened() const { return present_ ? std::optional(tensor_.Widened()) : std::nullopt; }
 
  private:
   bool present_ = false;
@@ -121,6 +125,21 @@ class Scalar {
  private:
   const char* name_;
   c10::Scalar value_;
+};
+
+// A required list of host scalars.
+class ScalarList {
+ public:
+  using Abi = const aclScalarList*;
+
+  ScalarList(const aclScalarList* list, const char* name);
+
+  const char* name() const { return name_; }
+  const std::vector<c10::Scalar>& values() const { return values_; }
+
+ private:
+  const char* name_;
+  std::vector<c10::Scalar> values_;
 };
 
 // A host scalar that may be absent.

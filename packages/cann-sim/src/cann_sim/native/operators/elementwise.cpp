@@ -3,6 +3,7 @@
 #include <ATen/ops/abs.h>
 #include <ATen/ops/acos.h>
 #include <ATen/ops/acosh.h>
+#include <ATen/ops/angle.h>
 #include <ATen/ops/asin.h>
 #include <ATen/ops/asinh.h>
 #include <ATen/ops/atan.h>
@@ -26,6 +27,7 @@
 #include <ATen/ops/log10.h>
 #include <ATen/ops/log1p.h>
 #include <ATen/ops/log2.h>
+#include <ATen/ops/logit.h>
 #include <ATen/ops/logical_not.h>
 #include <ATen/ops/nan_to_num.h>
 #include <ATen/ops/neg.h>
@@ -35,6 +37,7 @@
 #include <ATen/ops/sign.h>
 #include <ATen/ops/signbit.h>
 #include <ATen/ops/sin.h>
+#include <ATen/ops/sinc.h>
 #include <ATen/ops/sinh.h>
 #include <ATen/ops/sqrt.h>
 #include <ATen/ops/tan.h>
@@ -94,6 +97,7 @@ CANN_SIM_FLOAT_FUNCTION(Log2, log2)
 CANN_SIM_FLOAT_FUNCTION(Reciprocal, reciprocal)
 CANN_SIM_FLOAT_FUNCTION(Rsqrt, rsqrt)
 CANN_SIM_FLOAT_FUNCTION(Sin, sin)
+CANN_SIM_FLOAT_FUNCTION(Sinc, sinc)
 CANN_SIM_FLOAT_FUNCTION(Sinh, sinh)
 CANN_SIM_FLOAT_FUNCTION(Sqrt, sqrt)
 CANN_SIM_FLOAT_FUNCTION(Tan, tan)
@@ -137,6 +141,42 @@ Plan NanToNum(const Tensor& self, float nan, float positive, float negative, con
 
 CANN_SIM_OPERATOR(aclnnNanToNum, (Tensor, self), (Float, nan), (Float, posinf), (Float, neginf), (Tensor, out)) {
   return NanToNum(self, nan, posinf, neginf, out);
+}
+CANN_SIM_OPERATOR(aclnnInplaceNanToNum, (Tensor, selfRef), (Float, nan), (Float, posinf), (Float, neginf)) {
+  return NanToNum(selfRef, nan, posinf, neginf, selfRef);
+}
+
+namespace {
+
+Plan RoundDecimals(const Tensor& self, int64_t decimals, const Tensor& out) {
+  RequireDtype(self, kFloats | kDouble | kIndices);
+  RequireSameDtype(out, self);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(self.is_floating_point() ? at::round(self.Widened(), decimals) : at::Tensor(self)); };
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnRoundDecimals, (Tensor, self), (Int, decimals), (Tensor, out)) {
+  return RoundDecimals(self, decimals, out);
+}
+CANN_SIM_OPERATOR(aclnnInplaceRoundDecimals, (Tensor, selfRef), (Int, decimals)) {
+  return RoundDecimals(selfRef, decimals, selfRef);
+}
+
+// 0 for a number of at least 0, pi for a negative one, the argument of a complex number.
+CANN_SIM_OPERATOR(aclnnAngleV2, (Tensor, self), (Tensor, out)) {
+  RequireDtype(self, kReals | DtypeSet{c10::ScalarType::ComplexFloat});
+  RequireDtype(out, kFloats | kDouble);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::angle(c10::isComplexType(self.dtype()) ? at::Tensor(self) : self.Widened())); };
+}
+
+// log(x / (1 - x)); x is clamped to [eps, 1 - eps] where eps is not negative.
+CANN_SIM_OPERATOR(aclnnLogit, (Tensor, self), (Double, eps), (Tensor, out)) {
+  RequireDtype(self, kFloats);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::logit(self.Widened(), eps < 0 ? std::nullopt : std::optional<double>(eps))); };
 }
 
 }  // namespace cann_sim::operators

@@ -22,8 +22,7 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/where.h>
 
-#include <memory>
-
+#include "data_dependent.h"
 #include "operator.h"
 
 namespace cann_sim::operators {
@@ -285,24 +284,6 @@ CANN_SIM_OPERATOR(aclnnInplaceMaskedScatter, (Tensor, selfRef), (Tensor, mask), 
   RequireSameDtype(source, selfRef);
   return [=] { at::Tensor(selfRef).masked_scatter_(mask, source); };
 }
-
-namespace {
-
-// Puts a result whose size the data decides at the front of `out`, and reports its shape when the launch has finished.
-template <class Compute>
-Plan DataDependent(const ResizableTensor& out, Compute compute) {
-  RequireContiguous(out);
-  auto shape = std::make_shared<std::vector<int64_t>>(static_cast<size_t>(out.rank()), 0);
-  return Plan(
-      [=] {
-        const at::Tensor result = compute();
-        *shape = result.sizes().vec();
-        at::Tensor(out).view({-1}).narrow(0, 0, result.numel()).copy_(result.reshape({-1}));
-      },
-      [=] { out.SetViewShape(*shape); });
-}
-
-}  // namespace
 
 CANN_SIM_OPERATOR(aclnnNonzero, (Tensor, self), (ResizableTensor, out)) {
   RequireDtype(self, kIndexable);

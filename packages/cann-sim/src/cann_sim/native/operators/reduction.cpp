@@ -14,8 +14,12 @@
 #include <ATen/ops/logsumexp.h>
 #include <ATen/ops/max.h>
 #include <ATen/ops/mean.h>
+#include <ATen/ops/median.h>
 #include <ATen/ops/min.h>
+#include <ATen/ops/nanmedian.h>
+#include <ATen/ops/nansum.h>
 #include <ATen/ops/prod.h>
+#include <ATen/ops/renorm.h>
 #include <ATen/ops/std.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/var.h>
@@ -259,6 +263,100 @@ CANN_SIM_OPERATOR(aclnnVarMean, (Tensor, self), (OptionalIntArray, dim), (Int, c
     varOut.Store(at::var(wide, Dims(dim.values()), c10::Scalar(correction.value()), keepDim));
     meanOut.Store(at::mean(wide, Dims(dim.values()), keepDim));
   };
+}
+
+CANN_SIM_OPERATOR(aclnnStdMeanCorrection, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim),
+                  (Tensor, stdOut), (Tensor, meanOut)) {
+  RequireDtype(self, kFloats | kDouble);
+  RequireReduced(self, dim.values(), keepDim, stdOut);
+  RequireReduced(self, dim.values(), keepDim, meanOut);
+  return [=] {
+    const at::Tensor wide = self.Widened();
+    stdOut.Store(at::std(wide, Dims(dim.values()), c10::Scalar(correction.value()), keepDim));
+    meanOut.Store(at::mean(wide, Dims(dim.values()), keepDim));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnAminmaxAll, (Tensor, self), (Tensor, minOut), (Tensor, maxOut)) {
+  RequireDtype(self, kReals);
+  RequireNotEmpty(self);
+  RequireShape(minOut, {});
+  RequireShape(maxOut, {});
+  return [=] {
+    minOut.Store(at::amin(self));
+    maxOut.Store(at::amax(self));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnAminmaxDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, minOut), (Tensor, maxOut)) {
+  RequireDtype(self, kReals);
+  WrapDim(dim, self.rank());
+  RequireReduced(self, {dim.value()}, keepDim, minOut);
+  RequireReduced(self, {dim.value()}, keepDim, maxOut);
+  return [=] {
+    minOut.Store(at::amin(self, dim.value(), keepDim));
+    maxOut.Store(at::amax(self, dim.value(), keepDim));
+  };
+}
+
+CANN_SIM_OPERATOR(aclnnReduceNansum, (Tensor, self), (IntArray, dim), (Bool, keepDim), (DataType, dtype), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireReduced(self, dim, keepDim, out);
+  RequireOutDtype(out, dtype);
+  return [=] { out.Store(at::nansum(Summands(self, out), Dims(dim.values()), keepDim)); };
+}
+
+namespace {
+
+// The lower of the two middle values where their number is even.
+Plan Median(at::Tensor (*function)(const at::Tensor&), const Tensor& self, const Tensor& out) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireShape(out, {});
+  return [=] { out.Store(function(self)); };
+}
+
+using MedianAlong = std::tuple<at::Tensor, at::Tensor> (*)(const at::Tensor&, int64_t, bool);
+
+Plan MedianDim(MedianAlong function, const Tensor& self, int64_t dim, bool keep_dim, const Tensor& values,
+               const Tensor& indices) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireDtype(indices, kIndices);
+  WrapDim(dim, self.rank());
+  RequireReduced(self, {dim}, keep_dim, values);
+  RequireReduced(self, {dim}, keep_dim, indices);
+  return [=] {
+    const auto [medians, positions] = function(self, dim, keep_dim);
+    values.Store(medians);
+    indices.Store(positions);
+  };
+}
+
+// Rows of `dim` whose p-norm exceeds `most` are scaled down to it.
+Plan Renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& most, const Tensor& out) {
+  RequireDtype(self, kFloats);
+  RequireSameDtype(out, self);
+  RequireRank(self, 2, kMaxRank);
+  RequireShape(out, self.sizes());
+  WrapDim(dim, self.rank());
+  return [=] { out.Store(at::renorm(self.Widened(), p, dim, most)); };
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnMedian, (Tensor, self), (Tensor, out)) { return Median(at::median, self, out); }
+CANN_SIM_OPERATOR(aclnnNanMedian, (Tensor, self), (Tensor, out)) { return Median(at::nanmedian, self, out); }
+CANN_SIM_OPERATOR(aclnnMedianDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, valuesOut), (Tensor, indicesOut)) {
+  return MedianDim(at::median, self, dim, keepDim, valuesOut, indicesOut);
+}
+CANN_SIM_OPERATOR(aclnnNanMedianDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, valuesOut),
+                  (Tensor, indicesOut)) {
+  return MedianDim(at::nanmedian, self, dim, keepDim, valuesOut, indicesOut);
+}
+CANN_SIM_OPERATOR(aclnnRenorm, (Tensor, self), (Scalar, p), (Int, dim), (Scalar, maxNorm), (Tensor, out)) {
+  return Renorm(self, p, dim, maxNorm, out);
+}
+CANN_SIM_OPERATOR(aclnnInplaceRenorm, (Tensor, selfRef), (Scalar, p), (Int, dim), (Scalar, maxNorm)) {
+  return Renorm(selfRef, p, dim, maxNorm, selfRef);
 }
 
 }  // namespace cann_sim::operators

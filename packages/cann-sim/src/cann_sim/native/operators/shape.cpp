@@ -1,12 +1,17 @@
 // Joining, repeating and rearranging tensors. Exact in every dtype.
 
+#include <ATen/ops/_chunk_cat.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/channel_shuffle.h>
+#include <ATen/ops/col2im.h>
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/flip.h>
+#include <ATen/ops/im2col.h>
 #include <ATen/ops/repeat_interleave.h>
 #include <ATen/ops/roll.h>
 #include <ATen/ops/split_with_sizes.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/unfold_backward.h>
 
 #include <algorithm>
 
@@ -125,6 +130,60 @@ CANN_SIM_OPERATOR(aclnnConstantPadNd, (Tensor, self), (IntArray, pad), (Scalar, 
     RefuseArgument(pad.name(), "two numbers for each padded dimension", Describe(pad));
   }
   return [=] { out.Store(at::constant_pad_nd(self, pad, value)); };
+}
+
+// The index of each row as often as `repeats` says.
+CANN_SIM_OPERATOR(aclnnRepeatInterleaveTensor, (Tensor, repeats), (Int, outputSize), (Tensor, out)) {
+  RequireDtype(repeats, kIndices);
+  RequireRank(repeats, 1, 1);
+  return [=] { out.Store(at::repeat_interleave(at::Tensor(repeats))); };
+}
+
+CANN_SIM_OPERATOR(aclnnChannelShuffle, (Tensor, self), (Int, groups), (Tensor, out)) {
+  RequireDtype(self, kReals);
+  RequireRank(self, 3, 7);
+  RequireShape(out, self.sizes());
+  if (groups <= 0 || self.size(1) % groups != 0) {
+    RefuseArgument(groups.name(), "a divisor of the " + std::to_string(self.size(1)) + " channels",
+                   std::to_string(groups));
+  }
+  return [=] { out.Store(at::channel_shuffle(self, groups.value())); };
+}
+
+CANN_SIM_OPERATOR(aclnnChunkCat, (TensorList, tensors), (Int, dim), (Int, numChunks), (Tensor, out)) {
+  if (tensors.size() == 0) {
+    RefuseArgument(tensors.name(), "at least one tensor", "an empty list");
+  }
+  return [=] { out.Store(at::_chunk_cat(tensors.AtTensors(), dim, numChunks)); };
+}
+
+CANN_SIM_OPERATOR(aclnnInplaceFillDiagonal, (Tensor, selfRef), (Scalar, fillValue), (Bool, wrap)) {
+  RequireDtype(selfRef, kReals);
+  RequireRank(selfRef, 2, kMaxRank);
+  return [=] { at::Tensor(selfRef).fill_diagonal_(fillValue, wrap); };
+}
+
+CANN_SIM_OPERATOR(aclnnIm2col, (Tensor, self), (IntArray, kernelSize), (IntArray, dilation), (IntArray, padding),
+                  (IntArray, stride), (Tensor, out)) {
+  RequireDtype(self, kFloats);
+  RequireRank(self, 3, 4);
+  RequireSameDtype(out, self);
+  return [=] { out.Store(at::im2col(self, kernelSize, dilation, padding, stride)); };
+}
+
+// Overlapping patches are added in float32.
+CANN_SIM_OPERATOR(aclnnIm2colBackward, (Tensor, gradOutput), (IntArray, inputSize), (IntArray, kernelSize),
+                  (IntArray, dilation), (IntArray, padding), (IntArray, stride), (Tensor, out)) {
+  RequireDtype(gradOutput, kFloats);
+  RequireRank(gradOutput, 2, 3);
+  return [=] { out.Store(at::col2im(gradOutput.Widened(), inputSize, kernelSize, dilation, padding, stride)); };
+}
+
+CANN_SIM_OPERATOR(aclnnUnfoldGrad, (Tensor, gradOut), (IntArray, inputSizes), (Int, dim), (Int, size), (Int, step),
+                  (Tensor, gradIn)) {
+  RequireDtype(gradOut, kFloats);
+  RequireShape(gradIn, inputSizes);
+  return [=] { gradIn.Store(at::unfold_backward(gradOut.Widened(), inputSizes, dim, size, step)); };
 }
 
 }  // namespace cann_sim::operators

@@ -2,12 +2,16 @@
 
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/bincount.h>
+#include <ATen/ops/bucketize.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/histc.h>
 #include <ATen/ops/kthvalue.h>
 #include <ATen/ops/ne.h>
 #include <ATen/ops/searchsorted.h>
 #include <ATen/ops/sort.h>
 #include <ATen/ops/topk.h>
+#include <ATen/ops/unique_consecutive.h>
+#include <ATen/ops/unique_dim.h>
 
 #include <memory>
 
@@ -135,6 +139,74 @@ CANN_SIM_OPERATOR(aclnnUnique2, (Tensor, self), (Bool, sorted), (Bool, returnInv
           countsOut.SetViewShape({*count});
         }
       });
+}
+
+CANN_SIM_OPERATOR(aclnnBucketize, (Tensor, self), (Tensor, boundaries), (Bool, outInt32), (Bool, right), (Tensor, out)) {
+  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireRank(boundaries, 1, 1);
+  RequireShape(out, self.sizes());
+  return [=] { out.Store(at::bucketize(at::Tensor(self), boundaries, outInt32, right)); };
+}
+
+CANN_SIM_OPERATOR(aclnnHistc, (Tensor, self), (Int, bins), (Scalar, min), (Scalar, max), (Tensor, out)) {
+  RequireDtype(self, kFloats | kIntegers);
+  RequireShape(out, {bins.value()});
+  return [=] { out.Store(at::histc(self.Widened(), bins, min, max)); };
+}
+
+namespace {
+
+// Values, where each element's value is among them, and how often each occurs. The size of the first result along `axis`
+// and that of the counts are set when the launch has finished.
+template <class Compute>
+Plan UniqueAlong(const Tensor& self, int64_t axis, bool has_axis, bool return_inverse, bool return_counts,
+                 const ResizableTensor& value_out, const Tensor& inverse_out, const ResizableTensor& counts_out,
+                 Compute compute) {
+  RequireDtype(self, kReals);
+  RequireSameDtype(value_out, self);
+  auto shape = std::make_shared<std::vector<int64_t>>();
+  auto count = std::make_shared<int64_t>(0);
+  return Plan(
+      [=] {
+        const auto [values, inverse, counts] = compute();
+        *shape = values.sizes().vec();
+        *count = has_axis ? values.size(axis) : values.numel();
+        at::Tensor(value_out).view({-1}).narrow(0, 0, values.numel()).copy_(values.reshape({-1}));
+        if (return_inverse) {
+          inverse_out.Store(inverse);
+        }
+        if (return_counts) {
+          at::Tensor(counts_out).view({-1}).narrow(0, 0, *count).copy_(counts);
+        }
+      },
+      [=] {
+        value_out.SetViewShape(*shape);
+        if (return_counts) {
+          counts_out.SetViewShape({*count});
+        }
+      });
+}
+
+// What torch_npu passes as a dimension for none.
+constexpr int64_t kNoDimension = 1000;
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnUniqueConsecutive, (Tensor, self), (Bool, returnInverse), (Bool, returnCounts), (Int, dim),
+                  (ResizableTensor, valueOut), (Tensor, inverseOut), (ResizableTensor, countsOut)) {
+  const bool has_axis = dim != kNoDimension;
+  const int64_t axis = has_axis ? WrapDim(dim, self.rank()) : 0;
+  return UniqueAlong(self, axis, has_axis, returnInverse, returnCounts, valueOut, inverseOut, countsOut, [=] {
+    return at::unique_consecutive(self, returnInverse, returnCounts,
+                                  has_axis ? std::optional<int64_t>(axis) : std::nullopt);
+  });
+}
+
+CANN_SIM_OPERATOR(aclnnUniqueDim, (Tensor, self), (Bool, sorted), (Bool, returnInverse), (Int, dim),
+                  (ResizableTensor, valueOut), (Tensor, inverseOut), (ResizableTensor, countsOut)) {
+  const int64_t axis = WrapDim(dim, self.rank());
+  return UniqueAlong(self, axis, true, returnInverse, true, valueOut, inverseOut, countsOut,
+                     [=] { return at::unique_dim(self, axis, sorted, returnInverse, true); });
 }
 
 }  // namespace cann_sim::operators

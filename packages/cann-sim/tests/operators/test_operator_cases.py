@@ -1,0 +1,103 @@
+"""Every row of the conformance table against float64; no simulated operator without a test."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cann_sim
+from cann_sim.simulated_operators import simulated_operators
+from operators.cases import CASES
+from operators.operator_case import LAYOUTS, Case, make_input
+
+# Of these the functions of complex numbers are operators of the device as well.
+TAKE_COMPLEX = {"aclnnAngleV2"}
+WIDE = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
+
+
+def as_tuple(results: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def compare(conformance: Any, case: Case, result: torch.Tensor, reference: torch.Tensor) -> None:
+    assert result.shape == reference.shape
+    if not result.is_floating_point() or not reference.is_floating_point():
+        assert torch.equal(result, reference.to(result.dtype))
+        return
+    magnitude = torch.full((), float(case.magnitude), dtype=torch.float64)
+    conformance.close(
+        result,
+        reference.double(),
+        ulps=case.ulps,
+        roundings=case.roundings,
+        magnitude=magnitude,
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.operator.removeprefix("aclnn"))
+def test_operator_in_every_layout_agrees_with_float64(conformance: Any, case: Case) -> None:
+    launched = cann_sim.counters()
+
+    @settings(
+        max_examples=8,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(
+        shapes=case.strategy(),
+        layout=st.sampled_from(sorted(LAYOUTS)),
+        seed=st.integers(0, 2**16),
+    )
+    def check(shapes: tuple[tuple[int, ...], ...], layout: str, seed: int) -> None:
+        for dtype in case.dtypes:
+            generator = torch.Generator().manual_seed(seed)
+            inputs = [
+                make_input(spec, shape, dtype, generator)
+                for spec, shape in zip(case.inputs, shapes, strict=True)
+            ]
+            device = [LAYOUTS[layout](values.to("npu")) for values in inputs]
+            results = [value.cpu() for value in as_tuple(case.call(*device))]
+            wide = [values.to(WIDE.get(values.dtype, values.dtype)) for values in inputs]
+            references = as_tuple((case.reference or case.call)(*wide))
+            assert len(results) == len(references)
+            for result, reference in zip(results, references, strict=True):
+                compare(conformance, case, result, reference)
+
+    check()
+    assert (cann_sim.counters() - launched).launches_by_operator[case.operator] > 0
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.shapes is None and torch.float32 in case.dtypes],
+    ids=lambda case: case.operator.removeprefix("aclnn"),
+)
+def test_operator_on_a_refused_dtype_names_the_argument(case: Case) -> None:
+    if case.operator in TAKE_COMPLEX:
+        pytest.skip("takes complex values")
+    values = [torch.ones(2, 2, dtype=torch.complex64).to("npu") for _ in case.inputs]
+    refused = r"aclnn\w+: argument '\w+': expected one of the dtypes|[Cc]omplex"
+    with pytest.raises((RuntimeError, NotImplementedError), match=refused):
+        as_tuple(case.call(*values))
+
+
+def test_every_simulated_operator_is_launched_by_a_conformance_test(
+    request: pytest.FixtureRequest,
+) -> None:
+    """Run last of the folder (see conftest.py): what no test has launched is not tested."""
+    folder = request.path.parent
+    collected = {item.path for item in request.session.items if item.path.parent == folder}
+    if collected != set(folder.glob("test_*.py")) or request.config.option.keyword:
+        pytest.skip("only a run of the whole folder can tell")
+    library = next(
+        path for path in cann_sim.build().library_paths("value") if path.name == "libopapi.so"
+    )
+    launched = cann_sim.counters().launches_by_operator
+    missing = [name for name in simulated_operators(library) if not launched.get(name)]
+    assert not missing, "no conformance test launches these: add a row to cases/"
