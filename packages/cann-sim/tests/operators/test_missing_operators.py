@@ -11,7 +11,7 @@ import torch_npu
 
 def missing(images: torch.Tensor) -> torch.Tensor:
     """Call a torch operator whose aclnn operator is not simulated."""
-    return torch.grid_sampler_2d(images, torch.zeros(1, 2, 2, 2).to(images), 0, 0, False)
+    return torch.grid_sampler_2d(images, images.new_zeros((1, 2, 2, 2)), 0, 0, False)
 
 
 def test_missing_operator_names_itself_and_the_torch_operator() -> None:

@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cann_sim
-from cann_sim.simulated_operators import simulated_operators
 from operators.cases import CASES
 from operators.operator_case import LAYOUTS, Case, make_input
 
@@ -85,19 +84,3 @@ def test_operator_on_a_refused_dtype_names_the_argument(case: Case) -> None:
     refused = r"aclnn\w+: argument '\w+': expected one of the dtypes|[Cc]omplex"
     with pytest.raises((RuntimeError, NotImplementedError), match=refused):
         as_tuple(case.call(*values))
-
-
-def test_every_simulated_operator_is_launched_by_a_conformance_test(
-    request: pytest.FixtureRequest,
-) -> None:
-    """Run last of the folder (see conftest.py): what no test has launched is not tested."""
-    folder = request.path.parent
-    collected = {item.path for item in request.session.items if item.path.parent == folder}
-    if collected != set(folder.glob("test_*.py")) or request.config.option.keyword:
-        pytest.skip("only a run of the whole folder can tell")
-    library = next(
-        path for path in cann_sim.build().library_paths("value") if path.name == "libopapi.so"
-    )
-    launched = cann_sim.counters().launches_by_operator
-    missing = [name for name in simulated_operators(library) if not launched.get(name)]
-    assert not missing, "no conformance test launches these: add a row to cases/"

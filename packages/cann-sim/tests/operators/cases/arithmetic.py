@@ -32,9 +32,8 @@ CASES = (
     ),
     Case(
         operator="aclnnRoundDecimals",
-        call=lambda x: torch.round(x.float() * 8, decimals=1) / 8,
-        dtypes=SINGLE,
-        ulps=64,
+        call=lambda x: torch.round(x * 1024, decimals=-2),
+        magnitude=2048,
     ),
     Case(
         operator="aclnnInplaceRoundDecimals",

@@ -40,6 +40,22 @@ def listed(operator: str, function: Callable[..., Any], inputs: tuple[Values, ..
     )
 
 
+def weights() -> torch.Tensor:
+    return torch.tensor([0.5, -1.5])
+
+
+def copied(lists: list[torch.Tensor]) -> list[torch.Tensor]:
+    targets = [torch.empty_like(values) for values in lists]
+    torch._foreach_copy_(targets, lists)
+    return targets
+
+
+def zeroed(lists: list[torch.Tensor]) -> list[torch.Tensor]:
+    targets = [values.clone() for values in lists]
+    torch._foreach_zero_(targets)
+    return targets
+
+
 CASES = (
     *[unary(name) for name in UNARY.split()],
     listed("AddListV2", lambda x, y: torch._foreach_add(x, y, alpha=2)),
@@ -70,4 +86,8 @@ CASES = (
     listed("PowScalarAndTensor", lambda x: torch._foreach_pow(1.5, x), (Values(),)),
     listed("RoundOffNumberV2", torch._foreach_floor, (Values(),)),
     listed("Norm", torch._foreach_norm, (Values(),)),
+    listed("AddcmulScalarList", lambda x, y, z: torch._foreach_addcmul(x, y, z, weights()), THREE),
+    listed("AddcdivScalarList", lambda x, y, z: torch._foreach_addcdiv(x, y, z, weights()), THREE),
+    listed("Copy", copied, (Values(),)),
+    listed("ZeroInplace", zeroed, (Values(),)),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,18 +16,40 @@ THREE = (Values(), Values(), Values())
 CHANCES = (Values(low=0.05, high=0.95), Values(low=0.0, high=1.0))
 LOGS = (Values(low=-3.0, high=-0.1), Values(low=0.05, high=1.0))
 FULL = elementwise(2, least_rank=1)
-NONE, MEAN, SUM = 0, 1, 2
+NONE = 0
+Loss = Callable[[torch.Tensor, torch.Tensor], Any]
 CLASSES = fixed(((4, 5), (4,)), ((1, 5), (1,)), ((7, 5), (7,)))
 PIXELS = fixed(((2, 5, 3, 4), (2, 3, 4)), ((1, 5, 1, 1), (1, 1, 1)))
-
-
-def mean_of(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient / max(gradient.numel(), 1)
 
 
 def ctc(values: torch.Tensor) -> torch.Tensor:
     targets = torch.tensor([[1, 2, 1], [2, 2, 3]], device=values.device)
     return functional.ctc_loss(values.log_softmax(-1), targets, (6, 5), (3, 2), reduction="none")
+
+
+def gradients_of(function: Loss) -> Loss:
+    """Return the gradients of a loss without reduction, for both operands, of weights below 3."""
+
+    def gradients(x: torch.Tensor, y: torch.Tensor) -> Any:
+        inputs = [values.detach().clone().requires_grad_() for values in (x, y)]
+        loss = function(*inputs)
+        weight = torch.arange(loss.numel()).remainder(5).sub(2).view(loss.shape)
+        return torch.autograd.grad(loss, inputs, weight.to(loss), allow_unused=True)
+
+    return gradients
+
+
+def first(function: Loss) -> Loss:
+    return lambda x, y: function(x, y)[0]
+
+
+def logits_gradient(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return functional.binary_cross_entropy_with_logits(x, y.detach(), reduction="none")
+
+
+def ctc_gradient(values: torch.Tensor) -> torch.Tensor:
+    values = values.detach().requires_grad_()
+    return torch.autograd.grad(ctc(values).sum(), values)[0]
 
 
 CASES = (
@@ -140,5 +163,43 @@ CASES = (
     ),
     Case(
         operator="aclnnCtcLoss", call=ctc, shapes=fixed(((6, 2, 4),)), dtypes=SINGLE, magnitude=64
+    ),
+    Case(
+        operator="aclnnCtcLossBackward",
+        call=ctc_gradient,
+        shapes=fixed(((6, 2, 4),)),
+        dtypes=SINGLE,
+        ulps=64,
+        magnitude=64,
+    ),
+    Case(
+        operator="aclnnL1LossBackward",
+        call=gradients_of(lambda x, y: functional.l1_loss(x, y, reduction="none")),
+        inputs=TWO,
+        shapes=FULL,
+    ),
+    Case(
+        operator="aclnnKlDivBackward",
+        call=first(gradients_of(lambda x, y: functional.kl_div(x, y, reduction="none"))),
+        inputs=LOGS,
+        shapes=FULL,
+        dtypes=SINGLE,
+        magnitude=8,
+    ),
+    Case(
+        operator="aclnnKlDivTargetBackward",
+        call=gradients_of(lambda x, y: functional.kl_div(x, y, reduction="none")),
+        inputs=LOGS,
+        shapes=FULL,
+        dtypes=SINGLE,
+        magnitude=16,
+    ),
+    Case(
+        operator="aclnnBinaryCrossEntropyWithLogitsBackward",
+        call=first(gradients_of(logits_gradient)),
+        inputs=(Values(), Values(low=0.0, high=1.0)),
+        shapes=FULL,
+        dtypes=SINGLE,
+        magnitude=8,
     ),
 )

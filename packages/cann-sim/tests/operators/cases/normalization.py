@@ -84,6 +84,19 @@ def gathered_reference(means: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     return mean, (variance + 1e-5).rsqrt()
 
 
+def reduced_gradients(grad: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    mean, scale = x[0, :, 0] * 0.5, x[0, :, 0].abs() + 0.5
+    product = (grad * (x - over(mean, x))).sum([0, 2])
+    return grad.sum([0, 2]), product, product * scale, grad.sum([0, 2])
+
+
+def elementary_gradient(grad: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    mean, scale = x[0, :, 0] * 0.5, x[0, :, 0].abs() + 0.5
+    shifted = grad - over(x[0, :, 0] * 2 / 9, x)
+    slope = scale**2 * x[0, :, 0] * 3 / 9
+    return (shifted - (x - over(mean, x)) * over(slope, x)) * over(scale, x)
+
+
 CASES = (
     Case(
         operator="aclnnBatchNorm",
@@ -167,5 +180,34 @@ CASES = (
         dtypes=SINGLE,
         ulps=1024,
         magnitude=64,
+    ),
+    Case(
+        operator="aclnnBatchNormReduceBackward",
+        call=lambda g, x: torch.batch_norm_backward_reduce(
+            g, x, x[0, :, 0] * 0.5, x[0, :, 0].abs() + 0.5, None, True, True, True
+        ),
+        reference=reduced_gradients,
+        inputs=(Values(), Values()),
+        shapes=fixed(((3, 4, 5), (3, 4, 5)), ((1, 1, 1), (1, 1, 1))),
+        dtypes=SINGLE,
+        magnitude=128,
+    ),
+    Case(
+        operator="aclnnBatchNormElemtBackward",
+        call=lambda g, x: torch.batch_norm_backward_elemt(
+            g,
+            x,
+            x[0, :, 0] * 0.5,
+            x[0, :, 0].abs() + 0.5,
+            None,
+            x[0, :, 0] * 2,
+            x[0, :, 0] * 3,
+            torch.tensor([4, 5], dtype=torch.int32, device=x.device),
+        ),
+        reference=elementary_gradient,
+        inputs=(Values(), Values()),
+        shapes=fixed(((3, 4, 5), (3, 4, 5)), ((1, 1, 1), (1, 1, 1))),
+        dtypes=SINGLE,
+        magnitude=128,
     ),
 )

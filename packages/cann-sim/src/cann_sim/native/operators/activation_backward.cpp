@@ -169,11 +169,21 @@ CANN_SIM_OPERATOR(aclnnPreluBackward, (Tensor, gradOutput), (Tensor, self), (Ten
                   (Tensor, gradWeight)) {
   RequireDtype(self, kFloats);
   RequireShape(gradInput, self.sizes());
+  // One slope for all values, or one for each channel.
+  if (weight.numel() != 1 && (self.rank() < 2 || weight.numel() != self.size(1))) {
+    RefuseArgument(weight.name(), "one value, or one for each channel of '" + std::string(self.name()) + "'",
+                   "shape " + Describe(weight.sizes()));
+  }
   return [=] {
     const at::Tensor grad = gradOutput.Widened();
     const at::Tensor x = self.Widened();
     const at::Tensor positive = x.gt(0);
-    gradInput.Store(at::where(positive, grad, at::mul(grad, weight.Widened())));
+    std::vector<int64_t> over_channels(static_cast<size_t>(self.rank()), 1);
+    if (weight.numel() != 1) {
+      over_channels[1] = weight.numel();
+    }
+    const at::Tensor slopes = weight.Widened().reshape(over_channels);
+    gradInput.Store(at::where(positive, grad, at::mul(grad, slopes)));
     const at::Tensor share = at::mul(x, grad).masked_fill(positive, 0);
     if (gradWeight.numel() == 1) {
       gradWeight.Store(share.sum().reshape(gradWeight.sizes()));

@@ -34,7 +34,7 @@
 #include <ATen/ops/reciprocal.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/rsqrt.h>
-#include <ATen/ops/sign.h>
+#include <ATen/ops/sgn.h>
 #include <ATen/ops/signbit.h>
 #include <ATen/ops/sin.h>
 #include <ATen/ops/sinc.h>
@@ -50,6 +50,8 @@ namespace cann_sim::operators {
 namespace {
 
 using Function = at::Tensor (*)(const at::Tensor&);
+
+constexpr DtypeSet kComplex{c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 
 // f over float32 (float64 stays); integers become floats.
 Plan InFloat(Function function, const Tensor& self, const Tensor& out) {
@@ -120,7 +122,7 @@ CANN_SIM_EXACT_INPLACE_FUNCTION(Frac, frac, kFloats | kDouble)
 CANN_SIM_EXACT_FUNCTION(Neg, neg, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_FUNCTION(Round, round, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_FUNCTION(Trunc, trunc, kFloats | kDouble | kIntegers)
-CANN_SIM_EXACT_FUNCTION(Sign, sign, kReals)
+CANN_SIM_EXACT_FUNCTION(Sign, sgn, kReals | kComplex)
 CANN_SIM_EXACT_FUNCTION(Signbit, signbit, kReals)
 CANN_SIM_EXACT_FUNCTION(IsFinite, isfinite, kReals)
 CANN_SIM_EXACT_FUNCTION(IsPosInf, isposinf, kReals)

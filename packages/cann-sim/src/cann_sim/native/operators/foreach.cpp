@@ -91,14 +91,6 @@ Plan EachWithScalar(WithScalar function, const TensorList& self, const c10::Scal
   return Each([=](size_t, const at::Tensor& value) { return function(value, scalar); }, self, out);
 }
 
-// The scalar is a value in device memory, read when the kernel runs.
-Plan EachWithScalar(WithScalar function, const TensorList& self, const Tensor& scalar, const TensorList& out) {
-  if (scalar.numel() != 1) {
-    RefuseArgument(scalar.name(), "one value", "shape " + Describe(scalar.sizes()));
-  }
-  return Each([=](size_t, const at::Tensor& value) { return function(value, at::Tensor(scalar).item()); }, self, out);
-}
-
 Plan EachWithScalar(WithScalar function, const TensorList& self, const ScalarList& scalars, const TensorList& out) {
   RequireLength(scalars.name(), scalars.values().size(), self);
   return Each([=](size_t index, const at::Tensor& value) { return function(value, scalars.values()[index]); }, self, out);
@@ -176,9 +168,6 @@ CANN_SIM_FOREACH(Tan, tan)
 CANN_SIM_FOREACH(Tanh, tanh)
 
 #define CANN_SIM_FOREACH_SCALAR(Name)                                                                       \
-  CANN_SIM_OPERATOR(aclnnForeach##Name##Scalar, (TensorList, x), (Tensor, scalar), (TensorList, out)) {     \
-    return EachWithScalar(Name##Scalar, x, scalar, out);                                                    \
-  }                                                                                                         \
   CANN_SIM_OPERATOR(aclnnForeach##Name##ScalarV2, (TensorList, x), (Scalar, scalar), (TensorList, out)) {   \
     return EachWithScalar(Name##Scalar, x, scalar.value(), out);                                            \
   }                                                                                                         \
@@ -205,30 +194,21 @@ CANN_SIM_FOREACH_LIST(Pow, pow)
 CANN_SIM_FOREACH_LIST(Maximum, maximum)
 CANN_SIM_FOREACH_LIST(Minimum, minimum)
 
-// x1 + alpha * x2 and x1 - alpha * x2; alpha is in device memory, or in V2 on the host.
-#define CANN_SIM_FOREACH_SUM(Name, function)                                                                        \
-  CANN_SIM_OPERATOR(aclnnForeach##Name##List, (TensorList, x1), (TensorList, x2), (Tensor, alpha), (TensorList, out)) { \
-    return EachPair(                                                                                                \
-        [=](const at::Tensor& x, const at::Tensor& y) { return at::function(x, y, at::Tensor(alpha).item()); }, x1, x2, \
-        out);                                                                                                       \
-  }                                                                                                                 \
+// x1 + alpha * x2 and x1 - alpha * x2.
+#define CANN_SIM_FOREACH_SUM(Name, function)                                                                              \
   CANN_SIM_OPERATOR(aclnnForeach##Name##ListV2, (TensorList, x1), (TensorList, x2), (Scalar, alpha), (TensorList, out)) { \
-    const c10::Scalar factor = alpha;                                                                               \
-    return EachPair([=](const at::Tensor& x, const at::Tensor& y) { return at::function(x, y, factor); }, x1, x2, out); \
+    const c10::Scalar factor = alpha;                                                                                     \
+    return EachPair([=](const at::Tensor& x, const at::Tensor& y) { return at::function(x, y, factor); }, x1, x2, out);   \
   }
 
 CANN_SIM_FOREACH_SUM(Add, add)
 CANN_SIM_FOREACH_SUM(Sub, sub)
 
-#define CANN_SIM_FOREACH_TERNARY(Name, function)                                                                     \
-  CANN_SIM_OPERATOR(aclnnForeach##Name##Scalar, (TensorList, x1), (TensorList, x2), (TensorList, x3), (Tensor, scalar), \
-                    (TensorList, out)) {                                                                             \
-    return EachTriple(at::function, x1, x2, x3, [=](size_t) { return at::Tensor(scalar).item(); }, out);             \
-  }                                                                                                                  \
+#define CANN_SIM_FOREACH_TERNARY(Name, function)                                                                          \
   CANN_SIM_OPERATOR(aclnnForeach##Name##ScalarV2, (TensorList, x1), (TensorList, x2), (TensorList, x3), (Scalar, scalar), \
-                    (TensorList, out)) {                                                                             \
-    const c10::Scalar value = scalar;                                                                                \
-    return EachTriple(at::function, x1, x2, x3, [=](size_t) { return value; }, out);                                 \
+                    (TensorList, out)) {                                                                                  \
+    const c10::Scalar value = scalar;                                                                                     \
+    return EachTriple(at::function, x1, x2, x3, [=](size_t) { return value; }, out);                                      \
   }
 
 CANN_SIM_FOREACH_TERNARY(Addcmul, addcmul)
@@ -264,11 +244,6 @@ CANN_SIM_OPERATOR(aclnnForeachPowScalarAndTensor, (Scalar, scalar), (TensorList,
   const c10::Scalar base = scalar;
   return EachWithScalar([](const at::Tensor& exponent, const c10::Scalar& value) { return at::pow(value, exponent); }, x,
                         base, out);
-}
-CANN_SIM_OPERATOR(aclnnForeachRoundOffNumber, (TensorList, x), (Tensor, roundMode), (TensorList, out)) {
-  return EachWithScalar(
-      [](const at::Tensor& value, const c10::Scalar& mode) { return RoundedOff(value, mode.toLong()); }, x, roundMode,
-      out);
 }
 CANN_SIM_OPERATOR(aclnnForeachRoundOffNumberV2, (TensorList, x), (Scalar, roundMode), (TensorList, out)) {
   return EachWithScalar(

@@ -136,7 +136,6 @@ CANN_SIM_OPERATOR(aclnnAvgPool3dBackward, (Tensor, gradOutput), (Tensor, self), 
     };                                                                                                                \
   }
 
-CANN_SIM_MAX_POOL(MaxPool2dWithIndices, 2)
 CANN_SIM_MAX_POOL(MaxPool3dWithArgmax, 3)
 
 namespace {

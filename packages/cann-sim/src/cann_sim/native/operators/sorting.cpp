@@ -2,7 +2,6 @@
 
 #include <ATen/ops/_unique2.h>
 #include <ATen/ops/bincount.h>
-#include <ATen/ops/bucketize.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/histc.h>
 #include <ATen/ops/kthvalue.h>
@@ -139,13 +138,6 @@ CANN_SIM_OPERATOR(aclnnUnique2, (Tensor, self), (Bool, sorted), (Bool, returnInv
           countsOut.SetViewShape({*count});
         }
       });
-}
-
-CANN_SIM_OPERATOR(aclnnBucketize, (Tensor, self), (Tensor, boundaries), (Bool, outInt32), (Bool, right), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
-  RequireRank(boundaries, 1, 1);
-  RequireShape(out, self.sizes());
-  return [=] { out.Store(at::bucketize(at::Tensor(self), boundaries, outInt32, right)); };
 }
 
 CANN_SIM_OPERATOR(aclnnHistc, (Tensor, self), (Int, bins), (Scalar, min), (Scalar, max), (Tensor, out)) {

@@ -43,10 +43,6 @@ void RequireImages(const Tensor& self, int dims) {
 
 }  // namespace
 
-CANN_SIM_OPERATOR(aclnnUpsampleNearest1d, (Tensor, self), (IntArray, outputSize), (Tensor, out)) {
-  RequireImages(self, 1);
-  return [=] { out.Store(at::upsample_nearest1d(self.Widened(), Size(outputSize), std::nullopt)); };
-}
 CANN_SIM_OPERATOR(aclnnUpsampleNearest1dV2, (Tensor, self), (IntArray, outputSize), (Float, scales), (Tensor, out)) {
   RequireImages(self, 1);
   return [=] { out.Store(at::upsample_nearest1d(self.Widened(), Size(outputSize), Scale(scales))); };
@@ -59,10 +55,6 @@ CANN_SIM_OPERATOR(aclnnUpsampleNearest1dBackward, (Tensor, gradOut), (IntArray, 
     gradInput.Store(at::upsample_nearest1d_backward(gradOut.Widened(), Size(outputSize), Size(inputSize),
                                                     Scale(scales)));
   };
-}
-CANN_SIM_OPERATOR(aclnnUpsampleNearest2d, (Tensor, self), (IntArray, outputSize), (Tensor, out)) {
-  RequireImages(self, 2);
-  return [=] { out.Store(at::upsample_nearest2d(self.Widened(), Size(outputSize), std::nullopt, std::nullopt)); };
 }
 CANN_SIM_OPERATOR(aclnnUpsampleNearest2dV2, (Tensor, self), (IntArray, outputSize), (Float, scalesH), (Float, scalesW),
                   (Tensor, out)) {
