@@ -16,20 +16,20 @@ COUNT = 20_000
 
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_dropout_keeps_its_share_and_scales_what_it_keeps(dtype: torch.dtype) -> None:
-    torch.npu.manual_seed(3)
+    torch_npu.npu.manual_seed(3)
     values = torch.full((COUNT,), 3.0, dtype=dtype).to("npu")
     kept = functional.dropout(values, 0.25).cpu().float()
     # Five standard deviations of the number of values kept.
     spread = 5 * math.sqrt(COUNT * 0.25 * 0.75)
     assert abs(int((kept != 0).sum()) - 0.75 * COUNT) < spread
-    assert set(kept.unique().tolist()) == {0.0, 4.0}
+    assert set(kept.tolist()) == {0.0, 4.0}
 
 
 def test_dropout_of_equal_seeds_is_equal_and_of_others_differs() -> None:
     values = torch.ones(500).to("npu")
     drawn = []
     for seed in (1, 1, 2):
-        torch.npu.manual_seed(seed)
+        torch_npu.npu.manual_seed(seed)
         drawn.append(functional.dropout(values, 0.5).cpu())
     assert torch.equal(drawn[0], drawn[1])
     assert not torch.equal(drawn[0], drawn[2])
@@ -38,7 +38,7 @@ def test_dropout_of_equal_seeds_is_equal_and_of_others_differs() -> None:
 def test_gradient_of_dropout_uses_the_mask_of_the_forward_pass() -> None:
     values = torch.ones(1000, device="npu", requires_grad=True)
     result = functional.dropout(values, 0.5)
-    result.sum().backward()
+    torch.autograd.backward(result.sum())
     assert values.grad is not None
     assert torch.equal(values.grad.cpu(), result.detach().cpu())
 
@@ -48,7 +48,7 @@ def test_dropout_of_nothing_is_nothing() -> None:
 
 
 def test_random_leaky_relu_keeps_its_slopes_within_the_bounds() -> None:
-    torch.npu.manual_seed(5)
+    torch_npu.npu.manual_seed(5)
     values = torch.linspace(-2, -1, 400)
     for inplace in (False, True):
         slopes = functional.rrelu(values.to("npu"), 0.1, 0.3, True, inplace).cpu() / values
@@ -60,7 +60,7 @@ def test_random_leaky_relu_keeps_its_slopes_within_the_bounds() -> None:
 
 
 def test_exponential_values_have_the_mean_and_share_of_their_rate(conformance: Any) -> None:
-    torch.npu.manual_seed(7)
+    torch_npu.npu.manual_seed(7)
     values = torch_npu.npu_sim_exponential_(torch.zeros(COUNT).to("npu"), 2.0).cpu()
     assert values.min() >= 0
     assert abs(values.mean().item() - 0.5) < 5 * 0.5 / math.sqrt(COUNT)

@@ -82,7 +82,7 @@ def both(operator: str, function: Image, shapes: Any, backward: str | None = Non
     ]
 
 
-def unpooled(image: torch.Tensor) -> torch.Tensor:
+def unpooled(image: torch.Tensor) -> Any:
     places = (
         torch.arange(image[0, 0].numel()).view(image.shape[2:]).expand(image.shape).contiguous()
     )
@@ -96,7 +96,7 @@ def convolution_gradients(
     image: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
     inputs = [values.detach().requires_grad_() for values in (image, weight, bias)]
-    result = functional.conv2d(*inputs, padding=1)
+    result = functional.conv2d(inputs[0], inputs[1], inputs[2], padding=1)
     upstream = torch.arange(result.numel()).remainder(5).sub(2).view(result.shape)
     return torch.autograd.grad(result, inputs, upstream.to(result))
 

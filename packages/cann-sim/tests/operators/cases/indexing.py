@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch_npu
 from torch.nn import functional
@@ -27,7 +29,7 @@ def bag(weight: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return functional.embedding_bag(indices, weight, offsets, mode="mean")
 
 
-def embedding_gradient(grad: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+def embedding_gradient(grad: torch.Tensor, indices: torch.Tensor) -> Any:
     return torch.ops.aten.embedding_dense_backward(grad, indices, 6, -1, False)
 
 

@@ -24,7 +24,8 @@ PIXELS = fixed(((2, 5, 3, 4), (2, 3, 4)), ((1, 5, 1, 1), (1, 1, 1)))
 
 def ctc(values: torch.Tensor) -> torch.Tensor:
     targets = torch.tensor([[1, 2, 1], [2, 2, 3]], device=values.device)
-    return functional.ctc_loss(values.log_softmax(-1), targets, (6, 5), (3, 2), reduction="none")
+    inputs, outputs = torch.tensor([6, 5]), torch.tensor([3, 2])
+    return functional.ctc_loss(values.log_softmax(-1), targets, inputs, outputs, reduction="none")
 
 
 def gradients_of(function: Loss) -> Loss:

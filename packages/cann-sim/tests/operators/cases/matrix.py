@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from operators.operator_case import SINGLE, Case, Values, fixed
@@ -20,7 +22,7 @@ def well_conditioned(matrix: torch.Tensor) -> torch.Tensor:
     return matrix @ matrix.transpose(-1, -2) / matrix.size(-1) + 2 * identity
 
 
-def rebuilt(matrix: torch.Tensor) -> torch.Tensor:
+def rebuilt(matrix: torch.Tensor) -> Any:
     left, values, right = torch.linalg.svd(matrix, full_matrices=False)
     return left.cpu() @ (values.cpu().unsqueeze(-1) * right.cpu())
 
@@ -31,7 +33,7 @@ def triangles(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return q.cpu() @ r.cpu(), r.cpu().square()
 
 
-def solved(matrix: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def solved(matrix: torch.Tensor, right: torch.Tensor) -> Any:
     factor = torch.linalg.cholesky(well_conditioned(matrix.cpu())).to(matrix.device)
     return torch.linalg.solve_triangular(factor, right, upper=False)
 

@@ -14,7 +14,7 @@ POSITIVE = Values(low=0.5, high=2.0)
 AFFINE = fixed(((4, 6), (6,), (6,)), ((3, 4, 5), (4,), (4,)), ((2, 2, 3, 3), (2,), (2,)))
 INPUTS = (Values(), Values(), Values())
 GROUPED = fixed(((2, 4, 5), (4,), (4,)), ((3, 2, 2, 2), (2,), (2,)))
-SPREAD = {"ulps": 128.0, "magnitude": 8.0}
+SPREAD: Any = {"ulps": 128.0, "magnitude": 8.0}
 
 
 def moments(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
