@@ -34,24 +34,4 @@ CANN_SIM_OPERATOR(aclnnGeGluV3, (Tensor, self), (Int, dim), (Int, approximate), 
   };
 }
 
-// The first half of the last dimension through GELU, times the second half.
-CANN_SIM_OPERATOR(aclnnGeluMul, (Tensor, input), (Text, approximate), (Tensor, out)) {
-  RequireDtype(input, kFloats);
-  RequireSameDtype(out, input);
-  RequireRank(input, 1, kMaxRank);
-  if (input.size(-1) % 2 != 0) {
-    RefuseArgument(input.name(), "an even size of the last dimension", "shape " + Describe(input.sizes()));
-  }
-  if (approximate.value() != "none" && approximate.value() != "tanh") {
-    RefuseArgument(approximate.name(), "'none' or 'tanh'", "'" + approximate.value() + "'");
-  }
-  std::vector<int64_t> expected = input.sizes().vec();
-  expected.back() /= 2;
-  RequireShape(out, expected);
-  return [=] {
-    const std::vector<at::Tensor> halves = at::chunk(input.Widened(), 2, -1);
-    out.Store(at::mul(at::gelu(halves[0], approximate.value()), halves[1]));
-  };
-}
-
 }  // namespace cann_sim::operators
