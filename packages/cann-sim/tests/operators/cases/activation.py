@@ -53,11 +53,4 @@ CASES = (
         shapes=HALVES,
         magnitude=4,
     ),
-    Case(
-        operator="aclnnGeluMul",
-        call=torch_npu.npu_gelu_mul,
-        reference=gelu_product,
-        shapes=HALVES,
-        magnitude=4,
-    ),
 )
