@@ -140,3 +140,9 @@ def views() -> Callable[[torch.dtype], dict[str, torch.Tensor]]:
         }
 
     return make
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the check that every operator is launched by a test after those tests."""
+    last = "test_every_simulated_operator_is_launched_by_a_conformance_test"
+    items.sort(key=lambda item: item.name == last)
