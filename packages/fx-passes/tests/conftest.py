@@ -50,6 +50,60 @@ def rotary_embedding() -> Iterator[None]:
     library._destroy()  # type: ignore[no-untyped-call]
 
 
+def _add_rms_norm_bias(
+    x1: Tensor, x2: Tensor, gamma: Tensor, beta: Tensor | None = None, epsilon: float = 1e-6
+) -> tuple[Tensor, Tensor, Tensor]:
+    total = x1.float() + x2.float()
+    rstd = torch.rsqrt(total.pow(2).mean(-1, keepdim=True) + epsilon)
+    normed = total * rstd * gamma.float()
+    if beta is not None:
+        normed = normed + beta.float()
+    return normed.to(x1.dtype), rstd, total.to(x1.dtype)
+
+
+def _quantize(
+    in_tensor: Tensor, input_scale: Tensor, input_scale_reciprocal: Tensor, input_offset: Tensor
+) -> Tensor:
+    del input_scale
+    quantized: Tensor = torch.ops.npu.npu_quantize(
+        in_tensor, input_scale_reciprocal, input_offset, torch.qint8, -1, False
+    )
+    return quantized
+
+
+def _all_reduce(tensor: Tensor, group_name: str) -> Tensor:
+    """Of a group of one rank; several are run by whoever rewrites the call."""
+    del group_name
+    return tensor.clone()
+
+
+@pytest.fixture(scope="session")
+def engine_operators() -> Iterator[None]:
+    """Operators with the names, signatures and meaning of vLLM's and vLLM-Ascend's."""
+    vllm = torch.library.Library("vllm", "FRAGMENT")  # type: ignore[no-untyped-call]
+    ascend = torch.library.Library("_C_ascend", "FRAGMENT")  # type: ignore[no-untyped-call]
+    norm = (
+        "npu_add_rms_norm_bias(Tensor x1, Tensor x2, Tensor gamma, Tensor? beta=None, "
+        "float epsilon=1e-6) -> (Tensor y, Tensor rstd, Tensor x)"
+    )
+    quantize = (
+        "quantize(Tensor in_tensor, Tensor input_scale, Tensor input_scale_reciprocal, "
+        "Tensor input_offset) -> Tensor"
+    )
+    all_reduce = "all_reduce(Tensor tensor, str group_name) -> Tensor"
+    functions = (
+        (ascend, norm, _add_rms_norm_bias),
+        (vllm, quantize, _quantize),
+        (vllm, all_reduce, _all_reduce),
+    )
+    for library, schema, function in functions:
+        name = library.define(schema)  # type: ignore[no-untyped-call]
+        library.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    yield
+    for library in (vllm, ascend):
+        library._destroy()  # type: ignore[no-untyped-call]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a session of its own ask for more random graphs than the gate runs."""
     parser.addoption("--examples", type=int, default=300, help="random graphs to rewrite")

@@ -38,6 +38,7 @@ from fx_passes.fusions.split_qkv_rms_norm_cache import (
 from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.fusions.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
+from fx_passes.fusions.vllm_ascend_forms import vllm_ascend_forms
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.graph_pass import Condition, FunctionPass, GraphPass, NormalizePass, RulePass
 from fx_passes.match import Match, NoMatch
@@ -140,4 +141,5 @@ __all__ = [
     "remove_noops",
     "rule_from_replacement",
     "shard_all_reduce_norm",
+    "vllm_ascend_forms",
 ]

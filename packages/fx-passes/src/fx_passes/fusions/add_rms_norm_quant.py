@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fx_passes.graph_builder import GraphBuilder
 
-__all__ = ["fuse_add_rms_norm_quant"]
+__all__ = ["fuse_add_rms_norm_quant", "kernel_operands", "static_quant_problem"]
 
 _REQUIREMENTS = (
     Requirement.same_shape("weight", "scale"),
@@ -76,10 +76,19 @@ def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
 
 
 def _check(match: Match) -> NoMatch | None:
+    return static_quant_problem(match) or quantize_problem(match, "x")
+
+
+def static_quant_problem(match: Match) -> NoMatch | None:
+    """Return why the kernel does not take a match of residual add, norm and quantisation.
+
+    Args:
+        match: A match that has `x`, `residual`, `weight`, `scale`, `offset`, `total_source`,
+            perhaps `beta`, and the output `quantized`. Literals are not looked at.
+    """
     return (
         residual_norm_problem(match)
         or first_unmet(match, *_REQUIREMENTS)
-        or quantize_problem(match, "x")
         or _block_problem(match)
         or _table_problem(match)
     )
@@ -121,22 +130,36 @@ def _table_problem(match: Match) -> NoMatch | None:
     return None
 
 
+def kernel_operands(match: Match, scale: object, build: GraphBuilder) -> tuple[Node, Node | None]:
+    """Return a scale that is divided by and the match's offset, in the dtypes the kernel takes.
+
+    Raises:
+        RuleError: The scale is no node, or something has no fake value.
+    """
+    x, offset = match.value("x"), match.bound["offset"]
+    if not isinstance(scale, Node) or not isinstance(x, torch.Tensor):
+        raise RuleError("building static quantisation after a norm: the match was not checked")
+    shift = offset if isinstance(offset, Node) else None
+    if x.dtype == torch.float16:
+        scale = cast(scale, torch.float32, build)
+        shift = None if shift is None else cast(shift, torch.int32, build)
+    return scale, shift
+
+
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound, x, quantized = match.bound, match.value("x"), match.value("quantized")
-    scale, offset = bound["scale"], bound["offset"]
+    scale = bound["scale"]
     if (
         not isinstance(scale, Node)
         or not isinstance(x, torch.Tensor)
         or not isinstance(quantized, torch.Tensor)
     ):
         raise RuleError("building npu_add_rms_norm_quant: the match was not checked")
-    half = x.dtype == torch.float16
     if bound["div_mode"] is False:
         # The inverse of a float16 scale is taken in float32, in which the kernel wants it.
+        half = x.dtype == torch.float16
         scale = inverse_scale(scale, build, dtype=torch.float32 if half else x.dtype)
-    if half:
-        scale = cast(scale, torch.float32, build)
-        offset = cast(offset, torch.int32, build) if isinstance(offset, Node) else None
+    scale, offset = kernel_operands(match, scale, build)
     fused = build.call(
         "npu::npu_add_rms_norm_quant",
         bound["x"],

@@ -58,7 +58,7 @@ def norm_problem(match: Match) -> NoMatch | None:
     The table of all fused kernels with quantisation: bfloat16 or float16 throughout, a weight of
     one dimension, a bias like it.
     """
-    bias = _BIAS if "beta" in match.bound else ()
+    bias = _BIAS if match.bound.get("beta") is not None else ()
     return first_unmet(match, *_NORM, *bias)
 
 
