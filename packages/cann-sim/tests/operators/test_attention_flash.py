@@ -150,6 +150,52 @@ def test_position_shift_is_added_to_the_scaled_scores(conformance: Any) -> None:
     close(conformance, result[0].cpu(), attend(scores_of(query, key, 0.2) + shift.double(), value))
 
 
+def with_sink(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
+    """Weights of the keys where one more score, of no value, shares in each row's sum."""
+    if sink is None:
+        return scores.softmax(-1)
+    column = sink.double().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    return torch.cat([scores, column], -1).softmax(-1)[..., :-1]
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sunk", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("packed", [False, True])
+def test_second_form_takes_sinks_and_rotary_parts(
+    conformance: Any, dtype: torch.dtype, sunk: bool, turned: bool, packed: bool
+) -> None:
+    if turned and (sunk or not packed):
+        pytest.skip("torch_npu has rotary parts of packed sequences without sinks alone")
+    dim, rope = (128, 64) if turned else (DIM, 0)
+    query, key = (
+        random(BATCH, LENGTH, HEADS, dim + rope, seed=seed, dtype=dtype) for seed in (0, 1)
+    )
+    value = random(BATCH, LENGTH, HEADS, dim, seed=2, dtype=dtype)
+    sink = random(HEADS, seed=3, dtype=torch.float32) if sunk else None
+    ends = list(range(LENGTH, BATCH * LENGTH + 1, LENGTH))
+
+    def stored(values: torch.Tensor) -> torch.Tensor:
+        return (values.flatten(0, 1) if packed else values).contiguous().to("npu")
+
+    options: dict[str, Any] = {"scale": 0.1, "sink": None if sink is None else sink.to("npu")}
+    if packed:
+        options |= {"actual_seq_qlen": ends, "actual_seq_kvlen": ends}
+    if turned:
+        options |= {"query_rope": stored(query[..., dim:]), "key_rope": stored(key[..., dim:])}
+    result = torch_npu.npu_fusion_attention_v2(
+        stored(query[..., :dim]),
+        stored(key[..., :dim]),
+        stored(value),
+        HEADS,
+        "TND" if packed else "BSND",
+        **options,
+    )[0].cpu()
+    weights = with_sink(scores_of(query, key, 0.1), sink)
+    expected = torch.einsum("bnsk,bknd->bsnd", weights, value.double())
+    close(conformance, result.view_as(expected), expected)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -82,3 +82,16 @@ def test_scatter_update_writes_at_a_position_of_each_sequence() -> None:
     for index, start in enumerate(starts.tolist()):
         cache[index, :, start : start + 2] = update[index]
     assert torch.equal(device.cpu(), cache)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.int8])
+@pytest.mark.parametrize("index", [torch.int32, torch.int64])
+def test_scatter_pa_cache_writes_the_keys_alone(dtype: torch.dtype, index: torch.dtype) -> None:
+    key = random(4, HEADS, DIM).mul(20).to(dtype)
+    cache = random(BLOCKS, BLOCK, HEADS, DIM, seed=1).mul(20).to(dtype)
+    slots = torch.tensor([3, 79, 17, 0])
+    device = cache.to("npu")
+    torch_npu.npu_scatter_pa_cache(key.to("npu"), slots.to(index).to("npu"), key_cache=device)
+    expected = cache.clone()
+    expected.view(-1, HEADS, DIM)[slots] = key
+    assert torch.equal(device.cpu(), expected)

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 import torch
+import torch_npu
+
+import cann_sim
 
 REALS = [
     torch.bfloat16,
@@ -75,3 +78,15 @@ def test_print_shows_the_values() -> None:
     text = repr(torch.tensor([1.5, 2.0]).to("npu"))
     assert "1.5000, 2.0000" in text
     assert "npu:0" in text
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int32])
+@pytest.mark.parametrize("target", [torch.float16, torch.float32, torch.int64])
+def test_dtype_cast_equals_a_conversion(
+    views: Any, dtype: torch.dtype, target: torch.dtype
+) -> None:
+    for view in views(dtype).values():
+        launched = cann_sim.counters()
+        result = torch_npu.npu_dtype_cast(view.to("npu"), target).cpu()
+        assert torch.equal(result, view.to(target))
+        assert (cann_sim.counters() - launched).launches_by_operator["aclnnCast"] == 1

@@ -66,3 +66,34 @@ def test_exponential_values_have_the_mean_and_share_of_their_rate(conformance: A
     assert abs(values.mean().item() - 0.5) < 5 * 0.5 / math.sqrt(COUNT)
     above = (values > 0.5).double().mean().item()
     assert abs(above - math.exp(-1)) < 5 * math.sqrt(0.25 / COUNT)
+
+
+def kept_bits(mask: torch.Tensor) -> int:
+    """Count the set bits of the first COUNT of a mask of bytes."""
+    bits = (mask.cpu().unsqueeze(-1) >> torch.arange(8)) & 1
+    return int(bits.flatten()[:COUNT].sum())
+
+
+def test_generated_mask_keeps_its_share_of_bits() -> None:
+    torch_npu.npu.manual_seed(3)
+    generate: Any = torch.ops.npu.npu_dropout_gen_mask
+    masks = [generate([COUNT // 4, 4], 0.25, device="npu").cpu() for _ in range(2)]
+    assert masks[0].numel() * 8 >= COUNT
+    for mask in masks:
+        assert abs(kept_bits(mask) - 0.75 * COUNT) < 5 * math.sqrt(COUNT * 0.25 * 0.75)
+    assert not torch.equal(masks[0], masks[1])
+
+
+def test_captured_dropout_draws_another_mask_in_every_replay() -> None:
+    values = torch.ones(COUNT).to("npu")
+    graph = torch_npu.npu.NPUGraph()
+    with torch_npu.npu.graph(graph):
+        result, _ = torch.native_dropout(values, 0.25, train=True)
+    drawn = []
+    for _ in range(2):
+        graph.replay()
+        torch_npu.npu.synchronize()
+        drawn.append(result.cpu())
+        kept = int((drawn[-1] != 0).sum())
+        assert abs(kept - 0.75 * COUNT) < 5 * math.sqrt(COUNT * 0.25 * 0.75)
+    assert not torch.equal(drawn[0], drawn[1])

@@ -77,3 +77,11 @@ def test_triangles_in_batches(dtype: torch.dtype, diagonal: int) -> None:
 def test_inplace_triangle_equals_reference(name: str) -> None:
     values = torch.ones(4, 5)
     assert torch.equal(getattr(values.to("npu"), name)(1).cpu(), getattr(values, name)(1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.int32, torch.int64])
+@pytest.mark.parametrize(("start", "end", "step"), [(0, 5, 1), (7, -3, -2), (4, 4, 3)])
+def test_range_includes_its_end(dtype: torch.dtype, start: int, end: int, step: int) -> None:
+    make: Any = torch.ops.aten.range.step
+    values = make(start, end, step, dtype=dtype, device="npu").cpu()
+    assert torch.equal(values, torch.arange(start, end + (1 if step > 0 else -1), step).to(dtype))

@@ -93,6 +93,23 @@ def test_routing_map_permutes_expert_by_expert(
     conformance.close(back, x.double() * share, magnitude=torch.tensor(12.0).double())
 
 
+def test_routing_map_gradients_reach_tokens_and_weights(conformance: Any) -> None:
+    routing = torch.tensor([[1, 0, 1], [0, 1, 1], [0, 0, 1], [1, 1, 1]], dtype=torch.bool)
+    x = random(4, 8, seed=0, dtype=torch.float32)
+    weights = random(4, 3, seed=2, dtype=torch.float32)
+    own_x, own_weights = x.to("npu").requires_grad_(), weights.to("npu").requires_grad_()
+    rows, chosen, _ = torch_npu.npu_moe_token_permute_with_routing_map(
+        own_x, routing.to("npu"), probs=own_weights, num_out_tokens=8
+    )
+    gradients = torch.autograd.grad(
+        [rows, chosen], [own_x, own_weights], [2 * rows.detach(), 3 * chosen.detach()]
+    )
+    counts = routing.sum(1, keepdim=True)
+    references = (2 * counts * x.double(), 3 * weights.double() * routing)
+    for gradient, expected in zip(gradients, references, strict=True):
+        conformance.close(gradient.cpu(), expected)
+
+
 def test_routing_map_with_padding_fills_each_expert() -> None:
     routing = torch.tensor([[1, 0], [1, 1], [1, 1]], dtype=torch.bool)
     x = random(3, 4, seed=0, dtype=torch.float32)

@@ -74,6 +74,24 @@ def test_grouped_product_reads_matrices_in_nz() -> None:
     assert torch.equal(result, expected)
 
 
+def test_grouped_swiglu_quant_reads_matrices_in_nz() -> None:
+    x, weight = random(6, 32, seed=0, dtype=torch.int8), random(2, 32, 64, seed=1, dtype=torch.int8)
+    plain, rows = weight.to("npu"), x.to("npu")
+    nz = torch_npu.npu_format_cast(weight.to("npu"), NZ)
+    scale, own = torch.full((2, 64), 1e-4).to("npu"), torch.arange(1.0, 7.0).to("npu")
+    ends = torch.tensor([2, 6]).to("npu")
+    swiglu, first = (
+        torch_npu.npu_grouped_matmul_swiglu_quant_v2,
+        torch_npu.npu_grouped_matmul_swiglu_quant,
+    )
+    # What the plain matrices give is compared with float64 among the grouped products.
+    expected = swiglu(rows, [plain], [scale], own, ends)
+    assert expected[0].ne(0).any()
+    for results in (swiglu(rows, [nz], [scale], own, ends), first(rows, nz, ends, scale, own)):
+        for result, reference in zip(results[:2], expected, strict=True):
+            assert torch.equal(result.cpu(), reference.cpu())
+
+
 def test_copies_of_a_tensor_in_nz_keep_its_values() -> None:
     x = random(40, 70, seed=0, dtype=torch.float16)
     nz = torch_npu.npu_format_cast(x.to("npu"), NZ)

@@ -114,6 +114,18 @@ def test_each_left_matrix_has_a_matrix_of_its_own(conformance: Any) -> None:
         )
 
 
+@pytest.mark.parametrize("dtype", HALVES)
+def test_listed_group_ends_give_each_part_a_matrix(conformance: Any, dtype: torch.dtype) -> None:
+    sizes = [3, 1, 2]
+    x = [random(size, INNER, seed=size, dtype=dtype) for size in sizes]
+    weight = list(random(GROUPS, INNER, COLUMNS, seed=1, dtype=dtype))
+    listed: Any = torch.ops.npu.npu_grouped_matmul.List
+    results = listed([part.to("npu") for part in x], [own.to("npu") for own in weight])
+    for result, part, own in zip(results, x, weight, strict=True):
+        bound = part.double().abs() @ own.double().abs()
+        conformance.close(result.cpu(), part.double() @ own.double(), ulps=INNER, magnitude=bound)
+
+
 def test_groups_of_the_inner_dimension_give_a_product_each(conformance: Any) -> None:
     x, weight = (random(*s, seed=s[0], dtype=torch.float16) for s in ((8, INNER), (INNER, 16)))
     result = torch_npu.npu_grouped_matmul(

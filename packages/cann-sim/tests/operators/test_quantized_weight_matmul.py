@@ -27,6 +27,7 @@ def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
     shifted=st.booleans(),
     transposed=st.booleans(),
     biased=st.booleans(),
+    precise=st.sampled_from([0, 1]),
 )
 @settings(max_examples=30, deadline=None)
 def test_weight_quant_batchmatmul_reads_its_matrix(
@@ -40,6 +41,7 @@ def test_weight_quant_batchmatmul_reads_its_matrix(
     shifted: bool,
     transposed: bool,
     biased: bool,
+    precise: int,
 ) -> None:
     largest = 7 if bits == 4 else 127
     generator = torch.Generator().manual_seed(0)
@@ -61,6 +63,7 @@ def test_weight_quant_batchmatmul_reads_its_matrix(
         offset.to("npu") if shifted else None,
         bias=bias.to("npu") if biased else None,
         antiquant_group_size=group,
+        inner_precise=precise,
     ).cpu()
     spread = [t.float().repeat_interleave(inner // groups, 0) for t in (scale, offset)]
     wide = weight.float() + (spread[1] if shifted else 0)

@@ -75,3 +75,14 @@ def test_flat_repeats_by_count() -> None:
     values, counts = torch.arange(4.0), torch.tensor([2, 0, 1, 3])
     result = torch.repeat_interleave(values.to("npu"), counts.to("npu")).cpu()
     assert torch.equal(result, torch.repeat_interleave(values, counts))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_many_long_parts_are_copied_at_once(dtype: torch.dtype) -> None:
+    # torch_npu asks for one operator where more than 32 parts hold more than 65536 columns.
+    sizes = [*range(1950, 1983), 1989]
+    values = torch.arange(2 * sum(sizes)).remainder(253).view(2, -1).to(dtype)
+    parts = [torch.empty(2, size, dtype=dtype, device="npu") for size in sizes]
+    torch.split_with_sizes_copy(values.to("npu"), sizes, 1, out=parts)
+    for part, expected in zip(parts, torch.split(values, sizes, 1), strict=True):
+        assert torch.equal(part.cpu(), expected)

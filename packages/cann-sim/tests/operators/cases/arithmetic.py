@@ -137,6 +137,15 @@ CASES = (
         magnitude=8,
     ),
     Case(
+        operator="aclnnDivMods",
+        call=lambda x: [
+            torch.div(x, 0.5, rounding_mode="floor"),
+            torch.div(x, -0.5, rounding_mode="trunc"),
+        ],
+        magnitude=4,
+    ),
+    Case(operator="aclnnFmodScalar", call=lambda x: torch.fmod(x, -0.75)),
+    Case(
         operator="aclnnAddV3",
         call=lambda x: torch.add(torch.tensor(1.5), x, alpha=2),
         shapes=elementwise(),

@@ -136,6 +136,18 @@ CASES = (
         magnitude=512,
     ),
     Case(
+        operator="aclnnConvDepthwise2d",
+        call=lambda x, w, b: ATEN._conv_depthwise2d(
+            x, w, list(w.shape[2:]), b, [2, 1], [1, 0], [1, 1]
+        ),
+        reference=lambda x, w, b: functional.conv2d(
+            x, w, b, stride=(2, 1), padding=(1, 0), groups=x.shape[1]
+        ),
+        inputs=THREE,
+        shapes=fixed(((2, 3, 5, 6), (6, 1, 3, 2), (6,)), ((1, 1, 4, 4), (1, 1, 1, 1), (1,))),
+        magnitude=32,
+    ),
+    Case(
         operator="aclnnConvTbc",
         call=lambda x, w, b: torch.conv_tbc(x, w, b, 1),
         inputs=THREE,

@@ -37,7 +37,28 @@ def filled(values: torch.Tensor) -> torch.Tensor:
     return values.clone().fill_diagonal_(7.0)
 
 
+def scattered(
+    values: torch.Tensor, updates: torch.Tensor, indices: torch.Tensor
+) -> list[torch.Tensor]:
+    return [
+        torch.scatter_reduce(
+            values, 0, indices, updates, mode, include_self=own, out=torch.empty_like(values)
+        )
+        for mode in ("sum", "prod", "mean", "amax", "amin")
+        for own in (True, False)
+    ]
+
+
 CASES = (
+    Case(
+        operator="aclnnScatterReduce",
+        call=scattered,
+        inputs=(Values(), Values(), Indices(below=4)),
+        shapes=fixed(((4, 3), (5, 3), (5, 3)), ((4, 3), (2, 1), (2, 1)), ((4,), (9,), (9,))),
+        dtypes=SINGLE,
+        ulps=64,
+        magnitude=512,
+    ),
     Case(
         operator="aclnnHistc",
         call=lambda x: torch.histc(x, 5, -2.0, 2.0),

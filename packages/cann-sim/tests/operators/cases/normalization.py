@@ -84,6 +84,24 @@ def gathered_reference(means: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]
     return mean, (variance + 1e-5).rsqrt()
 
 
+def gathered_sums(x: torch.Tensor) -> list[torch.Tensor]:
+    """Return the statistics of a batch from the sums of its halves, and the running ones."""
+    sum_, squares = zip(*[sums(half) for half in x.chunk(2)], strict=True)
+    mean, variance = x.new_ones(x.shape[1]), x.new_zeros(x.shape[1])
+    counts = torch.full((2,), x.numel() // x.shape[1] // 2, dtype=torch.int32, device=x.device)
+    statistics = torch.ops.npu.batch_norm_gather_stats_update(
+        x, torch.stack(sum_), torch.stack(squares), mean, variance, 0.25, 1e-5, counts
+    )
+    return [*statistics, mean, variance]
+
+
+def gathered_sums_reference(x: torch.Tensor) -> list[torch.Tensor]:
+    channels = x.transpose(0, 1).flatten(1)
+    mean, variance = channels.mean(1), channels.var(1, correction=0)
+    running = 0.75 + 0.25 * mean, 0.25 * channels.var(1)
+    return [mean, (variance + 1e-5).rsqrt(), *running]
+
+
 def reduced_gradients(grad: torch.Tensor, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     mean, scale = x[0, :, 0] * 0.5, x[0, :, 0].abs() + 0.5
     product = (grad * (x - over(mean, x))).sum([0, 2])
@@ -145,6 +163,14 @@ CASES = (
         call=gathered,
         reference=gathered_reference,
         shapes=fixed(((2, 4),), ((2, 1),)),
+        dtypes=SINGLE,
+        **SPREAD,
+    ),
+    Case(
+        operator="aclnnSyncBatchNormGatherStats",
+        call=gathered_sums,
+        reference=gathered_sums_reference,
+        shapes=fixed(((4, 3, 5),), ((2, 1, 20),)),
         dtypes=SINGLE,
         **SPREAD,
     ),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 
 from operators.operator_case import Case, elementwise, fixed
 
+ATEN: Any = torch.ops.aten
 FILLED = fixed(((3, 4),), ((1,),), ((2, 3, 5),), ((),), ((1, 1, 1),))
 MATRICES = fixed(((3, 4),), ((2, 3, 5),), ((1, 1),))
 ALONG = elementwise(1, least_rank=1)
@@ -42,6 +46,13 @@ CASES = (
         operator="aclnnNanMedianDim",
         call=lambda x: torch.nanmedian(with_nan(x), 0)[0],
         shapes=MATRICES,
+    ),
+    Case(
+        operator="aclnnNorm",
+        call=lambda x: [ATEN.norm(x, order, [-1], True) for order in (0, 1, 2, 3, math.inf)],
+        shapes=MATRICES,
+        ulps=64,
+        magnitude=8,
     ),
     Case(
         operator="aclnnRenorm",
