@@ -13,7 +13,8 @@ constexpr int kLayers = 3;
 // A graph whose layers each wait for their word and then add a number that an update chooses.
 struct UpdatedGraph {
   explicit UpdatedGraph(aclrtStream stream) : words(DeviceMemory<uint64_t>(kLayers)) {
-    CHECK_OK(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_GLOBAL));
+    // Another thread may make a blocking call meanwhile, which a capture in mode global would refuse.
+    CHECK_OK(aclmdlRICaptureBegin(stream, ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL));
     for (int layer = 0; layer < kLayers; ++layer) {
       CHECK_OK(aclrtValueWait(words + layer, 1, ACL_STREAM_WAIT_VALUE_EQ, stream));
       CHECK_OK(aclrtValueWrite(words + layer, 0, 0, stream));
