@@ -169,52 +169,39 @@ def bench(session: nox.Session) -> None:
         session.run(python, str(scripts[name]), *options, env=environment, external=True)
 
 
+def _long_tests(session: nox.Session, package: str, test: str, *options: str) -> None:
+    """Run tests of which the gate runs a small share, with the options or those after `--`."""
+    python = _everything(session)
+    session.chdir(ROOT / "packages" / package)
+    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
+    command = [python, "-m", "pytest", "-q", *configuration, test]
+    session.run(*command, *(session.posargs or options), env=ENVIRONMENT, external=True)
+
+
 @nox.session(venv_backend="none", default=False)
 def schedules(session: nox.Session) -> None:
     """Run 10,000 fuzzed schedules of replay and update; the gate runs a small share of them."""
-    python = _everything(session)
-    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
-    options = session.posargs or ["--schedules=10000"]
-    for package, test in (
-        ("attn-update", "tests/test_fuzzed_schedules.py"),
-        ("cann-sim", "tests/runtime/test_update_protocol.py"),
-    ):
-        session.chdir(ROOT / "packages" / package)
-        command = [python, "-m", "pytest", "-q", *configuration, test, *options]
-        session.run(*command, env=ENVIRONMENT, external=True)
+    _long_tests(session, "attn-update", "tests/test_fuzzed_schedules.py", "--schedules=10000")
+    _long_tests(session, "cann-sim", "tests/runtime/test_update_protocol.py", "--schedules=10000")
 
 
 @nox.session(venv_backend="none", default=False)
 def sanitizers(session: nox.Session) -> None:
     """Run the simulated runtime under AddressSanitizer (with UBSan) and ThreadSanitizer."""
-    python = _everything(session)
-    session.chdir(ROOT / "packages" / "cann-sim")
-    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
-    options = session.posargs or ["--sanitizers=address,thread"]
-    command = [python, "-m", "pytest", "-q", *configuration, "tests/native", *options]
-    session.run(*command, env=ENVIRONMENT, external=True)
+    _long_tests(session, "cann-sim", "tests/native", "--sanitizers=address,thread")
 
 
 @nox.session(venv_backend="none", default=False)
 def soak(session: nox.Session) -> None:
     """Make 1,000 captures and 20,000 replays on simulated CANN; memory and threads stay flat."""
-    python = _everything(session)
-    session.chdir(ROOT / "packages" / "cann-sim")
-    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
-    options = session.posargs or ["--captures=1000", "--replays=20000", "--task-queues=0,1"]
-    command = [python, "-m", "pytest", "-q", *configuration, "tests/test_soak.py", *options]
-    session.run(*command, env=ENVIRONMENT, external=True)
+    options = ("--captures=1000", "--replays=20000", "--task-queues=0,1")
+    _long_tests(session, "cann-sim", "tests/test_soak.py", *options)
 
 
 @nox.session(venv_backend="none", default=False)
 def random_graphs(session: nox.Session) -> None:
     """Rewrite 10,000 random graphs with random rules; the gate runs a small share of them."""
-    python = _everything(session)
-    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
-    options = session.posargs or ["--examples=10000"]
-    session.chdir(ROOT / "packages" / "fx-passes")
-    command = [python, "-m", "pytest", "-q", *configuration, "tests/test_random_graphs.py"]
-    session.run(*command, *options, env=ENVIRONMENT, external=True)
+    _long_tests(session, "fx-passes", "tests/test_random_graphs.py", "--examples=10000")
 
 
 @nox.session(default=False)
