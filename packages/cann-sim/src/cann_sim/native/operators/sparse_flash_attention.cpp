@@ -13,6 +13,7 @@
 #include "attention.h"
 #include "operator.h"
 #include "paged_cache.h"
+#include "ragged_rows.h"
 
 namespace cann_sim::operators {
 
@@ -29,31 +30,20 @@ constexpr int64_t kRightDownCausal = 3;
 // What the workspace phase made of the arguments; owned by the kernel.
 struct SparseFlashAttention {
   Tensor query, key, value, selection;
-  Tensor block_table, query_lengths, key_lengths, query_rope, key_rope;
+  Tensor block_table, query_rope, key_rope;
+  RaggedRows queries, keys;
   OptionalTensor sink;
   double scale;
   int64_t selection_size;
-  bool packed, causal;
+  bool causal;
   Tensor output;
 
   void Run() const;
 
  private:
-  void RunSequence(int64_t index, int64_t query_start, int64_t query_length, int64_t key_length) const;
+  void RunSequence(size_t index, const RowSpan& span, int64_t key_length) const;
   at::Tensor SelectedKeys(const at::Tensor& selected, int64_t key_length, int64_t seen) const;
 };
-
-std::vector<int64_t> ReadLengths(const Tensor& lengths) {
-  const at::Tensor wide = at::Tensor(lengths).to(at::kLong);
-  return {wide.data_ptr<int64_t>(), wide.data_ptr<int64_t>() + wide.numel()};
-}
-
-void RequireLength(const Tensor& lengths, int64_t index, int64_t length, int64_t most) {
-  if (length < 0 || length > most) {
-    RefuseArgument(lengths.name(), "entry " + std::to_string(index) + " in [0, " + std::to_string(most) + "]",
-                   std::to_string(length));
-  }
-}
 
 // The numbers of the selected keys that a query may see: those before `seen`.
 at::Tensor SparseFlashAttention::SelectedKeys(const at::Tensor& selected, int64_t key_length, int64_t seen) const {
@@ -74,26 +64,23 @@ at::Tensor SparseFlashAttention::SelectedKeys(const at::Tensor& selected, int64_
   return at::tensor(keys, at::kLong);
 }
 
-void SparseFlashAttention::RunSequence(int64_t index, int64_t query_start, int64_t query_length, int64_t key_length) const {
-  const at::Tensor row = at::Tensor(block_table).select(0, index);
+void SparseFlashAttention::RunSequence(size_t index, const RowSpan& span, int64_t key_length) const {
+  const at::Tensor row = at::Tensor(block_table).select(0, static_cast<int64_t>(index));
   const auto pages = [&](const Tensor& cache) {
-    return PagedRows(cache, row, key_length, block_table.name(), static_cast<size_t>(index)).to(at::kFloat);
+    return PagedRows(cache, row, key_length, block_table.name(), index).to(at::kFloat);
   };
   const at::Tensor values = pages(value);
-  const at::Tensor keys = at::cat({pages(key), pages(key_rope)}, -1);
-  const auto rows = [&](const Tensor& tensor) {
-    const at::Tensor whole = tensor;
-    return (packed ? whole : whole.select(0, index)).narrow(0, query_start, query_length);
-  };
-  const at::Tensor queries = at::cat({rows(query), rows(query_rope)}, -1).to(at::kFloat);
+  const at::Tensor latent = at::cat({pages(key), pages(key_rope)}, -1);
+  const auto rows = [&](const Tensor& tensor) { return queries.Of(tensor, index, span); };
+  const at::Tensor own = at::cat({rows(query), rows(query_rope)}, -1).to(at::kFloat);
   const at::Tensor selected = rows(selection);
   const at::Tensor outputs = rows(output);
   const at::Tensor sinks = sink ? at::Tensor(*sink).to(at::kFloat) : at::Tensor();
-  for (int64_t position = 0; position < query_length; ++position) {
-    const int64_t seen = causal ? key_length - query_length + position + 1 : std::numeric_limits<int64_t>::max();
+  for (int64_t position = 0; position < span.length; ++position) {
+    const int64_t seen = causal ? key_length - span.length + position + 1 : std::numeric_limits<int64_t>::max();
     const at::Tensor chosen = SelectedKeys(selected[position][0], key_length, seen);
     const AttentionResult result =
-        Attend(queries.narrow(0, position, 1), at::index_select(keys, 0, chosen), at::index_select(values, 0, chosen),
+        Attend(own.narrow(0, position, 1), at::index_select(latent, 0, chosen), at::index_select(values, 0, chosen),
                scale, at::Tensor(), sinks, at::Tensor());
     outputs.narrow(0, position, 1).copy_(result.output);
   }
@@ -101,18 +88,10 @@ void SparseFlashAttention::RunSequence(int64_t index, int64_t query_start, int64
 
 void SparseFlashAttention::Run() const {
   at::Tensor(output).zero_();
-  const std::vector<int64_t> own_queries = ReadLengths(query_lengths);
-  const std::vector<int64_t> own_keys = ReadLengths(key_lengths);
-  const int64_t span = packed ? query.size(0) : query.size(1);
-  const int64_t capacity = block_table.size(1) * key.size(1);
-  int64_t before = 0;
+  const std::vector<RowSpan> own_queries = queries.Read();
+  const std::vector<RowSpan> own_keys = keys.Read();
   for (size_t index = 0; index < own_queries.size(); ++index) {
-    const auto number = static_cast<int64_t>(index);
-    const int64_t query_length = own_queries[index] - (packed ? before : 0);
-    RequireLength(query_lengths, number, query_length, packed ? span - before : span);
-    RequireLength(key_lengths, number, own_keys[index], capacity);
-    RunSequence(number, packed ? before : 0, query_length, own_keys[index]);
-    before = own_queries[index];
+    RunSequence(index, own_queries[index], own_keys[index].length);
   }
 }
 
@@ -195,19 +174,20 @@ Plan MakePlan(const Arguments& given) {
   RequireRank(given.query, packed ? 3 : 4, packed ? 3 : 4);
   RequireRank(given.key, 4, 4);
   auto call = std::make_shared<SparseFlashAttention>(SparseFlashAttention{
-      given.query, given.key, given.value, given.selection, Present(given.block_table), Present(given.query_lengths),
-      Present(given.key_lengths), Present(given.query_rope), Present(given.key_rope), given.sink, given.scale,
-      selection_size, packed, given.sparse_mode == kRightDownCausal, given.output});
+      given.query, given.key, given.value, given.selection, Present(given.block_table), Present(given.query_rope),
+      Present(given.key_rope), {}, {}, given.sink, given.scale, selection_size, given.sparse_mode == kRightDownCausal,
+      given.output});
   RequireQueries(*call);
   RequireCache(*call);
-  for (const Tensor* integers : {&call->block_table, &call->query_lengths, &call->key_lengths}) {
-    RequireDtype(*integers, {c10::ScalarType::Int});
-    RequireContiguous(*integers);
-  }
-  const int64_t batch = packed ? call->query_lengths.numel() : call->query.size(0);
-  RequireShape(call->query_lengths, {batch});
-  RequireShape(call->key_lengths, {batch});
+  RequireDtype(call->block_table, {c10::ScalarType::Int});
+  RequireContiguous(call->block_table);
   RequireRank(call->block_table, 2, 2);
+  const int64_t batch = packed ? Present(given.query_lengths).numel() : given.query.size(0);
+  call->queries = {packed ? RowLayout::kPacked : RowLayout::kBatched, batch, given.query.size(packed ? 0 : 1),
+                   Present(given.query_lengths)};
+  call->keys = {RowLayout::kPaged, batch, call->block_table.size(1) * given.key.size(1), given.key_lengths};
+  call->queries.Require(given.query_lengths.name());
+  call->keys.Require(given.key_lengths.name());
   if (call->block_table.size(0) < batch) {
     RefuseArgument(call->block_table.name(), "at least " + std::to_string(batch) + " rows, one a sequence",
                    Describe(call->block_table.sizes()));
