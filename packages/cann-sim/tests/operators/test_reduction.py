@@ -93,6 +93,8 @@ def test_spread_and_norms(conformance: Any, dtype: torch.dtype) -> None:
         lambda v: v.norm(dim=-1),
         lambda v: v.logsumexp(-1),
         lambda v: torch.linalg.vector_norm(v, 1, dim=0),
+        lambda v: torch.linalg.vector_norm(v, 2.5, dim=1),
+        lambda v: v.norm(4, dim=0),
     ):
         conformance.check(function, values, ulps=24, magnitude=magnitude)
 

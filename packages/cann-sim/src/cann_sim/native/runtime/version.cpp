@@ -9,9 +9,9 @@
 
 namespace {
 
-// CANN 8.5.0 and the driver released with it: the first that selects fused infer attention v3 and cached operator
-// information at once, and the one whose functions the runtime simulates.
-constexpr const char* kCannVersion = "8.5.0";
+// The CANN that torch_npu's table of versions gives for the minor before this one (it has no row for 2.13 yet), and the
+// oldest driver whose functions the runtime simulates.
+constexpr const char* kCannVersion = "9.1.0";
 constexpr const char* kDriverVersion = "25.5.0";
 
 void CopyText(char* destination, size_t room, const std::string& text) {
