@@ -41,6 +41,15 @@ def test_normal_values_have_mean_and_deviation(dtype: torch.dtype) -> None:
     assert within == pytest.approx(0.6827, abs=0.03)
 
 
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.int64])
+def test_normal_integers_are_truncated_values(dtype: torch.dtype) -> None:
+    torch_npu.npu.manual_seed(3)
+    values = torch.empty(COUNT, dtype=torch.float32, device="npu").normal_(60, 9).cpu()
+    torch_npu.npu.manual_seed(3)
+    integers = torch.empty(COUNT, dtype=dtype, device="npu").normal_(60, 9).cpu()
+    assert torch.equal(integers, values.to(dtype))
+
+
 def test_exponential_values_have_their_mean() -> None:
     values = torch.empty(COUNT, device="npu").exponential_(2.0).cpu()
     assert values.min() > 0

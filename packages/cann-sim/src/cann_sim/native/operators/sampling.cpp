@@ -40,7 +40,7 @@ StateSource FromTensors(const Tensor& seed, const Tensor& offset, int64_t offset
 
 // mean + deviation * standard normal values.
 Plan Normal(const Tensor& out, std::function<at::Tensor(const at::Tensor&)> scale, StateSource state) {
-  RequireDtype(out, kFloats | kDouble);
+  RequireDtype(out, kReals);
   return [=] { out.Store(scale(NormalValues(state(), out.numel()).view(out.sizes()))); };
 }
 

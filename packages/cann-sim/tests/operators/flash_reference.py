@@ -1,0 +1,38 @@
+"""FlashAttentionScore in float64, and its operands in each layout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FLOATS = [torch.bfloat16, torch.float16, torch.float32]
+HEADS, DIM, BATCH, LENGTH, KEYS = 4, 32, 2, 5, 7
+COMPRESSED = torch.triu(torch.ones(2048, 2048, dtype=torch.bool), 1)
+# [B, S, N, D] in each layout.
+LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "BSND": lambda t: t,
+    "BSH": lambda t: t.flatten(2),
+    "SBH": lambda t: t.flatten(2).transpose(0, 1).contiguous(),
+    "BNSD": lambda t: t.transpose(1, 2).contiguous(),
+}
+
+
+def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def scores_of(query: torch.Tensor, key: torch.Tensor, scale: float) -> torch.Tensor:
+    """[B, N, S, K] in float64 from [B, S, N, D] and [B, K, KV_N, D]."""
+    key = key.repeat_interleave(query.shape[2] // key.shape[2], 2)
+    return torch.einsum("bsnd,bknd->bnsk", query.double(), key.double()) * scale
+
+
+def attend(scores: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """[B, S, N, D] from the scores; rows without a key are zeros."""
+    value = value.repeat_interleave(scores.shape[1] // value.shape[2], 2).double()
+    weights = scores.softmax(-1).nan_to_num(0.0)
+    return torch.einsum("bnsk,bknd->bsnd", weights, value)
