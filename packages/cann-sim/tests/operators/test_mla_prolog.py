@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -70,7 +71,7 @@ class Call:
         def weight(rows: int, columns: int, seed: int, *, quantised: bool) -> torch.Tensor:
             if quantised:
                 return eighths(rows, columns, seed=seed)
-            return (random(rows, columns, seed=seed) / rows**0.5).bfloat16()
+            return (random(rows, columns, seed=seed) / math.sqrt(rows)).bfloat16()
 
         self.x = (
             eighths(self.tokens, hidden, seed=1)
@@ -80,7 +81,7 @@ class Call:
         self.down = weight(hidden, RANK, 2, quantised=full)
         self.up = weight(RANK, up_width, 3, quantised=up)
         self.key_down = weight(hidden, key_width, 4, quantised=full)
-        self.absorb = (random(HEADS, DIM, LATENT, seed=5) / DIM**0.5).bfloat16()
+        self.absorb = (random(HEADS, DIM, LATENT, seed=5) / math.sqrt(DIM)).bfloat16()
         self.query_gamma, self.key_gamma = (
             (random(width, seed=seed) / 4 + 1).bfloat16()
             for width, seed in ((RANK, 6), (LATENT, 7))

@@ -33,7 +33,7 @@ void RefuseFullQuantisation(std::initializer_list<const OptionalTensor*> tensors
       (Bool, softmaxLseFlag), (Int, keyAntiquantMode), (Int, valueAntiquantMode)
 
 // Makes the plan; the arguments stand for what the version has of a learnable sink and of rotary parts.
-#define CANN_SIM_FIA_PLAN(SINK, QUERY_ROPE, KEY_ROPE)                                                                  \
+#define CANN_SIM_FIA_PLAN(SINK, QUERY_ROPE, KEY_ROPE, QUERY_SCALE, QUERY_MODE)                                         \
   RefuseFullQuantisation({&deqScale1, &quantScale1, &deqScale2});                                                      \
   return PlanFusedInfer({                                                                                              \
       .query = query,                                                                                                  \
@@ -75,18 +75,20 @@ void RefuseFullQuantisation(std::initializer_list<const OptionalTensor*> tensors
       .both_mode = antiquantMode,                                                                                      \
       .key_mode = keyAntiquantMode,                                                                                    \
       .value_mode = valueAntiquantMode,                                                                                \
+      .query_scale = QUERY_SCALE,                                                                                      \
+      .query_mode = QUERY_MODE,                                                                                        \
   })
 
 CANN_SIM_OPERATOR(aclnnFusedInferAttentionScoreV2, CANN_SIM_FIA_TENSORS, CANN_SIM_FIA_ATTRIBUTES,
                   (Tensor, attentionOut), (OptionalTensor, softmaxLse)) {
-  CANN_SIM_FIA_PLAN(OptionalTensor(), OptionalTensor(), OptionalTensor());
+  CANN_SIM_FIA_PLAN(OptionalTensor(), OptionalTensor(), OptionalTensor(), OptionalTensor(), 0);
 }
 
 CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(aclnnFusedInferAttentionScoreV3, CANN_SIM_FIA_TENSORS, (OptionalTensor, queryRope),
                                      (OptionalTensor, keyRope), (OptionalTensor, keyRopeAntiquantScale),
                                      CANN_SIM_FIA_ATTRIBUTES, (Tensor, attentionOut), (OptionalTensor, softmaxLse)) {
   RefuseIfPresent(keyRopeAntiquantScale, "quantisation");
-  CANN_SIM_FIA_PLAN(OptionalTensor(), queryRope, keyRope);
+  CANN_SIM_FIA_PLAN(OptionalTensor(), queryRope, keyRope, OptionalTensor(), 0);
 }
 
 CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(aclnnFusedInferAttentionScoreV4, CANN_SIM_FIA_TENSORS, (OptionalTensor, queryRope),
@@ -95,8 +97,7 @@ CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(aclnnFusedInferAttentionScoreV4, CANN_SIM_F
                                      CANN_SIM_FIA_ATTRIBUTES, (Int, queryQuantMode), (Tensor, attentionOut),
                                      (OptionalTensor, softmaxLse)) {
   RefuseIfPresent(keyRopeAntiquantScale, "quantisation");
-  RefuseIfPresent(dequantScaleQuery, "quantisation");
-  CANN_SIM_FIA_PLAN(learnableSink, queryRope, keyRope);
+  CANN_SIM_FIA_PLAN(learnableSink, queryRope, keyRope, dequantScaleQuery, queryQuantMode);
 }
 
 }  // namespace cann_sim::operators

@@ -48,6 +48,11 @@ at::Tensor FusedInferAttention::Queries(const Tensor& tensor, const Sequence& se
   return Rows(Canonical(tensor, query_layout, heads), index, sequence.query_start, sequence.query_length).to(at::kFloat);
 }
 
+// What int8 queries of one sequence are to be multiplied with, [query_length, heads, 1].
+at::Tensor FusedInferAttention::QueryScales(const Sequence& sequence, size_t index) const {
+  return Rows(*query_scale, index, sequence.query_start, sequence.query_length).unsqueeze(-1);
+}
+
 // Keys or values of one sequence, [prefix_length + key_length, kv_heads, D].
 at::Tensor FusedInferAttention::Keys(const Cache& cache, const at::Tensor& table, size_t index) const {
   const Sequence& sequence = sequences[index];
@@ -242,13 +247,19 @@ void FusedInferAttention::Run() const {
     logarithms = packed() ? flat : flat.transpose(1, 2);
   }
   const OptionalTensor none;
+  const Dequantization plain;
   for (size_t index = 0; index < sequences.size(); ++index) {
     const Sequence& sequence = sequences[index];
     at::Tensor own_queries = Queries(query, sequence, index);
     at::Tensor own_keys = Keys({key, key_list, key_dequantization, key_prefix}, table, index);
     if (query_rope) {
       own_queries = at::cat({own_queries, Queries(*query_rope, sequence, index)}, -1);
-      own_keys = at::cat({own_keys, Keys({*key_rope, {}, {}, none}, table, index)}, -1);
+      // The scale of int8 keys is that of their rotary parts too.
+      const Dequantization& how = query_scale ? key_dequantization : plain;
+      own_keys = at::cat({own_keys, Keys({*key_rope, {}, how, none}, table, index)}, -1);
+    }
+    if (query_scale) {
+      own_queries = own_queries.mul(QueryScales(sequence, index));
     }
     const at::Tensor own_values = Keys({value, value_list, value_dequantization, value_prefix}, table, index);
     const AttentionResult result =

@@ -55,6 +55,8 @@ struct FusedInferAttention {
   // The output is round(attention * scale + offset) in int8 where there is a scale.
   OptionalTensor output_scale, output_offset;
   Dequantization key_dequantization, value_dequantization;
+  // A scale for each position and head of int8 queries, which the rotary parts share; the shape of the queries without D.
+  OptionalTensor query_scale;
   QueryLayout query_layout;
   OutputLayout output_layout;
   int64_t heads, kv_heads, block_size, sparse_mode, pre_tokens, next_tokens;
@@ -71,6 +73,7 @@ struct FusedInferAttention {
  private:
   at::Tensor OutputView(const at::Tensor& tensor) const;
   at::Tensor Queries(const Tensor& tensor, const Sequence& sequence, size_t index) const;
+  at::Tensor QueryScales(const Sequence& sequence, size_t index) const;
   // One of the two caches of a sequence.
   struct Cache {
     const Tensor& tensor;

@@ -18,6 +18,11 @@ at::Tensor Half(const OptionalTensor& both, int64_t part) {
 
 // Keys and values are int8 with scales for both, or of the dtype of the query.
 void Dequantize(const FusedInferArguments& arguments, FusedInferAttention& call) {
+  if (call.query.dtype() == c10::ScalarType::Char) {
+    DequantizeAll(arguments, call);
+    return;
+  }
+  RefuseIfPresent(arguments.query_scale, "a scale of queries that are not int8");
   if (arguments.both_scale) {
     for (const OptionalTensor* apart : {&arguments.key_scale, &arguments.value_scale}) {
       if (*apart) {
@@ -137,7 +142,7 @@ Plan PlanFusedInfer(const FusedInferArguments& arguments) {
     call->log_sum_exp = *arguments.log_sum_exp;
   }
   const int query_rank = layout.query == QueryLayout::kBSND || layout.query == QueryLayout::kBNSD ? 4 : 3;
-  RequireDtype(call->query, kHalves);
+  RequireDtype(call->query, arguments.query_scale ? kHalves | DtypeSet{c10::ScalarType::Char} : kHalves);
   RequireRank(call->query, query_rank, query_rank);
   RequireContiguous(call->query);
   TakeCaches(arguments, *call);

@@ -37,7 +37,13 @@ struct FusedInferArguments {
   int64_t both_mode = 0;
   int64_t key_mode = 0;
   int64_t value_mode = 0;
+  // Scales of int8 queries.
+  OptionalTensor query_scale;
+  int64_t query_mode = 0;
 };
+
+// The scales of a call whose queries are int8, as are its keys and values.
+void DequantizeAll(const FusedInferArguments& arguments, FusedInferAttention& call);
 
 // Validates the arguments. Throws Refusal for what the device refuses.
 Plan PlanFusedInfer(const FusedInferArguments& arguments);

@@ -190,10 +190,16 @@ namespace {
 
 // `rope` must be shaped as `tensor` but for 64 in place of the head dimension.
 void RequireRopeShape(const Tensor& rope, const Tensor& tensor, int64_t dim) {
-  RequireSameDtype(rope, tensor);
+  const bool narrow = tensor.dtype() == c10::ScalarType::Char;
+  if (narrow) {
+    RequireDtype(rope, {c10::ScalarType::BFloat16});
+  } else {
+    RequireSameDtype(rope, tensor);
+  }
   RequireContiguous(rope);
   std::vector<int64_t> expected = tensor.sizes().vec();
   if (expected.size() == 5) {
+    expected.back() = narrow ? kHalfUnit : expected.back();
     expected[2] = kRopeDim / expected.back();
   } else {
     expected.back() = expected.back() / dim * kRopeDim;
@@ -316,7 +322,11 @@ void RequireOutputs(const FusedInferAttention& call) {
       RequireShape(*call.output_offset, call.output_scale->sizes());
     }
   } else {
-    RequireSameDtype(call.output, call.query);
+    if (call.query_scale) {
+      RequireDtype(call.output, {c10::ScalarType::BFloat16});
+    } else {
+      RequireSameDtype(call.output, call.query);
+    }
     if (call.output_offset) {
       RefuseArgument(call.output_offset.name(), "none without a scale of the output", "a tensor");
     }
