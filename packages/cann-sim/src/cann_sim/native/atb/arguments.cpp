@@ -18,13 +18,8 @@ aclTensor ViewOf(const atb::Tensor& tensor, void* data, const char* name) {
   view.data = data;
   view.type = tensor.desc.dtype;
   view.format = tensor.desc.format;
-  view.rank = static_cast<int>(tensor.desc.shape.dimNum);
-  std::copy_n(tensor.desc.shape.dims, view.rank, view.sizes);
-  int64_t step = 1;
-  for (int dim = view.rank - 1; dim >= 0; --dim) {
-    view.strides[dim] = step;
-    step *= view.sizes[dim];
-  }
+  view.sizes.Assign(tensor.desc.shape.dims, tensor.desc.shape.dimNum);
+  view.strides = operators::ContiguousStrides(view.sizes);
   return view;
 }
 

@@ -40,15 +40,15 @@ bool IsPlainFormat(aclFormat format) {
 
 // The storage of a tensor in the NZ format is [batch..., columns / c0, rows / r0, r0, c0], or has the dimensions of the view where
 // torch_npu only says that it is in that format. A view shows all of a matrix or its transpose.
-bool HasBlocks(const aclTensor& view) { return view.storage_rank == view.rank + 2; }
+bool HasBlocks(const aclTensor& view) { return view.storage_sizes.count() == view.rank() + 2; }
 
 bool ShowsTranspose(const aclTensor& view) {
-  return view.strides[view.rank - 2] == 1 && view.strides[view.rank - 1] == view.sizes[view.rank - 2] &&
-         !(view.strides[view.rank - 1] == 1 && view.strides[view.rank - 2] == view.sizes[view.rank - 1]);
+  return view.strides[view.rank() - 2] == 1 && view.strides[view.rank() - 1] == view.sizes[view.rank() - 2] &&
+         !(view.strides[view.rank() - 1] == 1 && view.strides[view.rank() - 2] == view.sizes[view.rank() - 1]);
 }
 
 void RequireNz(const aclTensor& view, const char* name) {
-  const bool fits = view.rank >= 2 && view.offset == 0 && (HasBlocks(view) || view.storage_rank == view.rank);
+  const bool fits = view.rank() >= 2 && view.offset == 0 && (HasBlocks(view) || view.storage_sizes.count() == view.rank());
   if (!fits) {
     throw Refusal(std::string("argument '") + name +
                   "': expected the whole of a tensor in the NZ format, found a part of one");
@@ -76,7 +76,7 @@ Tensor::Tensor(const aclTensor* tensor, const char* name) : name_(name), view_(N
 
 int64_t Tensor::numel() const {
   int64_t count = 1;
-  for (int dim = 0; dim < view_.rank; ++dim) {
+  for (int dim = 0; dim < view_.rank(); ++dim) {
     count *= view_.sizes[dim];
   }
   return count;
@@ -84,7 +84,7 @@ int64_t Tensor::numel() const {
 
 bool Tensor::is_contiguous() const {
   int64_t step = 1;
-  for (int dim = view_.rank - 1; dim >= 0; --dim) {
+  for (int dim = view_.rank() - 1; dim >= 0; --dim) {
     if (view_.sizes[dim] != 1 && view_.strides[dim] != step) {
       return numel() == 0;
     }
@@ -94,8 +94,7 @@ bool Tensor::is_contiguous() const {
 }
 
 at::Tensor Tensor::Blocks() const {
-  return at::from_blob(view_.data, c10::IntArrayRef(view_.storage_sizes, static_cast<size_t>(view_.storage_rank)),
-                       at::TensorOptions().dtype(dtype_));
+  return at::from_blob(view_.data, view_.storage_sizes, at::TensorOptions().dtype(dtype_));
 }
 
 Tensor::operator at::Tensor() const {
@@ -128,12 +127,13 @@ void Tensor::Store(const at::Tensor& result) const {
 }
 
 void ResizableTensor::SetViewShape(c10::IntArrayRef sizes) const {
-  object_->rank = static_cast<int>(sizes.size());
-  std::copy(sizes.begin(), sizes.end(), object_->sizes);
+  object_->sizes.Assign(sizes.data(), sizes.size());
 }
 
 TensorList::TensorList(const aclTensorList* list, const char* name) : name_(name) {
-  for (const aclTensor* tensor : NotNull(list, name).tensors) {
+  const std::vector<aclTensor*>& tensors = NotNull(list, name).tensors;
+  tensors_.reserve(tensors.size());
+  for (const aclTensor* tensor : tensors) {
     tensors_.emplace_back(tensor, name);
   }
 }

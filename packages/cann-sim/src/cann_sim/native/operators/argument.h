@@ -24,11 +24,11 @@ class Tensor {
 
   const char* name() const { return name_; }
   c10::ScalarType dtype() const { return dtype_; }
-  int rank() const { return view_.rank; }
-  c10::IntArrayRef sizes() const { return {view_.sizes, static_cast<size_t>(view_.rank)}; }
-  c10::IntArrayRef strides() const { return {view_.strides, static_cast<size_t>(view_.rank)}; }
+  int rank() const { return view_.rank(); }
+  c10::IntArrayRef sizes() const { return view_.sizes; }
+  c10::IntArrayRef strides() const { return view_.strides; }
   // Size of a dimension; a negative one counts from the end.
-  int64_t size(int dim) const { return view_.sizes[dim < 0 ? dim + view_.rank : dim]; }
+  int64_t size(int dim) const { return view_.sizes[dim < 0 ? dim + rank() : dim]; }
   int64_t numel() const;
   bool is_contiguous() const;
   // Whether torch computes on it as a floating point (not complex) dtype.
@@ -57,25 +57,28 @@ class OptionalTensor {
   using Abi = const aclTensor*;
 
   OptionalTensor() = default;
-  OptionalTensor(const aclTensor* tensor, const char* name)
-      : present_(tensor != nullptr), name_(name), tensor_(present_ ? Tensor(tensor, name) : Tensor()) {}
+  OptionalTensor(const aclTensor* tensor, const char* name) : name_(name) {
+    if (tensor != nullptr) {
+      tensor_.emplace(tensor, name);
+    }
+  }
   OptionalTensor(const Tensor& tensor)  // NOLINT: a tensor stands where one may be absent
-      : present_(true), name_(tensor.name()), tensor_(tensor) {}
+      : name_(tensor.name()), tensor_(tensor) {}
 
-  explicit operator bool() const { return present_; }
+  explicit operator bool() const { return tensor_.has_value(); }
   const char* name() const { return name_; }
-  const Tensor& operator*() const { return tensor_; }
-  const Tensor* operator->() const { return &tensor_; }
+  // Throws where absent.
+  const Tensor& operator*() const { return tensor_.value(); }
+  const Tensor* operator->() const { return &tensor_.value(); }
   // An undefined at::Tensor where absent.
-  operator at::Tensor() const { return present_ ? at::Tensor(tensor_) : at::Tensor(); }
+  operator at::Tensor() const { return tensor_ ? at::Tensor(*tensor_) : at::Tensor(); }
   // As ATen takes optional operands; Widened as Tensor::Widened.
-  std::optional<at::Tensor> Value() const { return present_ ? std::optional<at::Tensor>(tensor_) : std::nullopt; }
-  std::optional<at::Tensor> Widened() const { return present_ ? std::optional(tensor_.Widened()) : std::nullopt; }
+  std::optional<at::Tensor> Value() const { return tensor_ ? std::optional<at::Tensor>(*tensor_) : std::nullopt; }
+  std::optional<at::Tensor> Widened() const { return tensor_ ? std::optional(tensor_->Widened()) : std::nullopt; }
 
  private:
-  bool present_ = false;
   const char* name_ = "";
-  Tensor tensor_;
+  std::optional<Tensor> tensor_;
 };
 
 // A required tensor whose view shape the operator sets after the launch (data-dependent results).

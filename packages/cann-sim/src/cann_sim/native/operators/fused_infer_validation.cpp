@@ -47,29 +47,27 @@ void RequireCount(const OptionalIntArray& lengths, int64_t batch) {
   }
 }
 
-// Differences of running totals that must not fall and must end within `rows`.
-std::vector<int64_t> FromCumulative(const OptionalIntArray& totals, int64_t rows) {
-  std::vector<int64_t> lengths;
-  int64_t before = 0;
-  for (int64_t total : totals.values()) {
-    if (total < before || total > rows) {
-      RefuseArgument(totals.name(),
-                     "running totals that never fall and end at most at " + std::to_string(rows), Describe(totals.values()));
-    }
-    lengths.push_back(total - before);
-    before = total;
+// Difference of entry `index` from the one before, of running totals that must not fall and must end within `rows`.
+int64_t FromCumulative(const OptionalIntArray& totals, size_t index, int64_t rows) {
+  const int64_t before = index == 0 ? 0 : totals.values()[index - 1];
+  const int64_t total = totals.values()[index];
+  if (total < before || total > rows) {
+    RefuseArgument(totals.name(), "running totals that never fall and end at most at " + std::to_string(rows),
+                   Describe(totals.values()));
   }
-  return lengths;
+  return total - before;
 }
 
 }  // namespace
 
 const LayoutPair& FindLayout(const Text& layout) {
-  std::string known;
   for (const LayoutPair& pair : kLayouts) {
     if (layout.value() == pair.name) {
       return pair;
     }
+  }
+  std::string known;
+  for (const LayoutPair& pair : kLayouts) {
     known += std::string(known.empty() ? "" : ", ") + pair.name;
   }
   RefuseArgument(layout.name(), "one of the layouts " + known, "\"" + layout.value() + "\"");
@@ -81,24 +79,29 @@ std::vector<Sequence> PackedSequences(const FusedInferAttention& call, const Opt
     const OptionalIntArray& absent = query_totals ? key_lengths : query_totals;
     RefuseArgument(absent.name(), "a value, since the layout packs the sequences", "none");
   }
-  const std::vector<int64_t> own_queries = FromCumulative(query_totals, call.query_span());
-  const bool paged = static_cast<bool>(call.block_table);
-  const int64_t key_rows = call.query_layout == QueryLayout::kTND ? call.key.size(0) : call.key.size(1);
-  const std::vector<int64_t> own_keys = paged ? key_lengths.values() : FromCumulative(key_lengths, key_rows);
-  if (own_keys.size() != own_queries.size()) {
-    RefuseArgument(key_lengths.name(), std::to_string(own_queries.size()) + " entries as '" + query_totals.name() + "'",
-                   std::to_string(own_keys.size()));
+  const size_t count = query_totals.values().size();
+  if (key_lengths.values().size() != count) {
+    RefuseArgument(key_lengths.name(), std::to_string(count) + " entries as '" + query_totals.name() + "'",
+                   std::to_string(key_lengths.values().size()));
   }
+  const bool paged = static_cast<bool>(call.block_table);
+  const int64_t query_rows = call.query_span();
+  const int64_t key_rows = paged                                      ? call.block_table->size(1) * call.block_size
+                           : call.query_layout == QueryLayout::kTND ? call.key.size(0)
+                                                                    : call.key.size(1);
   std::vector<Sequence> sequences;
+  sequences.reserve(count);
   int64_t query_start = 0;
   int64_t key_start = 0;
-  for (size_t index = 0; index < own_queries.size(); ++index) {
+  for (size_t index = 0; index < count; ++index) {
+    const int64_t query_length = FromCumulative(query_totals, index, query_rows);
+    const int64_t key_length = paged ? key_lengths.values()[index] : FromCumulative(key_lengths, index, key_rows);
     if (paged) {
-      RequireLength(key_lengths, index, own_keys[index], call.block_table->size(1) * call.block_size);
+      RequireLength(key_lengths, index, key_length, key_rows);
     }
-    sequences.push_back({query_start, own_queries[index], paged ? 0 : key_start, own_keys[index]});
-    query_start += own_queries[index];
-    key_start += own_keys[index];
+    sequences.push_back({query_start, query_length, paged ? 0 : key_start, key_length});
+    query_start += query_length;
+    key_start += key_length;
   }
   return sequences;
 }
@@ -118,6 +121,7 @@ std::vector<Sequence> BatchSequences(const FusedInferAttention& call, const Opti
   RequireCount(query_lengths, batch);
   RequireCount(key_lengths, batch);
   std::vector<Sequence> sequences;
+  sequences.reserve(static_cast<size_t>(batch));
   for (size_t index = 0; index < static_cast<size_t>(batch); ++index) {
     // The decode kernel has one query position and does not read the query lengths.
     const int64_t query_length =

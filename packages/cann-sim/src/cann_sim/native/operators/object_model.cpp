@@ -59,21 +59,15 @@ aclTensor* aclCreateTensor(const int64_t* view_dims, uint64_t view_dims_num, acl
   tensor->data = data;
   tensor->type = type;
   tensor->format = format;
-  tensor->rank = static_cast<int>(view_dims_num);
   tensor->offset = offset;
-  std::copy_n(view_dims, view_dims_num, tensor->sizes);
+  tensor->sizes.Assign(view_dims, view_dims_num);
   if (storage_dims != nullptr && storage_dims_num <= static_cast<uint64_t>(kMaxRank)) {
-    tensor->storage_rank = static_cast<int>(storage_dims_num);
-    std::copy_n(storage_dims, storage_dims_num, tensor->storage_sizes);
+    tensor->storage_sizes.Assign(storage_dims, storage_dims_num);
   }
   if (strides != nullptr) {
-    std::copy_n(strides, view_dims_num, tensor->strides);
+    tensor->strides.Assign(strides, view_dims_num);
   } else {
-    int64_t step = 1;
-    for (int dim = tensor->rank - 1; dim >= 0; --dim) {
-      tensor->strides[dim] = step;
-      step *= tensor->sizes[dim];
-    }
+    tensor->strides = cann_sim::operators::ContiguousStrides(tensor->sizes);
   }
   return tensor;
 }
@@ -88,9 +82,9 @@ int aclGetViewShape(const aclTensor* tensor, int64_t** dims, uint64_t* dims_num)
   if (tensor == nullptr || dims == nullptr || dims_num == nullptr) {
     return cann_sim::operators::kStatusNullArgument;
   }
-  *dims = new int64_t[std::max(tensor->rank, 1)];
-  std::copy_n(tensor->sizes, tensor->rank, *dims);
-  *dims_num = static_cast<uint64_t>(tensor->rank);
+  *dims = new int64_t[std::max(tensor->rank(), 1)];
+  std::copy_n(tensor->sizes.data(), tensor->rank(), *dims);
+  *dims_num = static_cast<uint64_t>(tensor->rank());
   return kStatusOk;
 }
 

@@ -4,7 +4,9 @@
 
 #include <acl/acl_base.h>
 #include <c10/core/Scalar.h>
+#include <c10/util/ArrayRef.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -15,18 +17,58 @@ constexpr int kMaxRank = 8;
 
 }  // namespace cann_sim::operators
 
+namespace cann_sim::operators {
+
+// Up to kMaxRank numbers. Only the first `count` are set, and copied: every operator call copies its tensors.
+class Dimensions {
+ public:
+  Dimensions() = default;
+  Dimensions(const Dimensions& other) : count_(other.count_) { std::copy_n(other.values_, count_, values_); }
+  Dimensions& operator=(const Dimensions& other) {
+    count_ = other.count_;
+    std::copy_n(other.values_, count_, values_);
+    return *this;
+  }
+
+  void Assign(const int64_t* values, uint64_t count) {
+    count_ = static_cast<int>(count);
+    std::copy_n(values, count, values_);
+  }
+  int count() const { return count_; }
+  int64_t& operator[](int index) { return values_[index]; }
+  int64_t operator[](int index) const { return values_[index]; }
+  const int64_t* data() const { return values_; }
+  operator c10::IntArrayRef() const { return {values_, static_cast<size_t>(count_)}; }
+
+ private:
+  int count_ = 0;
+  int64_t values_[kMaxRank];
+};
+
+// In elements, of a dense tensor in the order of its dimensions.
+inline Dimensions ContiguousStrides(const Dimensions& sizes) {
+  Dimensions strides = sizes;
+  int64_t step = 1;
+  for (int dim = sizes.count() - 1; dim >= 0; --dim) {
+    strides[dim] = step;
+    step *= sizes[dim];
+  }
+  return strides;
+}
+
+}  // namespace cann_sim::operators
+
 // A strided view of device memory that the caller owns. `data` is the start of the storage, `offset` counts elements.
 struct aclTensor {
   void* data = nullptr;
   aclDataType type = ACL_DT_UNDEFINED;
   aclFormat format = ACL_FORMAT_ND;
-  int rank = 0;
   int64_t offset = 0;
-  int64_t sizes[cann_sim::operators::kMaxRank] = {};
-  int64_t strides[cann_sim::operators::kMaxRank] = {};
+  cann_sim::operators::Dimensions sizes, strides;
   // Dimensions of the storage, which those of the view do not say where the format is not a plain one.
-  int storage_rank = 0;
-  int64_t storage_sizes[cann_sim::operators::kMaxRank] = {};
+  cann_sim::operators::Dimensions storage_sizes;
+
+  int rank() const { return sizes.count(); }
 };
 
 // Owns its tensors: destroying the list destroys them.

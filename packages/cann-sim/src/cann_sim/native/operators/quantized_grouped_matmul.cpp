@@ -438,9 +438,9 @@ CANN_SIM_OPERATOR(aclnnGroupedMatmul, CANN_SIM_GROUPED_TENSORS, (OptionalIntArra
   aclTensor host;
   host.data = list->data();
   host.type = ACL_INT64;
-  host.rank = 1;
-  host.sizes[0] = static_cast<int64_t>(totals.size());
-  host.strides[0] = 1;
+  const auto count = static_cast<int64_t>(totals.size());
+  host.sizes.Assign(&count, 1);
+  host.strides = ContiguousStrides(host.sizes);
   owned->group_list = OptionalTensor(&host, "groupList");
   owned->Require();
   return [owned, list] { owned->Run(); };
