@@ -23,7 +23,7 @@ def random(*shape: int, seed: int) -> torch.Tensor:
 
 
 def units(cache: torch.Tensor) -> torch.Tensor:
-    """Return pages [blocks, block, dim] as [blocks, 1, dim / unit, block, unit], a unit 32 bytes."""
+    """Return pages [blocks, block, dim] in units of 32 bytes, [blocks, 1, units, block, unit]."""
     unit = 32 // cache.element_size()
     blocks, size, width = cache.shape
     return cache.view(blocks, size, width // unit, unit).transpose(1, 2).unsqueeze(1).contiguous()

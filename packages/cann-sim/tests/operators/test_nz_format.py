@@ -50,6 +50,32 @@ def test_product_reads_a_matrix_in_nz(
     conformance.close(result, x.double() @ own.double(), ulps=48, magnitude=bound)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_product_with_a_bias_reads_a_matrix_in_nz(conformance: Any, dtype: torch.dtype) -> None:
+    x, weight = random(5, 48, seed=0, dtype=dtype), random(40, 48, seed=1, dtype=dtype)
+    bias = random(40, seed=2, dtype=dtype)
+    nz = torch_npu.npu_format_cast(weight.to("npu"), NZ)
+    result = torch.nn.functional.linear(x.to("npu"), nz, bias.to("npu")).cpu()
+    reference = x.double() @ weight.double().T + bias.double()
+    bound = x.double().abs() @ weight.double().abs().T + bias.double().abs()
+    conformance.close(result, reference, ulps=50, magnitude=bound)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_transposed_product_of_a_batch_reads_matrices_in_nz(
+    conformance: Any, dtype: torch.dtype
+) -> None:
+    x, weight = random(5, 3, 48, seed=0, dtype=dtype), random(3, 48, 32, seed=1, dtype=dtype)
+    nz = torch_npu.npu_format_cast(weight.to("npu"), NZ)
+    result = torch_npu.npu_transpose_batchmatmul(
+        x.to("npu"), nz, perm_x1=[1, 0, 2], perm_x2=[0, 1, 2], perm_y=[1, 0, 2]
+    )
+    left = x.double().transpose(0, 1)
+    reference = (left @ weight.double()).transpose(0, 1)
+    bound = (left.abs() @ weight.double().abs()).transpose(0, 1)
+    conformance.close(result.cpu(), reference, ulps=48, magnitude=bound)
+
+
 def test_quantised_product_reads_a_matrix_in_nz() -> None:
     x, weight = random(4, 64, seed=0, dtype=torch.int8), random(64, 96, seed=1, dtype=torch.int8)
     nz = torch_npu.npu_format_cast(weight.to("npu"), NZ)

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "operator.h"
-#include "paged_cache.h"
 #include "ragged_rows.h"
 
 namespace cann_sim::operators {
@@ -24,7 +23,6 @@ using c10::ScalarType;
 
 constexpr int64_t kHeadDim = 128;
 constexpr int64_t kMostHeads = 64;
-constexpr int64_t kLargestBlock = 1024;
 constexpr int64_t kRightDownCausal = 3;
 constexpr int64_t kFarthest = std::numeric_limits<int64_t>::max();
 // Scores that are held at a time.
@@ -33,8 +31,8 @@ constexpr int64_t kMostScores = int64_t{1} << 24;
 // What the workspace phase made of the arguments; owned by the kernel.
 struct LightningIndexer {
   Tensor query, key, weights;
-  OptionalTensor query_scale, key_scale, block_table;
-  RaggedRows queries, keys;
+  OptionalTensor query_scale, key_scale;
+  QueriesAndKeys rows;
   bool causal;
   int64_t count;
   Tensor indices;
@@ -44,36 +42,31 @@ struct LightningIndexer {
   void Run() const;
 
  private:
-  bool paged() const { return keys.layout == RowLayout::kPaged; }
   at::Tensor KeyRows(const Tensor& tensor, size_t index, const RowSpan& span) const;
   void RunSequence(size_t index, const RowSpan& own, const RowSpan& seen) const;
 };
 
 at::Tensor LightningIndexer::KeyRows(const Tensor& tensor, size_t index, const RowSpan& span) const {
-  if (!paged()) {
-    return keys.Of(tensor, index, span).squeeze(1).to(at::kFloat);
-  }
-  const at::Tensor row = at::Tensor(*block_table).select(0, static_cast<int64_t>(index));
-  return PagedRows(tensor, row, span.length, block_table.name(), index).squeeze(1).to(at::kFloat);
+  return rows.KeysOf(tensor, index, span).squeeze(1).to(at::kFloat);
 }
 
 void LightningIndexer::RunSequence(size_t index, const RowSpan& own, const RowSpan& seen) const {
   if (own.length == 0 || seen.length == 0) {
     return;
   }
-  const at::Tensor rows = KeyRows(key, index, seen).t();
+  const at::Tensor keys = KeyRows(key, index, seen).t();
   const at::Tensor row_scales = key_scale ? KeyRows(*key_scale, index, seen) : at::Tensor();
   const int64_t step = std::max<int64_t>(1, kMostScores / (query.size(-2) * seen.length));
   for (int64_t first = 0; first < own.length; first += step) {
     const RowSpan part{own.start + first, std::min(step, own.length - first)};
-    const auto own_rows = [&](const Tensor& tensor) { return queries.Of(tensor, index, part).to(at::kFloat); };
-    at::Tensor products = at::matmul(own_rows(query), rows);  // [rows, heads, keys]
+    const auto own_rows = [&](const Tensor& tensor) { return rows.queries.Of(tensor, index, part).to(at::kFloat); };
+    at::Tensor products = at::matmul(own_rows(query), keys);  // [rows, heads, keys]
     if (query_scale) {
       products = products.mul(own_rows(*query_scale).unsqueeze(-1)).mul(row_scales);
     }
     const at::Tensor scores = at::mul(at::relu(products), own_rows(weights).unsqueeze(-1)).sum(1);
-    const at::Tensor chosen = queries.Of(indices, index, part);
-    const at::Tensor chosen_scores = values ? queries.Of(*values, index, part) : at::Tensor();
+    const at::Tensor chosen = rows.queries.Of(indices, index, part);
+    const at::Tensor chosen_scores = values ? rows.queries.Of(*values, index, part) : at::Tensor();
     for (int64_t row = 0; row < part.length; ++row) {
       const int64_t ahead = own.length - (first + row) - 1;
       const int64_t visible = causal ? seen.length - ahead : seen.length;
@@ -95,8 +88,8 @@ void LightningIndexer::Run() const {
   if (values) {
     at::Tensor(*values).fill_(-std::numeric_limits<double>::infinity());
   }
-  const std::vector<RowSpan> own = queries.Read();
-  const std::vector<RowSpan> seen = keys.Read();
+  const std::vector<RowSpan> own = rows.queries.Read();
+  const std::vector<RowSpan> seen = rows.keys.Read();
   for (size_t index = 0; index < own.size(); ++index) {
     RunSequence(index, own[index], seen[index]);
   }
@@ -126,21 +119,7 @@ void LightningIndexer::Require() const {
     RequireShape(*query_scale, shape);
     RequireContiguous(*query_scale);
   }
-  queries.Require("actualSeqLengthsQuery");
-  keys.Require("actualSeqLengthsKey");
-  if (keys.layout == RowLayout::kBatched && key.size(0) != query.size(0)) {
-    RefuseArgument(key.name(), "a batch of " + std::to_string(query.size(0)), Describe(key.sizes()));
-  }
-  if (paged()) {
-    const int64_t block = key.size(1);
-    if (block < 1 || block % 16 != 0 || block > kLargestBlock) {
-      RefuseArgument(key.name(), "blocks of a multiple of 16, of at most 1024 keys", std::to_string(block));
-    }
-    RequireDtype(*block_table, {ScalarType::Int});
-    RequireShape(*block_table, {queries.batch, block_table->size(1)});
-  } else if (block_table) {
-    RefuseArgument(block_table.name(), "none, since the keys are not paged", "a tensor");
-  }
+  rows.RequireBlock(key, 1);
   shape.back() = 1;
   shape.push_back(count);
   RequireDtype(indices, {ScalarType::Int});
@@ -160,23 +139,7 @@ struct Arguments {
   const OptionalTensor& values;
 };
 
-RowLayout LayoutOf(const Text& name, const Text* queries) {
-  const std::string& layout = name.value();
-  if (queries != nullptr && layout == "PA_BSND") {
-    return RowLayout::kPaged;
-  }
-  if (layout != "BSND" && layout != "TND") {
-    RefuseArgument(name.name(), queries == nullptr ? "BSND or TND" : "PA_BSND, BSND or TND", layout);
-  }
-  if (queries != nullptr && layout != queries->value()) {
-    RefuseArgument(name.name(), "PA_BSND, or that of the queries, " + queries->value(), layout);
-  }
-  return layout == "TND" ? RowLayout::kPacked : RowLayout::kBatched;
-}
-
 Plan MakePlan(const Arguments& given) {
-  const RowLayout query_layout = LayoutOf(given.query_layout, nullptr);
-  const RowLayout key_layout = LayoutOf(given.key_layout, &given.query_layout);
   const bool allowed = given.count <= 2048 || given.count % 1024 == 0;
   if (given.count < 1 || given.count > given.most || !allowed) {
     RefuseArgument("sparseCount",
@@ -191,25 +154,10 @@ Plan MakePlan(const Arguments& given) {
       RefuseArgument("preTokens and nextTokens", std::to_string(kFarthest), std::to_string(tokens));
     }
   }
-  const int query_rank = query_layout == RowLayout::kPacked ? 3 : 4;
-  RequireRank(given.query, query_rank, query_rank);
-  const int key_rank = key_layout == RowLayout::kPacked ? 3 : 4;
-  RequireRank(given.key, key_rank, key_rank);
-  const bool packed = query_layout == RowLayout::kPacked;
-  const int64_t batch = packed && given.query_lengths ? given.query_lengths->numel() : given.query.size(0);
-  if (key_layout == RowLayout::kPaged) {
-    if (!given.block_table) {
-      RefuseArgument(given.block_table.name(), "a tensor, since the keys are paged", "none");
-    }
-    RequireRank(*given.block_table, 2, 2);
-  }
-  const int64_t capacity = key_layout == RowLayout::kPaged ? given.block_table->size(1) * given.key.size(1)
-                                                           : given.key.size(key_layout == RowLayout::kPacked ? 0 : 1);
   auto call = std::make_shared<LightningIndexer>(LightningIndexer{
-      given.query, given.key, given.weights, given.query_scale, given.key_scale, given.block_table,
-      {query_layout, batch, given.query.size(packed ? 0 : 1), given.query_lengths},
-      {key_layout, batch, capacity, given.key_lengths}, given.sparse_mode == kRightDownCausal, given.count, given.indices,
-      given.values});
+      given.query, given.key, given.weights, given.query_scale, given.key_scale,
+      {given.query_layout, given.key_layout, given.query, given.key, given.query_lengths, given.key_lengths, given.block_table},
+      given.sparse_mode == kRightDownCausal, given.count, given.indices, given.values});
   call->Require();
   return Plan([call] { call->Run(); });
 }

@@ -102,6 +102,14 @@ CANN_SIM_OPERATOR(aclnnAddmm, (Tensor, self), (Tensor, mat1), (Tensor, mat2), (S
   RequireShape(out, {mat1.size(0), mat2.size(1)});
   return Addmm(self, mat1, mat2, beta, alpha, out);
 }
+CANN_SIM_OPERATOR(aclnnAddmmWeightNz, (Tensor, self), (Tensor, mat1), (Tensor, mat2), (Scalar, beta), (Scalar, alpha),
+                  (Tensor, out), (Int8, cubeMathType)) {
+  RequireDtype(mat1, kHalves);
+  RequireRank(mat1, 2, 2);
+  RequireRank(mat2, 2, 2);
+  RequireShape(out, {mat1.size(0), mat2.size(1)});
+  return Addmm(self, mat1, mat2, beta, alpha, out);
+}
 CANN_SIM_OPERATOR(aclnnInplaceAddmm, (Tensor, selfRef), (Tensor, mat1), (Tensor, mat2), (Scalar, beta), (Scalar, alpha),
                   (Int8, cubeMathType)) {
   RequireRank(mat1, 2, 2);

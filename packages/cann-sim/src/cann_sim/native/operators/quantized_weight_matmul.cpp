@@ -110,27 +110,10 @@ Plan WeightQuantMatmul(const Tensor& x, const Tensor& weight, const Tensor& scal
   };
 }
 
-}  // namespace
-
-CANN_SIM_OPERATOR(aclnnWeightQuantBatchMatmulV2, (Tensor, x), (Tensor, weight), (Tensor, antiquantScale),
-                  (OptionalTensor, antiquantOffset), (OptionalTensor, quantScale), (OptionalTensor, quantOffset),
-                  (OptionalTensor, bias), (Int32, antiquantGroupSize), (Tensor, y)) {
-  return WeightQuantMatmul(x, weight, antiquantScale, antiquantOffset, quantScale, quantOffset, bias, antiquantGroupSize, y);
-}
-
-CANN_SIM_OPERATOR(aclnnWeightQuantBatchMatmulV3, (Tensor, x), (Tensor, weight), (Tensor, antiquantScale),
-                  (OptionalTensor, antiquantOffset), (OptionalTensor, quantScale), (OptionalTensor, quantOffset),
-                  (OptionalTensor, bias), (Int32, antiquantGroupSize), (Int32, innerPrecise), (Tensor, y)) {
-  if (innerPrecise != 0 && innerPrecise != 1) {
-    RefuseArgument(innerPrecise.name(), "0 or 1", std::to_string(innerPrecise));
-  }
-  return WeightQuantMatmul(x, weight, antiquantScale, antiquantOffset, quantScale, quantOffset, bias, antiquantGroupSize, y);
-}
-
 // Batches of products of permuted factors, with the result permuted: [b, m, n] as [m, b, n], or cut into pieces of b.
-CANN_SIM_OPERATOR(aclnnTransposeBatchMatMul, (Tensor, x1), (Tensor, x2), (OptionalTensor, bias), (OptionalTensor, scale),
-                  (IntArray, permX1), (IntArray, permX2), (IntArray, permY), (Int8, cubeMathType), (Int32, batchSplitFactor),
-                  (Tensor, out)) {
+Plan TransposedBatchMatmul(const Tensor& x1, const Tensor& x2, const OptionalTensor& bias, const OptionalTensor& scale,
+                           const IntArray& permX1, const IntArray& permX2, const IntArray& permY, int64_t batchSplitFactor,
+                           const Tensor& out) {
   RequireDtype(x1, kFloats);
   RequireSameDtype(x2, x1);
   RequireRank(x1, 3, 3);
@@ -158,7 +141,7 @@ CANN_SIM_OPERATOR(aclnnTransposeBatchMatMul, (Tensor, x1), (Tensor, x2), (Option
   }
   const int64_t pieces = batchSplitFactor;
   if (pieces <= 0 || batch % pieces != 0 || (scale && pieces != 1)) {
-    RefuseArgument(batchSplitFactor.name(), "a divisor of " + std::to_string(batch) + ", 1 beside a scale",
+    RefuseArgument("batchSplitFactor", "a divisor of " + std::to_string(batch) + ", 1 beside a scale",
                    std::to_string(pieces));
   }
   if (scale) {
@@ -185,6 +168,37 @@ CANN_SIM_OPERATOR(aclnnTransposeBatchMatMul, (Tensor, x1), (Tensor, x2), (Option
       out.Store(product.reshape({rows, pieces, -1}).transpose(0, 1));
     }
   };
+}
+
+}  // namespace
+
+CANN_SIM_OPERATOR(aclnnWeightQuantBatchMatmulV2, (Tensor, x), (Tensor, weight), (Tensor, antiquantScale),
+                  (OptionalTensor, antiquantOffset), (OptionalTensor, quantScale), (OptionalTensor, quantOffset),
+                  (OptionalTensor, bias), (Int32, antiquantGroupSize), (Tensor, y)) {
+  return WeightQuantMatmul(x, weight, antiquantScale, antiquantOffset, quantScale, quantOffset, bias, antiquantGroupSize, y);
+}
+
+CANN_SIM_OPERATOR(aclnnWeightQuantBatchMatmulV3, (Tensor, x), (Tensor, weight), (Tensor, antiquantScale),
+                  (OptionalTensor, antiquantOffset), (OptionalTensor, quantScale), (OptionalTensor, quantOffset),
+                  (OptionalTensor, bias), (Int32, antiquantGroupSize), (Int32, innerPrecise), (Tensor, y)) {
+  if (innerPrecise != 0 && innerPrecise != 1) {
+    RefuseArgument(innerPrecise.name(), "0 or 1", std::to_string(innerPrecise));
+  }
+  return WeightQuantMatmul(x, weight, antiquantScale, antiquantOffset, quantScale, quantOffset, bias, antiquantGroupSize, y);
+}
+
+#define CANN_SIM_TRANSPOSED_PRODUCT                                                                                    \
+  (Tensor, x1), (Tensor, x2), (OptionalTensor, bias), (OptionalTensor, scale), (IntArray, permX1), (IntArray, permX2), \
+      (IntArray, permY), (Int8, cubeMathType), (Int32, batchSplitFactor), (Tensor, out)
+
+CANN_SIM_OPERATOR(aclnnTransposeBatchMatMul, CANN_SIM_TRANSPOSED_PRODUCT) {
+  return TransposedBatchMatmul(x1, x2, bias, scale, permX1, permX2, permY, batchSplitFactor, out);
+}
+
+// The second factor is in the NZ format, which reads as the plain one.
+CANN_SIM_OPERATOR(aclnnTransposeBatchMatMulWeightNz, CANN_SIM_TRANSPOSED_PRODUCT) {
+  RequireDtype(x1, kHalves);
+  return TransposedBatchMatmul(x1, x2, bias, scale, permX1, permX2, permY, batchSplitFactor, out);
 }
 
 }  // namespace cann_sim::operators

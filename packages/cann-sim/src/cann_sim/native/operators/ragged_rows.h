@@ -37,6 +37,22 @@ struct RaggedRows {
   at::Tensor Of(const at::Tensor& tensor, size_t index, const RowSpan& span) const;
 };
 
+// Queries [B, S, heads, D] or [T, heads, D], and the keys that they look at: laid out as they are, or in pages.
+struct QueriesAndKeys {
+  RaggedRows queries, keys;
+  OptionalTensor block_table;  // int32 [B, pages], where the keys are paged
+
+  // Refuses unknown layouts, and lengths or a block table that do not fit them.
+  QueriesAndKeys(const Text& query_layout, const Text& key_layout, const Tensor& query, const Tensor& key,
+                 const OptionalTensor& query_lengths, const OptionalTensor& key_lengths, const OptionalTensor& block_table);
+
+  bool paged() const { return keys.layout == RowLayout::kPaged; }
+  // Refuses pages that are not of a multiple of 16 keys and of `group` keys, up to 1024.
+  void RequireBlock(const Tensor& key, int64_t group) const;
+  // The keys of sequence `index`, [length, heads, ...], out of a tensor laid out as the keys.
+  at::Tensor KeysOf(const Tensor& cache, size_t index, const RowSpan& span) const;
+};
+
 // The integers that `tensor` holds now.
 std::vector<int64_t> ReadIntegers(const Tensor& tensor);
 

@@ -440,8 +440,6 @@ CANN_SIM_MISSING(aclnnFlashAttentionVarLenScoreV5, aclnnFlashAttentionVarLenScor
 CANN_SIM_MISSING(aclnnFlashAttentionVarLenScoreV5GetWorkspaceSize, aclnnFlashAttentionVarLenScoreV5)
 CANN_SIM_MISSING(aclnnFlatQuant, aclnnFlatQuant)
 CANN_SIM_MISSING(aclnnFlatQuantGetWorkspaceSize, aclnnFlatQuant)
-CANN_SIM_MISSING(aclnnFlatQuantV2, aclnnFlatQuantV2)
-CANN_SIM_MISSING(aclnnFlatQuantV2GetWorkspaceSize, aclnnFlatQuantV2)
 CANN_SIM_MISSING(aclnnFlip, aclnnFlip)
 CANN_SIM_MISSING(aclnnFlipGetWorkspaceSize, aclnnFlip)
 CANN_SIM_MISSING(aclnnFloor, aclnnFloor)

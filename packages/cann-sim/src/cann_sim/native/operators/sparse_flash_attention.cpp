@@ -3,7 +3,6 @@
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/index_select.h>
-#include <ATen/ops/tensor.h>
 
 #include <algorithm>
 #include <limits>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "key_selection.h"
 #include "operator.h"
 #include "paged_cache.h"
 #include "ragged_rows.h"
@@ -42,27 +42,7 @@ struct SparseFlashAttention {
 
  private:
   void RunSequence(size_t index, const RowSpan& span, int64_t key_length) const;
-  at::Tensor SelectedKeys(const at::Tensor& selected, int64_t key_length, int64_t seen) const;
 };
-
-// The numbers of the selected keys that a query may see: those before `seen`.
-at::Tensor SparseFlashAttention::SelectedKeys(const at::Tensor& selected, int64_t key_length, int64_t seen) const {
-  std::vector<int64_t> keys;
-  const at::Tensor wide = selected.to(at::kLong).contiguous();
-  const int64_t* numbers = wide.data_ptr<int64_t>();
-  const int64_t groups = (key_length + selection_size - 1) / selection_size;
-  for (int64_t position = 0; position < wide.numel() && numbers[position] != -1; ++position) {
-    if (numbers[position] < 0 || numbers[position] >= groups) {
-      RefuseArgument(selection.name(), "numbers in [0, " + std::to_string(groups) + "), or -1 at the end",
-                     std::to_string(numbers[position]));
-    }
-    const int64_t first = numbers[position] * selection_size;
-    for (int64_t number = first; number < std::min({first + selection_size, key_length, seen}); ++number) {
-      keys.push_back(number);
-    }
-  }
-  return at::tensor(keys, at::kLong);
-}
 
 void SparseFlashAttention::RunSequence(size_t index, const RowSpan& span, int64_t key_length) const {
   const at::Tensor row = at::Tensor(block_table).select(0, static_cast<int64_t>(index));
@@ -78,7 +58,7 @@ void SparseFlashAttention::RunSequence(size_t index, const RowSpan& span, int64_
   const at::Tensor sinks = sink ? at::Tensor(*sink).to(at::kFloat) : at::Tensor();
   for (int64_t position = 0; position < span.length; ++position) {
     const int64_t seen = causal ? key_length - span.length + position + 1 : std::numeric_limits<int64_t>::max();
-    const at::Tensor chosen = SelectedKeys(selected[position][0], key_length, seen);
+    const at::Tensor chosen = SelectedKeys({selection.name(), selection_size}, selected[position][0], key_length, seen);
     const AttentionResult result =
         Attend(own.narrow(0, position, 1), at::index_select(latent, 0, chosen), at::index_select(values, 0, chosen),
                scale, at::Tensor(), sinks, at::Tensor());
