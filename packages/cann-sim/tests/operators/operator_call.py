@@ -42,6 +42,12 @@ PLAIN: dict[type, Callable[[Any], object]] = {
     float: ctypes.c_double,
 }
 FORMAT_ND = 2
+
+
+class Single(ctypes.c_float):
+    """A C float; a plain c_float stands for a scalar object."""
+
+
 Handle = ctypes.c_void_p
 
 
@@ -80,11 +86,14 @@ class Arguments:
         )
 
     def make(self, argument: Argument) -> object:
-        """Return an argument: a c_float is a scalar, a tuple an int array, bytes a text."""
+        """Return an argument: a c_float is a scalar, a tuple an int array, bytes a text.
+
+        A `Single` is passed as it is.
+        """
         made: object = argument
         if isinstance(argument, (bool, int, float)):
             made = PLAIN[type(argument)](argument)
-        elif isinstance(argument, ctypes.c_float):
+        elif isinstance(argument, ctypes.c_float) and not isinstance(argument, Single):
             made = self._create("Scalar", ctypes.byref(argument), DATA_TYPES[torch.float32])
         elif isinstance(argument, tuple):
             made = self._create("IntArray", integers(argument), ctypes.c_uint64(len(argument)))
