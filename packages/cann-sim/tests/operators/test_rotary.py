@@ -150,12 +150,25 @@ def test_mrope_mixes_the_rows_of_positions(
 def test_mrope_refuses_what_the_device_refuses() -> None:
     x, cache = torch.ones(4, 64).to("npu"), torch.ones(8, 64).to("npu")
     one, three = torch.zeros(4).long().to("npu"), torch.zeros(3, 4).long().to("npu")
+    four = torch.zeros(4, 4).long().to("npu")
     with pytest.raises(RuntimeError, match=r"argument 'positions': expected three rows"):
-        torch_npu.npu_mrope(one, x, x, cache, 64, cache_mode="interleave")
+        torch_npu.npu_mrope(
+            four, x, x, cache, 64, mrope_section=[8, 8, 8, 8], cache_mode="interleave"
+        )
     with pytest.raises(RuntimeError, match=r"argument 'mropeSection': expected one section"):
         torch_npu.npu_mrope(three, x, x, cache, 64, mrope_section=[8, 8, 8])
     with pytest.raises(RuntimeError, match=r"argument 'positions': expected one of the dtypes"):
         torch_npu.npu_mrope(one.float(), x, x, cache, 64)
+
+
+def test_mrope_of_one_row_of_positions_has_no_cache_mode() -> None:
+    x, cache = (random(4, 64, dtype=torch.float16).to("npu") for _ in range(2))
+    rows = torch.arange(4).to("npu")
+    plain, interleaved = (
+        torch_npu.npu_mrope(rows, x, x, cache, 64, cache_mode=mode)[0].cpu()
+        for mode in ("default", "interleave")
+    )
+    assert torch.equal(plain, interleaved)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -13,6 +13,7 @@ from operators.cases import (
     matrix,
     normalization,
     reduction,
+    transformer,
 )
 
 CASES = (
@@ -26,6 +27,7 @@ CASES = (
     *normalization.CASES,
     *image.CASES,
     *foreach.CASES,
+    *transformer.CASES,
 )
 
 __all__ = ["CASES"]

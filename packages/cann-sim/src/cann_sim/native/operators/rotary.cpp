@@ -139,7 +139,7 @@ Plan RopeWithSinCosCache(const Tensor& positions, const Tensor& query, const Ten
     RefuseArgument(sections.name(), "one section for each row of 'positions', " + std::to_string(rotary / 2) + " in all",
                    Describe(sections));
   }
-  if (interleaved && (positions.rank() != 2 || positions.size(0) != kPlanes)) {
+  if (interleaved && positions.rank() == 2 && positions.size(0) != kPlanes) {
     RefuseArgument(positions.name(), "three rows for an interleaved cache", Describe(positions.sizes()));
   }
   return [=] {
