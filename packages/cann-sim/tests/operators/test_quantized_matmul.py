@@ -199,3 +199,41 @@ def test_int4_matrices_are_multiplied_exactly(
     ).cpu()
     expected = (x.double() @ weight.double()) * scale.double() * own.double()[:, None]
     conformance.close(result, expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("form", ["gelu_erf", "gelu_tanh"])
+@pytest.mark.parametrize("addend", [None, torch.int32, torch.float32])
+@pytest.mark.parametrize("nz", [False, True])
+def test_gelu_follows_the_scaled_product(
+    conformance: Any, dtype: torch.dtype, form: str, addend: torch.dtype | None, nz: bool
+) -> None:
+    x1, x2 = integers(5, 64), integers(64, 32, seed=1)
+    weight, token = scales(32, dtype=torch.bfloat16), scales(5, seed=3)
+    # torch_npu gives float16 beside scales in float32.
+    weight = weight if dtype == torch.bfloat16 else weight.float()
+    bias = None if addend is None else torch.arange(-4, 28).to(addend)
+    torch_npu.npu.config.allow_internal_format = nz
+    matrix = torch_npu.npu_format_cast(x2.to("npu"), 29) if nz else x2.to("npu")
+    torch_npu.npu.config.allow_internal_format = False
+    result = torch_npu.npu_quant_matmul_gelu(
+        npu(x1), matrix, npu(token), npu(weight), bias=npu(bias), approximate=form
+    )
+    assert result.dtype == dtype
+    factor = weight.double() * token.double().unsqueeze(-1)
+    total = exact(x1, x2).double()
+    if bias is None:
+        value = total * factor
+    else:
+        value = (total + bias) * factor if addend == torch.int32 else total * factor + bias
+    reference = torch.nn.functional.gelu(value, approximate=form[5:].replace("erf", "none"))
+    conformance.close(result.cpu(), reference, ulps=16, magnitude=value.abs())
+
+
+def test_gelu_needs_scales_of_both_matrices_and_a_known_form(capfd: Any) -> None:
+    del capfd
+    x1, x2 = npu(integers(5, 64)), npu(integers(64, 32, seed=1))
+    with pytest.raises(RuntimeError, match="approximate"):
+        torch_npu.npu_quant_matmul_gelu(x1, x2, npu(scales(5)), npu(scales(32)), approximate="tanh")
+    with pytest.raises(RuntimeError, match="'x1Scale'"):
+        torch_npu.npu_quant_matmul_gelu(x1, x2, npu(scales(4)), npu(scales(32)))

@@ -4,11 +4,15 @@
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/bitwise_or.h>
 #include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/round.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
 
 #include "operator.h"
 #include "quantization.h"
@@ -61,6 +65,9 @@ void RequireOneOr(const Tensor& tensor, int64_t size) {
     RefuseArgument(tensor.name(), "shape [1] or [" + std::to_string(size) + "]", Describe(tensor.sizes()));
   }
 }
+
+// What a result in floating point goes through before it is rounded; empty for nothing.
+using Activation = std::function<at::Tensor(const at::Tensor&)>;
 
 // Present with elements; torch_npu passes an empty tensor for some that are absent.
 bool IsGiven(const OptionalTensor& tensor) { return tensor && tensor->numel() != 0; }
@@ -135,7 +142,7 @@ namespace {
 Plan QuantMatmul(const Tensor& x1, const Tensor& x2, const OptionalTensor& x1Scale, const Tensor& x2Scale,
                  const OptionalTensor& yScale, const OptionalTensor& x1Offset, const OptionalTensor& x2Offset,
                  const OptionalTensor& yOffset, const OptionalTensor& bias, const Bool& transposeX1, const Bool& transposeX2,
-                 const Int& groupSize, const Tensor& out) {
+                 const Int& groupSize, const Tensor& out, const Activation& activation = {}) {
   RequireMatrices(x1);
   RequireMatrices(x2);
   RequireDtype(out, {ScalarType::Half, ScalarType::BFloat16, ScalarType::Char, ScalarType::Int});
@@ -213,9 +220,36 @@ Plan QuantMatmul(const Tensor& x1, const Tensor& x2, const OptionalTensor& x1Sca
     if (out.dtype() == ScalarType::Char) {
       StoreRounded(out, at::add(values, x2Offset ? x2Offset->Widened() : UnpackedOffset(bits)));
     } else {
-      out.Store(values);
+      out.Store(activation ? activation(values) : values);
     }
   };
+}
+
+// The GELU that `name` stands for.
+Activation GeluOf(const Text& name) {
+  if (name.value() != "gelu_erf" && name.value() != "gelu_tanh") {
+    RefuseArgument(name.name(), "gelu_erf or gelu_tanh", name.value());
+  }
+  const std::string form = name.value() == "gelu_erf" ? "none" : "tanh";
+  return [form](const at::Tensor& values) { return at::gelu(values, form); };
+}
+
+Plan QuantMatmulGelu(const Tensor& x1, const Tensor& x2, const OptionalTensor& x1Scale, const Tensor& x2Scale,
+                     const std::array<OptionalTensor, 4>& unused, const OptionalTensor& bias, const OptionalTensor& x3,
+                     const Text& fusedOpType, const Int& groupSize, const Tensor& out) {
+  RequireDtype(out, kHalves);
+  if (!x1Scale) {
+    RefuseArgument(x1Scale.name(), "a scale for each row", "none");
+  }
+  for (const OptionalTensor& tensor : {unused[0], unused[1], unused[2], unused[3], x3}) {
+    if (IsGiven(tensor)) {
+      RefuseIfPresent(tensor, "anything but scales of the matrices and a bias");
+    }
+  }
+  const Bool plain(false, "transpose");
+  const OptionalTensor none;
+  return QuantMatmul(x1, x2, x1Scale, x2Scale, none, none, none, none, IsGiven(bias) ? bias : none, plain, plain, groupSize,
+                     out, GeluOf(fusedOpType));
 }
 
 }  // namespace
@@ -234,6 +268,19 @@ CANN_SIM_OPERATOR(aclnnQuantMatmulV5, CANN_SIM_QUANT_MATMUL) {
 CANN_SIM_OPERATOR(aclnnQuantMatmulWeightNz, CANN_SIM_QUANT_MATMUL) {
   return QuantMatmul(x1, x2, x1Scale, x2Scale, yScale, x1Offset, x2Offset, yOffset, bias, transposeX1, transposeX2,
                      groupSize, out);
+}
+
+#define CANN_SIM_QUANT_MATMUL_GELU                                                                                    \
+  (Tensor, x1), (Tensor, x2), (OptionalTensor, x1Scale), (Tensor, x2Scale), (OptionalTensor, yScale),                 \
+      (OptionalTensor, x1Offset), (OptionalTensor, x2Offset), (OptionalTensor, yOffset), (OptionalTensor, bias),      \
+      (OptionalTensor, x3), (Text, fusedOpType), (Int, groupSize), (Tensor, out)
+
+CANN_SIM_OPERATOR(aclnnFusedQuantMatmul, CANN_SIM_QUANT_MATMUL_GELU) {
+  return QuantMatmulGelu(x1, x2, x1Scale, x2Scale, {yScale, x1Offset, x2Offset, yOffset}, bias, x3, fusedOpType, groupSize, out);
+}
+
+CANN_SIM_OPERATOR(aclnnFusedQuantMatmulWeightNz, CANN_SIM_QUANT_MATMUL_GELU) {
+  return QuantMatmulGelu(x1, x2, x1Scale, x2Scale, {yScale, x1Offset, x2Offset, yOffset}, bias, x3, fusedOpType, groupSize, out);
 }
 
 }  // namespace cann_sim::operators
