@@ -24,13 +24,14 @@ def positive(*shape: int, seed: int, scale: float) -> torch.Tensor:
 def packed(values: torch.Tensor) -> torch.Tensor:
     """Eight int4 in an int32, the first in the lowest bits."""
     shifts = torch.arange(8) * 4
-    words = ((values.unflatten(-1, (-1, 8)) & 15) << shifts).sum(-1)
+    words = ((values.reshape(*values.shape[:-1], -1, 8) & 15) << shifts).sum(-1)
     return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
 
 
 def blocks(values: torch.Tensor, columns: int) -> torch.Tensor:
     """[E, K, N] as [E, N / columns, K / 16, 16, columns]."""
-    split = values.unflatten(1, (-1, 16)).unflatten(3, (-1, columns))
+    experts, inner, width = values.shape
+    split = values.reshape(experts, inner // 16, 16, width // columns, columns)
     return split.permute(0, 3, 1, 2, 4).contiguous()
 
 
