@@ -31,11 +31,17 @@ def test_missing_npu_operator_names_itself_and_the_torch_operator() -> None:
         torch_npu.npu_dynamic_block_quant(values)
 
 
+def test_operator_of_other_devices_is_refused_with_that_reason() -> None:
+    values = torch.ones(4, 64, dtype=torch.bfloat16).to("npu")
+    reason = r"aclnnDynamicMxQuant\w*: the simulated Ascend910B1 does not have this operator, .*"
+    with pytest.raises(RuntimeError, match=reason + r"called by .* npu::npu_dynamic_mx_quant"):
+        torch_npu.npu_dynamic_mx_quant(values)
+
+
 def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> None:
-    values = torch.ones(1, 2, 4, 8).to("npu").requires_grad_()
-    result = torch.nn.functional.scaled_dot_product_attention(values, values, values)
-    with pytest.raises(RuntimeError, match=r"aclnnFlashAttention\w*Grad\w* is not simulated"):
-        torch.autograd.grad(result.sum(), values)
+    images, grid = torch.ones(1, 1, 4, 3).to("npu"), torch.zeros(1, 2, 2, 2).to("npu")
+    with pytest.raises(RuntimeError, match=r"aclnnGridSampler2D .* aten::grid_sampler_2d"):
+        torch.nn.functional.grid_sample(images, grid, align_corners=False)
 
 
 def test_missing_operator_fails_while_capturing_as_well() -> None:

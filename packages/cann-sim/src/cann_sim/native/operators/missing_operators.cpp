@@ -6,13 +6,21 @@
 
 #include "asking_operator.h"
 #include "coverage.h"
+#include "operators_of_other_devices.h"
 #include "refusal.h"
 
 namespace {
 
 int RefuseMissing(const char* operator_name) {
-  std::string message = std::string(operator_name) + " is not simulated";
   const std::string asked_by = cann_sim::operators::AskingOperator();
+  if (cann_sim::operators::IsOfOtherDevices(operator_name)) {
+    const std::string reason = "the simulated Ascend910B1 does not have this operator, which CANN documents for other products";
+    cann_sim::operators::NoteRefusal(operator_name, reason, asked_by);
+    return cann_sim::operators::Report(cann_sim::operators::kStatusKernelNotFound,
+                                       std::string(operator_name) + ": " + reason +
+                                           (asked_by.empty() ? "" : " (called by the torch operator " + asked_by + ")"));
+  }
+  std::string message = std::string(operator_name) + " is not simulated";
   cann_sim::operators::NoteMissing(operator_name, asked_by);
   message += asked_by.empty() ? "; it was launched from the task queue, set TASK_QUEUE_ENABLE=1 or 0 to see by what"
                               : "; the torch operator " + asked_by + " needs it";
