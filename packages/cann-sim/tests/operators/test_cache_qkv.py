@@ -67,7 +67,7 @@ class Call:
     def parts(self) -> list[torch.Tensor]:
         wide = self.qkv.double().view(BATCH, LENGTH, -1, DIM)
         cos, sin = (angles.double().view(BATCH, -1, 1, DIM) for angles in self.angles)
-        query, key, value = wide.split(HEADS, 2)
+        query, key, value = torch.split(wide, HEADS, 2)
 
         def turned(x: torch.Tensor, gamma: torch.Tensor) -> torch.Tensor:
             x = x / (x.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gamma.double()
