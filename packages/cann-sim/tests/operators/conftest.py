@@ -122,6 +122,14 @@ def _device(npu: Any) -> Iterator[None]:
 
 
 @pytest.fixture
+def internal_formats(npu: Any) -> Iterator[None]:
+    """Let torch_npu cast to formats other than plain ones."""
+    npu.config.allow_internal_format = True
+    yield
+    npu.config.allow_internal_format = False
+
+
+@pytest.fixture
 def views() -> Callable[[torch.dtype], dict[str, torch.Tensor]]:
     """Return tensors of one dtype in the layouts that operators meet."""
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 NZ, ND = 29, 2
 
 
-@pytest.fixture(autouse=True)
-def _internal_formats() -> Iterator[None]:
-    torch_npu.npu.config.allow_internal_format = True
-    yield
-    torch_npu.npu.config.allow_internal_format = False
+pytestmark = pytest.mark.usefixtures("internal_formats")
 
 
 def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:

@@ -119,7 +119,8 @@ void Tensor::Store(const at::Tensor& result) const {
     return;
   }
   const at::Tensor blocks = Blocks().zero_();
-  const at::Tensor rows = blocks.movedim(-4, -2).flatten(-4, -3).flatten(-2, -1);
+  // A copy: of a single column of blocks the rows would be the blocks' own memory.
+  const at::Tensor rows = blocks.movedim(-4, -2).flatten(-4, -3).flatten(-2, -1).clone();
   const bool transposed = ShowsTranspose(view_);
   const at::Tensor plain = transposed ? result.transpose(-1, -2) : result;
   rows.narrow(-2, 0, plain.size(-2)).narrow(-1, 0, plain.size(-1)).copy_(plain);
