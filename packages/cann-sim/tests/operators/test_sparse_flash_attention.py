@@ -9,6 +9,8 @@ import pytest
 import torch
 import torch_npu
 
+from operators.operator_call import call_operator
+
 HALVES = [torch.bfloat16, torch.float16]
 LATENT, ROPE, BLOCK, COLUMNS, HEADS, CHOSEN = 512, 64, 16, 3, 4, 5
 SCALE = 1 / math.sqrt(LATENT + ROPE)
@@ -66,9 +68,9 @@ class Batch:
             **changes,
         }
 
-    def reference(self, *, causal: bool, sinks: torch.Tensor | None = None) -> torch.Tensor:
-        outputs = []
-        token = 0
+    def scores(self, *, causal: bool) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Return the scores of each query, and the values that they weigh, in float64."""
+        found, token = [], 0
         for index, (own, keys) in enumerate(zip(QUERIES, KEYS, strict=True)):
             pages = self.table[index].long()
             latent = self.key[pages].reshape(-1, LATENT)[:keys].double()
@@ -83,13 +85,23 @@ class Batch:
                     if key < seen
                 ]
                 query = torch.cat([self.query[token], self.query_rope[token]], -1).double()
-                scores = query @ torch.cat([latent, rope], -1)[chosen].T * SCALE
-                if sinks is not None:
-                    scores = torch.cat([scores, sinks.double().unsqueeze(1)], -1)
-                weights = scores.softmax(-1)[:, : len(chosen)] if chosen else scores[:, :0]
-                outputs.append(weights @ latent[chosen])
+                products = query @ torch.cat([latent, rope], -1)[chosen].T * SCALE
+                found.append((products, latent[chosen]))
                 token += 1
-        return torch.stack(outputs)
+        return found
+
+    def reference(self, *, causal: bool) -> torch.Tensor:
+        return torch.stack([s.softmax(-1) @ values for s, values in self.scores(causal=causal)])
+
+    def plain(self, cache: torch.Tensor, layout: str) -> torch.Tensor:
+        """Return a cache without pages: packed, or in a batch with rows that are not valid."""
+        parts = [cache[self.table[n].long()].flatten(0, 1)[:keys] for n, keys in enumerate(KEYS)]
+        if layout == "TND":
+            return torch.cat(parts)
+        out = torch.full((len(KEYS), max(KEYS) + 2, *cache.shape[2:]), 9.0).to(cache.dtype)
+        for index, part in enumerate(parts):
+            out[index, : len(part)] = part
+        return out
 
 
 def close(conformance: Any, result: torch.Tensor, reference: torch.Tensor) -> None:
@@ -108,21 +120,76 @@ def test_queries_attend_to_the_selected_keys(
     close(conformance, output, batch.reference(causal=causal))
 
 
-def test_sinks_take_part_in_the_normalisation_only(conformance: Any) -> None:
-    batch, sinks = Batch(torch.bfloat16), torch.tensor([0.5, -1.0, 2.0, 0.0])
-    output, _, _ = torch_npu.npu_sparse_flash_attention(**batch.arguments(sinks=sinks.to("npu")))
-    close(conformance, output, batch.reference(causal=True, sinks=sinks))
+def batched(packed: torch.Tensor, fill: float) -> torch.Tensor:
+    out = torch.full((len(QUERIES), max(QUERIES), *packed.shape[1:]), fill, dtype=packed.dtype)
+    for index, part in enumerate(torch.split(packed, QUERIES)):
+        out[index, : len(part)] = part
+    return out.to("npu")
+
+
+@pytest.mark.parametrize("layout", ["TND", "BSND"])
+@pytest.mark.parametrize("size", [1, 4])
+def test_keys_without_pages_give_statistics_as_well(
+    conformance: Any, layout: str, size: int
+) -> None:
+    batch = Batch(torch.bfloat16, size)
+    caches = {
+        "key": batch.plain(batch.key, layout).to("npu"),
+        "key_rope": batch.plain(batch.key_rope, layout).to("npu"),
+    }
+    changes: dict[str, Any] = {**caches, "value": caches["key"], "block_table": None}
+    lengths = torch.tensor(KEYS).int()
+    if layout == "BSND":
+        changes |= {
+            "query": batched(batch.query, 0),
+            "query_rope": batched(batch.query_rope, 0),
+            "sparse_indices": batched(batch.selection, -1),
+            "actual_seq_lengths_query": torch.tensor(QUERIES).int().to("npu"),
+        }
+    else:
+        lengths = lengths.cumsum(0).int()
+    given = batch.arguments(
+        **changes,
+        actual_seq_lengths_kv=lengths.to("npu"),
+        layout_query=layout,
+        layout_kv=layout,
+        return_softmax_lse=True,
+    )
+    output, largest, total = (t.cpu() for t in torch_npu.npu_sparse_flash_attention(**given))
+
+    def rows(tensor: torch.Tensor) -> torch.Tensor:
+        if layout == "TND":
+            return tensor
+        return torch.cat([tensor[index, :own] for index, own in enumerate(QUERIES)])
+
+    close(conformance, rows(output), batch.reference(causal=True))
+    scores = [products for products, _ in batch.scores(causal=True)]
+    peaks = torch.stack([products.amax(-1) for products in scores])
+    sums = torch.stack([(products - products.amax(-1, True)).exp().sum(-1) for products in scores])
+    squeezed = 0 if layout == "TND" else 1
+    for result, reference in ((largest, peaks), (total, sums)):
+        close(conformance, rows(result.squeeze(squeezed)), reference)
+
+
+def test_second_version_without_sinks_equals_the_first() -> None:
+    batch = Batch(torch.bfloat16)
+    given = batch.arguments()
+    expected, _, _ = torch_npu.npu_sparse_flash_attention(**given)
+    output, nothing = torch.empty_like(expected), torch.empty(0, device="npu")
+    names = ["query", "key", "value", "sparse_indices", "block_table", "actual_seq_lengths_query"]
+    names += ["actual_seq_lengths_kv", "query_rope", "key_rope"]
+    far = 2**63 - 1
+    call_operator(
+        "aclnnSparseFlashAttentionV2",
+        *(given[name] for name in names),
+        *(None, SCALE, 1, b"TND", b"PA_BSND", 3, far, far, 2, False),
+        *(output, nothing, nothing),
+    )
+    assert torch.equal(output.cpu(), expected.cpu())
 
 
 def test_batch_layout_takes_lengths_of_each_sequence(conformance: Any) -> None:
-    batch, longest = Batch(torch.float16), max(QUERIES)
-
-    def batched(packed: torch.Tensor, fill: float) -> torch.Tensor:
-        out = torch.full((len(QUERIES), longest, *packed.shape[1:]), fill, dtype=packed.dtype)
-        for index, part in enumerate(torch.split(packed, QUERIES)):
-            out[index, : len(part)] = part
-        return out.to("npu")
-
+    batch = Batch(torch.float16)
     given = batch.arguments(
         query=batched(batch.query, 0),
         query_rope=batched(batch.query_rope, 0),
@@ -156,6 +223,9 @@ def test_captured_launch_follows_lengths_of_the_device(conformance: Any) -> None
     ("changes", "reason"),
     [
         ({"layout_kv": "BSND"}, "layoutKv.*PA_BSND"),
+        ({"return_softmax_lse": True}, "returnSoftmaxLse.*found true"),
+        ({"sinks": torch.ones(HEADS)}, "sinks.*none on this device"),
+        ({"pre_tokens": 7}, "preTokens.*found 7"),
         ({"attention_mode": 0}, "attentionMode.*found 0"),
         ({"sparse_mode": 4}, "sparseMode.*found 4"),
         ({"sparse_block_size": 3}, "sparseBlockSize.*found 3"),
@@ -168,4 +238,5 @@ def test_what_is_not_simulated_or_does_not_fit_is_refused(
 ) -> None:
     del capfd
     with pytest.raises(RuntimeError, match=f"(?s){reason}"):
-        torch_npu.npu_sparse_flash_attention(**Batch(torch.float16).arguments(**changes))
+        moved = {k: v.to("npu") if isinstance(v, torch.Tensor) else v for k, v in changes.items()}
+        torch_npu.npu_sparse_flash_attention(**Batch(torch.float16).arguments(**moved))
