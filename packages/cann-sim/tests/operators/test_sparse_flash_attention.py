@@ -237,6 +237,7 @@ def test_what_is_not_simulated_or_does_not_fit_is_refused(
     changes: dict[str, Any], reason: str, capfd: Any
 ) -> None:
     del capfd
+    moved = {k: v.to("npu") if isinstance(v, torch.Tensor) else v for k, v in changes.items()}
+    given = Batch(torch.float16).arguments(**moved)
     with pytest.raises(RuntimeError, match=f"(?s){reason}"):
-        moved = {k: v.to("npu") if isinstance(v, torch.Tensor) else v for k, v in changes.items()}
-        torch_npu.npu_sparse_flash_attention(**Batch(torch.float16).arguments(**moved))
+        torch_npu.npu_sparse_flash_attention(**given)
