@@ -23,12 +23,12 @@ def test_missing_operator_names_itself_and_the_torch_operator() -> None:
 
 
 def test_missing_npu_operator_names_itself_and_the_torch_operator() -> None:
-    values = torch.ones(4, 64, dtype=torch.bfloat16).to("npu")
+    values = torch.ones(16, 16, dtype=torch.bfloat16).to("npu")
     with pytest.raises(
         RuntimeError,
-        match=r"aclnnDynamicBlockQuant\w* is not simulated; .* npu::npu_dynamic_block_quant",
+        match=r"aclnnMatmulAllReduce\w* is not simulated; .* npu::npu_mm_all_reduce_base",
     ):
-        torch_npu.npu_dynamic_block_quant(values)
+        torch_npu.npu_mm_all_reduce_base(values, values, "group")
 
 
 def test_operator_of_other_devices_is_refused_with_that_reason() -> None:
