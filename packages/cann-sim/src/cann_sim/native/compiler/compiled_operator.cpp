@@ -35,8 +35,8 @@ aclError aclopCompileAndExecute(const char* operator_type, int inputs, const acl
                                 const aclDataBuffer* const sources[], int outputs, const aclTensorDesc* const to[],
                                 aclDataBuffer* const targets[], const aclopAttr* attribute, aclopEngineType,
                                 aclopCompileType, const char*, aclrtStream stream) {
-  if (cann_sim::IsFormatCopy(operator_type) && inputs == 1 && outputs == 1) {
-    return cann_sim::LaunchFormatCopy(operator_type, *from[0], *sources[0], *to[0], *targets[0], stream);
+  if (const char* copy = cann_sim::FindFormatCopy(operator_type); copy != nullptr && inputs == 1 && outputs == 1) {
+    return cann_sim::LaunchFormatCopy(copy, *from[0], *sources[0], *to[0], *targets[0], stream);
   }
   return Refuse(operator_type, attribute);
 }

@@ -127,7 +127,7 @@ void CopyChannels(const Channels& shape, char* plain, char* grouped, bool to_gro
   }
 }
 
-aclError LaunchChannelCopy(const std::string& name, const Channels& shape, char* read, char* written, size_t target_bytes,
+aclError LaunchChannelCopy(const char* name, const Channels& shape, char* read, char* written, size_t target_bytes,
                            bool to_grouped, aclrtStream stream) {
   return LaunchKernel(stream, {name, [=] {
                                  if (to_grouped) {
@@ -139,12 +139,16 @@ aclError LaunchChannelCopy(const std::string& name, const Channels& shape, char*
 
 }  // namespace
 
-bool IsFormatCopy(const char* operator_type) {
-  return operator_type != nullptr &&
-         (std::strcmp(operator_type, "Identity") == 0 || std::strcmp(operator_type, "TransData") == 0);
+const char* FindFormatCopy(const char* operator_type) {
+  for (const char* name : {"Identity", "TransData"}) {
+    if (operator_type != nullptr && std::strcmp(operator_type, name) == 0) {
+      return name;
+    }
+  }
+  return nullptr;
 }
 
-aclError LaunchFormatCopy(const std::string& name, const aclTensorDesc& from, const aclDataBuffer& source,
+aclError LaunchFormatCopy(const char* name, const aclTensorDesc& from, const aclDataBuffer& source,
                           const aclTensorDesc& to, const aclDataBuffer& target, aclrtStream stream) {
   const bool from_nz = from.format == ACL_FORMAT_FRACTAL_NZ;
   const bool to_nz = to.format == ACL_FORMAT_FRACTAL_NZ;
@@ -153,8 +157,9 @@ aclError LaunchFormatCopy(const std::string& name, const aclTensorDesc& from, co
   const bool same = from.format == to.format && from.sizes == to.sizes;
   if (!from_grouped && !to_grouped && !same &&
       ((!from_nz && !IsPlain(from.format)) || (!to_nz && !IsPlain(to.format)))) {
-    return Fail(ACL_ERROR_OP_NOT_FOUND, name + ": copies between the formats " + std::to_string(from.format) + " and " +
-                                            std::to_string(to.format) + " are not simulated");
+    return Fail(ACL_ERROR_OP_NOT_FOUND,
+                std::string(name) + ": copies between the formats " + std::to_string(from.format) + " and " +
+                    std::to_string(to.format) + " are not simulated");
   }
   char* read = static_cast<char*>(source.address);
   char* written = static_cast<char*>(target.address);
@@ -176,7 +181,7 @@ aclError LaunchFormatCopy(const std::string& name, const aclTensorDesc& from, co
                                    CopyBlocks(blocks, to_nz ? read : written, to_nz ? written : read, to_nz);
                                  }});
   } catch (const std::invalid_argument& error) {
-    return Fail(ACL_ERROR_INVALID_PARAM, name + ": " + error.what());
+    return Fail(ACL_ERROR_INVALID_PARAM, std::string(name) + ": " + error.what());
   }
 }
 

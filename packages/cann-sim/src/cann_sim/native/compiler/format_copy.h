@@ -10,11 +10,11 @@ struct aclDataBuffer;
 
 namespace cann_sim {
 
-// Whether the operator of this name is such a copy.
-bool IsFormatCopy(const char* operator_type);
+// The name, in static memory, of the operator of this name where it is such a copy, else null.
+const char* FindFormatCopy(const char* operator_type);
 
 // Launches the copy on `stream`. Refuses formats other than the plain ones and FRACTAL_NZ.
-aclError LaunchFormatCopy(const std::string& name, const aclTensorDesc& from, const aclDataBuffer& source,
+aclError LaunchFormatCopy(const char* name, const aclTensorDesc& from, const aclDataBuffer& source,
                           const aclTensorDesc& to, const aclDataBuffer& target, aclrtStream stream);
 
 }  // namespace cann_sim

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "launch.h"
 
@@ -12,12 +13,23 @@ namespace {
 // Never destroyed: worker threads may still count while the process exits.
 struct LaunchNames {
   std::mutex mutex;
-  std::map<std::string, uint64_t> counts;
+  // By address: the text of a name may lie in several libraries.
+  std::unordered_map<const char*, uint64_t> counts;
 };
 
 LaunchNames& TheLaunchNames() {
   static auto* names = new LaunchNames;
   return *names;
+}
+
+std::map<std::string, uint64_t> LaunchesByName() {
+  LaunchNames& names = TheLaunchNames();
+  std::map<std::string, uint64_t> counts;
+  const std::lock_guard<std::mutex> lock(names.mutex);
+  for (const auto& [name, count] : names.counts) {
+    counts[name] += count;
+  }
+  return counts;
 }
 
 void Append(std::string& json, const char* name, const std::atomic<uint64_t>& value) {
@@ -33,7 +45,7 @@ Counters& TheCounters() {
   return *counters;
 }
 
-void CountLaunch(const std::string& name) {
+void CountLaunch(const char* name) {
   LaunchNames& names = TheLaunchNames();
   const std::lock_guard<std::mutex> lock(names.mutex);
   ++names.counts[name];
@@ -57,14 +69,10 @@ extern "C" CANN_SIM_EXPORT size_t cann_sim_counters(char* buffer, size_t size) {
   Append(json, "blocking_copies", counters.blocking_copies);
   Append(json, "copied_bytes", counters.copied_bytes);
   json += ",\"launches_by_operator\":{";
-  LaunchNames& names = TheLaunchNames();
-  {
-    const std::lock_guard<std::mutex> lock(names.mutex);
-    const char* separator = "";
-    for (const auto& [name, count] : names.counts) {
-      json += separator + ("\"" + name + "\":" + std::to_string(count));
-      separator = ",";
-    }
+  const char* separator = "";
+  for (const auto& [name, count] : LaunchesByName()) {
+    json += separator + ("\"" + name + "\":" + std::to_string(count));
+    separator = ",";
   }
   json += "}}";
   std::memcpy(buffer, json.data(), std::min(size, json.size()));

@@ -22,7 +22,7 @@ struct Counters {
 };
 
 Counters& TheCounters();
-// Counts the name of a kernel launch of any of the three sorts.
-void CountLaunch(const std::string& name);
+// Counts the name, in static memory, of a kernel launch of any of the three sorts.
+void CountLaunch(const char* name);
 
 }  // namespace cann_sim

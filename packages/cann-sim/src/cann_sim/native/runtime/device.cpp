@@ -87,6 +87,12 @@ std::vector<Stream*> Device::Streams() {
   return streams;
 }
 
+void Device::WakeWorkers() {
+  for (Stream* stream : Streams()) {
+    stream->Wake();
+  }
+}
+
 bool Device::HoldGraphStream() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (streams_.size() + graph_streams_ >= configuration::StreamLimit()) {

@@ -25,6 +25,8 @@ struct Device {
   // The worker of the stream ends; the object stays, so that later use of the handle is refused and not undefined.
   void DestroyStream(Stream& stream);
   std::vector<Stream*> Streams();
+  // Ends the naps of workers that have tasks.
+  void WakeWorkers();
 
   // Streams that captured graphs hold, which count towards the limit. False where the limit is reached.
   bool HoldGraphStream();

@@ -77,6 +77,9 @@ aclError AwaitRecord(uint32_t event, const EventPoint& point) {
     cann_sim::TheSchedule().HostWait([&] { return TheMonitor().Look(done); },
                                      cann_sim::Schedule::Clock::time_point::max(), is_stuck);
   } else {
+    if (cann_sim::Device* device = cann_sim::CurrentDevice(); device != nullptr) {
+      device->WakeWorkers();
+    }
     while (!TheMonitor().WaitFor(kDeadlockCheckMilliseconds, done) && !is_stuck()) {
     }
   }

@@ -123,7 +123,7 @@ std::string SetFaults(const std::string& text) {
   return "";
 }
 
-bool FaultIsDue(Fault fault, const std::string& name) {
+bool FaultIsDue(Fault fault, const char* name) {
   Faults& faults = TheFaults();
   if (!faults.any.load(std::memory_order_relaxed)) {
     return false;
@@ -144,7 +144,7 @@ std::string DescribeFault(Fault fault, const std::string& name) {
   return "an injected fault (CANN_SIM_FAULTS, " + kind + (name.empty() ? "" : " of " + name) + ")";
 }
 
-aclError InjectFault(Fault fault, aclError code, const char* function, const std::string& name) {
+aclError InjectFault(Fault fault, aclError code, const char* function, const char* name) {
   return FaultIsDue(fault, name) ? Fail(code, std::string(function) + ": " + DescribeFault(fault, name)) : ACL_SUCCESS;
 }
 

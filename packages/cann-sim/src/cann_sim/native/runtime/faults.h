@@ -19,9 +19,9 @@ enum class Fault { kAllocation, kStream, kLaunch, kRun, kCaptureEnd, kTaskUpdate
 std::string SetFaults(const std::string& text);
 
 // Counts an occasion. Whether it is to fail; `name` is that of the operator, for `launch` and `run`.
-bool FaultIsDue(Fault fault, const std::string& name = "");
+bool FaultIsDue(Fault fault, const char* name = "");
 // The same, and the refusal where it is.
-aclError InjectFault(Fault fault, aclError code, const char* function, const std::string& name = "");
+aclError InjectFault(Fault fault, aclError code, const char* function, const char* name = "");
 // What an injected failure says of itself.
 std::string DescribeFault(Fault fault, const std::string& name);
 

@@ -35,7 +35,7 @@ std::string TypeOf(const Task& task) { return task.kind == TaskKind::kKernel ? "
 std::string Describe(const Graph& graph, const Branch& branch, size_t index, uint32_t start) {
   const Task& task = branch.tasks[index];
   const std::string stream = std::to_string(branch.stream_id);
-  const std::string name = task.handle == 0 ? task.name : task.name + "_" + std::to_string(task.handle);
+  const std::string name = task.name + (task.handle == 0 ? "" : "_" + std::to_string(task.handle));
   return R"({"name":")" + name + R"(","pid":")" + std::to_string(getpid()) + R"( aclGraph","tid":"stream)" + stream +
          R"(","ts":)" + std::to_string(start) + R"(,"dur":)" + std::to_string(WidthOf(task.kind) - 1) +
          R"(,"ph":"X","args":{"Model Id":)" + std::to_string(graph.id) + R"(,"Stream Id":)" + stream +

@@ -14,7 +14,7 @@ namespace cann_sim {
 // One launch. `run` owns whatever it needs for as long as a captured graph may replay it; it may be called any number of
 // times, never by two threads at once, and reports a failure by throwing an exception, whose text becomes the error message.
 struct Kernel {
-  std::string name;  // the aclnn name, for instance "aclnnAdd"; task updates compare it
+  const char* name;  // the aclnn name, for instance "aclnnAdd", in static memory; task updates compare it
   std::function<void()> run;
 };
 

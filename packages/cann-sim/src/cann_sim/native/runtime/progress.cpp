@@ -38,7 +38,7 @@ Progress::Pause::Pause(const What& what) : span_("wait", [&what] { return "waits
     while (next < tasks.size() && tasks[next].kind != TaskKind::kKernel) {
       ++next;
     }
-    where += next < tasks.size() ? ", before operator " + tasks[next].name : ", behind its last operator";
+    where += next < tasks.size() ? std::string(", before operator ") + tasks[next].name : ", behind its last operator";
   }
   Progress& progress = TheProgress();
   {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "schedule.h"
@@ -34,6 +35,8 @@ class Stream {
   // Adds a task that the worker runs. The worker starts with the first task.
   void Enqueue(Task task);
   bool Idle();
+  // Ends the nap of a worker that has tasks: somebody waits for them.
+  void Wake();
   // Waits until all tasks given so far have run; milliseconds below 0 is no limit. Returns what a failed task left
   // behind (and forgets it), or 507046 when the limit was reached.
   aclError Synchronize(int32_t milliseconds);
@@ -57,7 +60,12 @@ class Stream {
   void Work();
   // Waits until there is a task or the worker has to stop.
   void AwaitTask(std::unique_lock<std::mutex>& lock);
-  void Run(Task& task);
+  // Moves what was given to what the worker has taken, with both in the order of the stream. With the lock.
+  void Take();
+  // The next task that was taken, unless the worker has to stop.
+  std::optional<Task> NextTaken();
+  // Whether it went well.
+  bool Run(Task& task);
   bool Done();
   // Waits until all tasks have run; else says why it gave up.
   aclError AwaitIdle(int32_t milliseconds);
@@ -67,10 +75,13 @@ class Stream {
   std::condition_variable not_empty_;
   std::condition_variable idle_;
   std::deque<Task> queue_;
+  // Apart from the queue, so that a worker and a host that are both busy seldom meet at one lock.
+  std::mutex taken_mutex_;
+  std::deque<Task> taken_;
   bool started_ = false;
   bool sleeping_ = false;
   bool busy_ = false;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_{false};
   aclError error_ = ACL_SUCCESS;
   std::string error_message_;
 };

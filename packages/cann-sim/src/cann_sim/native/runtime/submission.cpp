@@ -42,7 +42,7 @@ namespace cann_sim {
 bool KernelsAreNull() { return configuration::KernelsAreNull(); }
 
 aclError LaunchKernel(aclrtStream handle, Kernel kernel) {
-  CANN_SIM_FIND_STREAM(stream, kernel.name.c_str(), handle);
+  CANN_SIM_FIND_STREAM(stream, kernel.name, handle);
   if (const aclError error = InjectFault(Fault::kLaunch, ACL_ERROR_RT_DRV_INTERNAL_ERROR, "launch", kernel.name);
       error != ACL_SUCCESS) {
     return error;
@@ -63,7 +63,7 @@ aclError LaunchKernel(aclrtStream handle, Kernel kernel) {
     }
   }
   ++TheCounters().launches;
-  stream->Enqueue({TaskKind::kKernel, std::move(kernel.name), std::move(kernel.run)});
+  stream->Enqueue({TaskKind::kKernel, kernel.name, std::move(kernel.run)});
   return ACL_SUCCESS;
 }
 

@@ -26,7 +26,7 @@ const char* NameOf(TaskKind kind);
 
 struct Task {
   TaskKind kind;
-  std::string name;           // of a kernel its aclnn name, else what NameOf says
+  const char* name = "";      // of a kernel its aclnn name, else what NameOf says; in static memory
   std::function<void()> run;  // throws to report a failure
   uint64_t handle = 0;        // number of the event or address of the value that it concerns, for dumps
 };

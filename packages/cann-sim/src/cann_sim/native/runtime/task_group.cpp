@@ -2,7 +2,8 @@
 
 #include <acl/acl_rt.h>
 
-#include <map>
+#include <cstring>
+#include <unordered_map>
 
 #include "capture.h"
 #include "counters.h"
@@ -18,7 +19,7 @@ using cann_sim::TaskGroup;
 
 struct TaskGroupHandles {
   std::mutex mutex;
-  std::map<void*, std::shared_ptr<TaskGroup>> groups;
+  std::unordered_map<void*, std::shared_ptr<TaskGroup>> groups;
 };
 
 TaskGroupHandles& TheTaskGroupHandles() {
@@ -39,7 +40,7 @@ void EndUpdate(Stream& stream) {
   stream.updating->updating = false;
   stream.updating.reset();
   stream.updated_tasks = 0;
-  stream.state.store(StreamState::kRunning);
+  stream.state.store(StreamState::kRunning, std::memory_order_release);
 }
 
 }  // namespace
@@ -47,7 +48,7 @@ void EndUpdate(Stream& stream) {
 namespace cann_sim {
 
 GroupTask::GroupTask(Kernel kernel)
-    : name(std::move(kernel.name)), run_(std::make_shared<const std::function<void()>>(std::move(kernel.run))) {}
+    : name(kernel.name), run_(std::make_shared<const std::function<void()>>(std::move(kernel.run))) {}
 
 void GroupTask::Run() {
   std::shared_ptr<const std::function<void()>> run;
@@ -78,7 +79,7 @@ aclError UpdateTask(Stream& stream, Kernel kernel) {
                                                  " is one more");
   }
   const std::shared_ptr<GroupTask>& task = group.tasks[stream.updated_tasks];
-  if (task->name != kernel.name) {
+  if (task->name != kernel.name && std::strcmp(task->name, kernel.name) != 0) {
     return Fail(ACL_ERROR_RT_INTERNAL_ERROR, "task update" + OnStream(stream) + ": expected the kernel " + task->name +
                                                  ", which was captured, found " + kernel.name);
   }
@@ -156,7 +157,7 @@ aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream handle, aclrtTaskGrp group_h
     return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
                 "aclmdlRICaptureTaskUpdateBegin: a task update is already open" + OnStream(*stream));
   }
-  const std::shared_ptr<TaskGroup> group = FindTaskGroup(group_handle);
+  std::shared_ptr<TaskGroup> group = FindTaskGroup(group_handle);
   if (group == nullptr) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID,
                 "aclmdlRICaptureTaskUpdateBegin: the task group handle is unknown; was its graph destroyed?");
@@ -166,9 +167,9 @@ aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream handle, aclrtTaskGrp group_h
                 "aclmdlRICaptureTaskUpdateBegin: the task group is being updated on another stream");
   }
   group->updating = true;
-  stream->updating = group;
+  stream->updating = std::move(group);
   stream->updated_tasks = 0;
-  stream->state.store(StreamState::kUpdating);
+  stream->state.store(StreamState::kUpdating, std::memory_order_release);
   return ACL_SUCCESS;
 }
 

@@ -18,7 +18,7 @@ class GroupTask {
  public:
   explicit GroupTask(Kernel kernel);
 
-  const std::string name;
+  const char* const name;
 
   // Runs the kernel that is current when the replay comes to it.
   void Run();
