@@ -48,11 +48,11 @@ class _Launches(Protocol):
         /,
     ) -> None: ...
 
-    def set(self, slot: int, name: str, value: object, /) -> None: ...
-
     def num_dispatched(self) -> int: ...
 
-    def run(self, stream: int, changed: Sequence[bool], /) -> tuple[int, bool, str] | None: ...
+    def run(
+        self, stream: int, values: list[Mapping[str, object] | None], /
+    ) -> tuple[int, bool, str] | None: ...
 
 
 class _Module(Protocol):
@@ -105,11 +105,11 @@ class NativeLaunches:
         Returns:
             None, or where it stopped; the events from there on are not set.
         """
-        for slot, values in enumerate(step.values):
-            if changed[slot]:
-                for name, value in values.items():
-                    self._launches.set(slot, name, value)
-        failure = self._launches.run(stream_address, changed)
+        values = [
+            values if has_changed else None
+            for values, has_changed in zip(step.values, changed, strict=True)
+        ]
+        failure = self._launches.run(stream_address, values)
         if failure is None:
             return None
         position, is_open, message = failure

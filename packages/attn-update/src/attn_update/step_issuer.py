@@ -6,6 +6,7 @@ begin, operator, end and record. Why they may run is the business of `attn_updat
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -112,10 +113,10 @@ class StepIssuer:
             self._issue_natively(step, changed, self._native, release=release)
         else:
             self._issue_one_by_one(step, changed, release=release)
-        updates = step.plan.updates
-        skipped = sum(not changed[update.slot] for update in updates)
-        self._counters.skipped += skipped
-        self._counters.updates += len(updates) - skipped
+        sizes = step.plan.slot_sizes
+        updated = sum(itertools.compress(sizes, changed))
+        self._counters.updates += updated
+        self._counters.skipped += len(step.plan.updates) - updated
 
     def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
         """Set the external events of updates that were not issued; returns what failed in that."""

@@ -55,6 +55,18 @@ def to_lengths(value: object, *, what: str) -> list[int]:
         StepParameterError: The value is on a device (reading it would block the host), has more
             than one dimension, or does not hold integers.
     """
+    lengths = value.copy() if type(value) is list else _read_lengths(value, what=what)
+    assert isinstance(lengths, list)  # noqa: S101
+    # One pass in C over the types; a float or a bool is named only when there is one.
+    if set(map(type, lengths)) - {int}:
+        wrong = next(item for item in lengths if type(item) is not int)
+        raise StepParameterError(
+            f"reading {what}: expected integers, found {wrong!r} of type {type(wrong).__name__}",
+        )
+    return lengths
+
+
+def _read_lengths(value: object, *, what: str) -> object:
     if isinstance(value, torch.Tensor):
         if value.device.type != "cpu":
             raise StepParameterError(
@@ -68,16 +80,8 @@ def to_lengths(value: object, *, what: str) -> list[int]:
         raise StepParameterError(f"reading {what}: expected one dimension, found {dimensions}")
     to_list = getattr(value, "tolist", None)
     try:
-        lengths = to_list() if to_list is not None else list(value)  # type: ignore[call-overload]
+        return to_list() if to_list is not None else list(value)  # type: ignore[call-overload]
     except TypeError as error:
         raise StepParameterError(
             f"reading {what}: expected integers, found {type(value).__name__}",
         ) from error
-    # One pass in C over the types; a float or a bool is named only when there is one.
-    if set(map(type, lengths)) - {int}:
-        wrong = next(item for item in lengths if type(item) is not int)
-        raise StepParameterError(
-            f"reading {what}: expected integers, found {wrong!r} of type {type(wrong).__name__}",
-        )
-    assert isinstance(lengths, list)  # noqa: S101
-    return lengths

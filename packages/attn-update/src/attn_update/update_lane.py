@@ -48,7 +48,6 @@ In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
@@ -59,7 +58,7 @@ from attn_update.update_order import UpdateOrder
 from attn_update.update_worker import UpdateWorker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from attn_update.native_updater import NativeUpdater
     from attn_update.record import KeyRecords
@@ -140,19 +139,21 @@ class UpdateLane:
                 the lane's own, or another lane updates this key; nothing was launched.
             UpdateError: An update failed; see Note [failure].
         """
-        with self._alone() as issuer:
-            self._raise_failures()
-            step = plan.check(parameters)
-            current = self.device.current_stream()
-            records = plan.records
-            self._check_streams(issuer.stream, current, records)
-            issuer.bind(plan)
-            if records.replayed is not None and records.replayed_on != current:
-                # Replays of one graph have no order but that of their streams.
-                current.wait_event(records.replayed)
-            if records.unsettled or (order or self._order) is UpdateOrder.UPDATE_FIRST:
-                return self._update_first(step, replay, issuer, current)
-            return self._replay_first(step, replay, issuer, current)
+        me = threading.get_ident()
+        if self._owner == me:
+            raise LaneError(
+                "running a step: this thread is inside a step of the same lane; a replay must not "
+                "run another step",
+            )
+        with self._lock:
+            issuer = self._issuer
+            if issuer is None:
+                raise LaneError("running a step: the update lane is closed; make a new one")
+            self._owner = me
+            try:
+                return self._run(plan, parameters, replay, issuer, order or self._order)
+            finally:
+                self._owner = None
 
     def drain(self) -> None:
         """Wait until the lane's thread has issued all updates; the device may still be busy.
@@ -176,22 +177,27 @@ class UpdateLane:
                 self._worker.close()
                 self._raise_failures()
 
-    @contextmanager
-    def _alone(self) -> Iterator[StepIssuer]:
-        me = threading.get_ident()
-        if self._owner == me:
-            raise LaneError(
-                "running a step: this thread is inside a step of the same lane; a replay must not "
-                "run another step",
-            )
-        with self._lock:
-            if self._issuer is None:
-                raise LaneError("running a step: the update lane is closed; make a new one")
-            self._owner = me
-            try:
-                yield self._issuer
-            finally:
-                self._owner = None
+    def _run(
+        self,
+        plan: UpdatePlan,
+        parameters: StepParameters,
+        replay: Callable[[], _Result],
+        issuer: StepIssuer,
+        order: UpdateOrder,
+    ) -> _Result:
+        self._raise_failures()
+        step = plan.check(parameters)
+        current = self.device.current_stream()
+        records = plan.records
+        self._check_streams(issuer.stream, current, records)
+        issuer.bind(plan)
+        last = records.replayed_on
+        if records.replayed is not None and last is not current and last != current:
+            # Replays of one graph have no order but that of their streams.
+            current.wait_event(records.replayed)
+        if records.unsettled or order is UpdateOrder.UPDATE_FIRST:
+            return self._update_first(step, replay, issuer, current)
+        return self._replay_first(step, replay, issuer, current)
 
     def _check_streams(self, stream: Stream, current: Stream, records: KeyRecords) -> None:
         if current == stream:
@@ -308,7 +314,9 @@ class UpdateLane:
 
 
 def _same(new: Mapping[str, object], old: Mapping[str, object]) -> bool:
-    return all(
-        value is old[name] if isinstance(value, torch.Tensor) else value == old[name]
-        for name, value in new.items()
-    )
+    for name, value in new.items():
+        known = old[name]
+        # Of tensors only the identity is compared: their values are on the device.
+        if value is not known and (isinstance(value, torch.Tensor) or value != known):
+            return False
+    return True

@@ -9,7 +9,7 @@ once for each layer.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.errors import (
     DeadTensorError,
@@ -77,10 +77,11 @@ class _Slot:
     group: str
     kind: AttentionKind
     geometry: Hashable
+    what: str
+    pad: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckedStep:
+class CheckedStep(NamedTuple):
     """The values of one step, checked and in the form that the operators take.
 
     Attributes:
@@ -100,6 +101,7 @@ class UpdatePlan:
         records: The records it was compiled from.
         updates: In the order of capture.
         groups: The declared parameter groups by name.
+        slot_sizes: For each slot how many of the updates it feeds.
     """
 
     def __init__(
@@ -113,6 +115,9 @@ class UpdatePlan:
         self.records = records
         self.updates = updates
         self.groups = dict(groups)
+        self.slot_sizes = tuple(
+            sum(update.slot == slot for update in updates) for slot in range(len(slots))
+        )
         self._slots = slots
 
     @classmethod
@@ -152,7 +157,13 @@ class UpdatePlan:
         slots: dict[_Slot, int] = {}
         updates = []
         for record in recorded:
-            slot = _Slot(group=record.group, kind=record.kind, geometry=record.geometry)
+            slot = _Slot(
+                group=record.group,
+                kind=record.kind,
+                geometry=record.geometry,
+                what=f"group {record.group!r} of key {key!r}",
+                pad=declared[record.group].pad,
+            )
             operator = record.kind.operator
             updates.append(
                 PlannedUpdate(
@@ -199,10 +210,7 @@ class UpdatePlan:
         self._check_names(parameters)
         values = tuple(
             slot.kind.prepare(
-                parameters.groups[slot.group],
-                slot.geometry,
-                pad=self.groups[slot.group].pad,
-                what=f"group {slot.group!r} of key {self.key!r}",
+                parameters.groups[slot.group], slot.geometry, pad=slot.pad, what=slot.what
             )
             for slot in self._slots
         )

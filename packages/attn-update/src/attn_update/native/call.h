@@ -14,12 +14,28 @@
 namespace attn_update {
 
 // A list of integers; unpacked once, however many launches share it.
-struct Integers {
-  explicit Integers(std::vector<std::int64_t> given) : values(std::move(given)) {}
+class Integers {
+ public:
+  explicit Integers(std::vector<std::int64_t> given) : values_(std::move(given)) {}
 
-  std::vector<std::int64_t> values;
-  // An aclIntArray of the values, made by the first call that takes one.
-  std::shared_ptr<void> array;
+  // Replaces them for all launches that share the list.
+  void assign(std::vector<std::int64_t> given) {
+    values_ = std::move(given);
+    array_.reset();
+  }
+
+  // An aclIntArray of the values, made by the first call that takes one. Valid until `assign`.
+  template <typename Make>
+  void* array(const Make& make) {
+    if (!array_) {
+      array_ = make(values_);
+    }
+    return array_.get();
+  }
+
+ private:
+  std::vector<std::int64_t> values_;
+  std::shared_ptr<void> array_;
 };
 
 // A value of an argument.
@@ -42,6 +58,8 @@ class Call {
   Call& operator=(const Call&) = delete;
   virtual ~Call() = default;
   virtual void set(std::size_t index, const Value& value) = 0;
+  // Whether it reads a list of integers anew in every run, so that it may be assigned to.
+  virtual bool shares_integers() const { return false; }
   // Throws where the launch is refused. `stream` is an aclrtStream.
   virtual void run(void* stream) = 0;
 };

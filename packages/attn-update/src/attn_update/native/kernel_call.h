@@ -51,17 +51,23 @@ struct KernelLibrary {
     return {make_list(&only, 1), [destroy = destroy_list](void* held) { destroy(held); }};
   }
 
-  void* array_of(Integers& integers) const {
-    if (!integers.array) {
-      integers.array = {
-          make_integers(integers.values.data(), integers.values.size()),
-          [destroy = destroy_integers](void* held) { destroy(held); }};
-    }
-    return integers.array.get();
+  // What a call passes for what a parameter keeps.
+  template <typename Kept>
+  Kept pass(Kept kept) const {
+    return kept;
+  }
+
+  void* pass(Integers* integers) const {
+    return integers == nullptr ? nullptr : integers->array([this](const std::vector<std::int64_t>& values) {
+      return std::shared_ptr<void>(
+          make_integers(values.data(), values.size()),
+          [destroy = destroy_integers](void* held) { destroy(held); });
+    });
   }
 };
 
-// How a parameter of the first phase is kept between calls: made from the argument, absent ones from nullptr.
+// How a parameter of the first phase is kept between calls: made from the argument, absent ones from nullptr. `get` is what
+// `KernelLibrary::pass` makes the passed value of.
 
 struct TensorParameter {
   using Passed = void*;
@@ -82,11 +88,10 @@ struct ListParameter {
 
 struct IntegersParameter {
   using Passed = void*;
-  IntegersParameter(const KernelLibrary& library, const Value* value)
-      : held(value == nullptr ? nullptr : value->integers), array(held ? library.array_of(*held) : nullptr) {}
-  Passed get() const { return array; }
+  IntegersParameter(const KernelLibrary& /*library*/, const Value* value)
+      : held(value == nullptr ? nullptr : value->integers) {}
+  Integers* get() const { return held.get(); }
   std::shared_ptr<Integers> held;
-  void* array;
 };
 
 template <typename Plain>
@@ -185,11 +190,13 @@ class KernelCall : public Call {
     }
   }
 
+  bool shares_integers() const override { return true; }
+
   void run(void* stream) override {
     std::uint64_t needed = 0;
     void* executor = nullptr;
     const int prepared =
-        std::apply([&](auto... passed) { return prepare_(passed..., &needed, &executor); }, passed_);
+        std::apply([&](auto... kept) { return prepare_(library_.pass(kept)..., &needed, &executor); }, kept_);
     if (prepared != 0) {
       fail("GetWorkspaceSize", prepared);
     }
@@ -224,7 +231,7 @@ class KernelCall : public Call {
         launch_(reinterpret_cast<Launch>(phases.launch)),
         sources_{source_of(schema, signature.arguments[Index])...},
         parameters_{Parameters(library, sources_[Index] < 0 ? nullptr : &values[sources_[Index]])...},
-        passed_{std::get<Index>(parameters_).get()...},
+        kept_{std::get<Index>(parameters_).get()...},
         workspace_index_(static_cast<std::size_t>(source_of(schema, "workspace"))) {
     set_workspace(values[workspace_index_]);
   }
@@ -248,7 +255,7 @@ class KernelCall : public Call {
     ((sources_[Index] == source
           ? static_cast<void>(
                 std::get<Index>(parameters_) = Parameters(library_, &value),
-                std::get<Index>(passed_) = std::get<Index>(parameters_).get())
+                std::get<Index>(kept_) = std::get<Index>(parameters_).get())
           : void()),
      ...);
   }
@@ -267,7 +274,7 @@ class KernelCall : public Call {
   std::array<int, sizeof...(Parameters)> sources_;
   std::tuple<Parameters...> parameters_;
   // What a call reads, apart from what owns it: the calls of all layers are to stay in the cache.
-  std::tuple<typename Parameters::Passed...> passed_;
+  std::tuple<decltype(std::declval<const Parameters&>().get())...> kept_;
   std::size_t workspace_index_;
   at::Tensor workspace_;
 };

@@ -9,10 +9,12 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -160,6 +162,25 @@ c10::IValue convert(const py::handle& value, const c10::Argument& argument) {
   }
 }
 
+// The values of a list of Python integers, else nothing.
+std::optional<std::vector<std::int64_t>> read_integers(const py::handle& value) {
+  if (!PyList_CheckExact(value.ptr())) {
+    return std::nullopt;
+  }
+  std::vector<std::int64_t> integers(static_cast<std::size_t>(PyList_GET_SIZE(value.ptr())));
+  for (std::size_t index = 0; index < integers.size(); ++index) {
+    PyObject* item = PyList_GET_ITEM(value.ptr(), static_cast<Py_ssize_t>(index));
+    if (!PyLong_CheckExact(item)) {
+      return std::nullopt;
+    }
+    integers[index] = PyLong_AsLongLong(item);
+    if (integers[index] == -1 && PyErr_Occurred() != nullptr) {
+      throw py::error_already_set();
+    }
+  }
+  return integers;
+}
+
 class Launches {
  public:
   // `kernels` may be empty: then every launch goes through the dispatcher.
@@ -194,35 +215,27 @@ class Launches {
       call = std::make_unique<OperatorCall>(op, arguments);
       ++num_dispatched_;
     }
+    num_slots_ = std::max(num_slots_, slot + 1);
     launches_.push_back(Launch{
         std::move(op), std::move(call), as_pointer<void*>(group), as_pointer<void*>(event), slot});
-  }
-
-  // Replaces one argument of all launches of a slot; converted once.
-  void set(std::size_t slot, const std::string& name, const py::object& value) {
-    std::optional<Value> converted;
-    int index = 0;
-    for (auto& launch : launches_) {
-      if (launch.slot != slot) {
-        continue;
-      }
-      if (!converted) {
-        const auto found = launch.op.schema().argumentIndexWithName(name);
-        TORCH_CHECK_VALUE(found.has_value(), "no argument '", name, "'");
-        index = *found;
-        converted = Value(convert(value, launch.op.schema().arguments()[index]));
-      }
-      launch.call->set(static_cast<std::size_t>(index), *converted);
-    }
   }
 
   // How many launches go through the dispatcher, to the current stream.
   std::size_t num_dispatched() const { return num_dispatched_; }
 
-  // Returns nothing, or where it failed, whether an update is open, and why.
-  py::object run(std::uint64_t stream, const std::vector<bool>& changed) {
-    for (const auto& launch : launches_) {
-      TORCH_CHECK_INDEX(launch.slot < changed.size(), "slot out of range");
+  // `values` are for each slot the arguments to replace in its launches, or nothing where none changed. Returns nothing, or
+  // where it failed, whether an update is open, and why.
+  py::object run(std::uint64_t stream, const py::list& values) {
+    TORCH_CHECK_INDEX(values.size() >= num_slots_, "values for ", num_slots_, " slots expected");
+    std::vector<bool> changed;
+    changed.reserve(values.size());
+    for (const auto& of_slot : values) {
+      changed.push_back(!of_slot.is_none());
+      if (changed.back()) {
+        for (const auto& [name, value] : py::reinterpret_borrow<py::dict>(of_slot)) {
+          set(changed.size() - 1, name, value);
+        }
+      }
     }
     std::optional<Failure> failure;
     {
@@ -236,6 +249,46 @@ class Launches {
   }
 
  private:
+  // A list of integers that all launches of a slot read.
+  struct SharedIntegers {
+    std::size_t slot;
+    std::string argument;
+    std::shared_ptr<Integers> integers;
+  };
+
+  // Replaces one argument of all launches of a slot; converted once.
+  void set(std::size_t slot, const py::handle& key, const py::handle& value) {
+    const auto name = py::cast<std::string_view>(key);
+    std::optional<std::vector<std::int64_t>> integers = read_integers(value);
+    if (integers) {
+      for (const auto& shared : shared_) {
+        if (shared.slot == slot && shared.argument == name) {
+          shared.integers->assign(std::move(*integers));
+          return;
+        }
+      }
+    }
+    std::optional<Value> converted;
+    std::size_t index = 0;
+    bool all_share = true;
+    for (auto& launch : launches_) {
+      if (launch.slot != slot) {
+        continue;
+      }
+      if (!converted) {
+        const auto found = launch.op.schema().argumentIndexWithName(name);
+        TORCH_CHECK_VALUE(found.has_value(), "no argument '", name, "'");
+        index = static_cast<std::size_t>(*found);
+        converted = Value(convert(value, launch.op.schema().arguments()[index]));
+      }
+      launch.call->set(index, *converted);
+      all_share = all_share && launch.call->shares_integers();
+    }
+    if (converted && converted->integers && all_share) {
+      shared_.push_back(SharedIntegers{slot, std::string(name), converted->integers});
+    }
+  }
+
   std::optional<Failure> issue(void* stream, const std::vector<bool>& changed) {
     const at::AutoDispatchBelowADInplaceOrView below_autograd;
     for (std::size_t position = 0; position < launches_.size(); ++position) {
@@ -268,6 +321,8 @@ class Launches {
   Calls calls_;
   Kernels kernels_;
   std::vector<Launch> launches_;
+  std::vector<SharedIntegers> shared_;
+  std::size_t num_slots_ = 0;
   std::size_t num_dispatched_ = 0;
 };
 
@@ -277,7 +332,6 @@ PYBIND11_MODULE(attn_update_native, module) {
   py::class_<Launches>(module, "Launches", py::module_local())
       .def(py::init<const py::dict&, py::dict>())
       .def("add", &Launches::add)
-      .def("set", &Launches::set)
       .def("num_dispatched", &Launches::num_dispatched)
       .def("run", &Launches::run);
 }
