@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 import torch_npu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COUNT = 20000
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
@@ -48,6 +52,27 @@ def test_normal_integers_are_truncated_values(dtype: torch.dtype) -> None:
     torch_npu.npu.manual_seed(3)
     integers = torch.empty(COUNT, dtype=dtype, device="npu").normal_(60, 9).cpu()
     assert torch.equal(integers, values.to(dtype))
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda values: values.normal_(1, 2),
+        lambda values: values.uniform_(-1, 3),
+        lambda values: values.random_(0, 1000),
+    ],
+    ids=["normal", "uniform", "integers"],
+)
+def test_large_results_go_on_where_a_piece_ends(draw: Callable[[torch.Tensor], Any]) -> None:
+    """More numbers than are made at once, densely and, at once, between others."""
+    count = 2**20 + 7
+    dense, strided = torch.empty(count, device="npu"), torch.empty(count, 2, device="npu")[:, 1]
+    for values in (dense, strided):
+        torch_npu.npu.manual_seed(11)
+        draw(values)
+    assert torch.equal(dense.cpu(), strided.cpu())
+    assert torch.unique(dense.cpu()[-7:]).numel() > 3
+    assert not torch.equal(dense.cpu()[:7], dense.cpu()[-7:])
 
 
 def test_exponential_values_have_their_mean() -> None:

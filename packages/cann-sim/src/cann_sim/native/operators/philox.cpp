@@ -35,11 +35,11 @@ std::array<uint32_t, 4> Philox(PhiloxState state, uint64_t index) {
   return counter;
 }
 
-at::Tensor UniformValues(PhiloxState state, int64_t count) {
+at::Tensor UniformValues(PhiloxState state, int64_t count, int64_t first) {
   at::Tensor values = at::empty({count}, at::kDouble);
   double* data = values.mutable_data_ptr<double>();
   for (int64_t block = 0; block * 4 < count; ++block) {
-    const auto words = Philox(state, static_cast<uint64_t>(block));
+    const auto words = Philox(state, static_cast<uint64_t>(first / 4 + block));
     for (int64_t lane = 0; lane < 4 && block * 4 + lane < count; ++lane) {
       data[block * 4 + lane] = Fraction(words[static_cast<size_t>(lane)]);
     }
@@ -47,11 +47,11 @@ at::Tensor UniformValues(PhiloxState state, int64_t count) {
   return values;
 }
 
-at::Tensor NormalValues(PhiloxState state, int64_t count) {
+at::Tensor NormalValues(PhiloxState state, int64_t count, int64_t first) {
   at::Tensor values = at::empty({count}, at::kDouble);
   double* data = values.mutable_data_ptr<double>();
   for (int64_t pair = 0; pair * 2 < count; ++pair) {
-    const auto words = Philox(state, static_cast<uint64_t>(pair));
+    const auto words = Philox(state, static_cast<uint64_t>(first / 2 + pair));
     const double radius = std::sqrt(-2.0 * std::log(1.0 - Fraction(words[0])));
     const double angle = kTwoPi * Fraction(words[1]);
     data[pair * 2] = radius * std::cos(angle);
@@ -62,11 +62,11 @@ at::Tensor NormalValues(PhiloxState state, int64_t count) {
   return values;
 }
 
-at::Tensor IntegerValues(PhiloxState state, int64_t count) {
+at::Tensor IntegerValues(PhiloxState state, int64_t count, int64_t first) {
   at::Tensor values = at::empty({count}, at::kLong);
   int64_t* data = values.mutable_data_ptr<int64_t>();
   for (int64_t index = 0; index < count; ++index) {
-    const auto words = Philox(state, static_cast<uint64_t>(index));
+    const auto words = Philox(state, static_cast<uint64_t>(first + index));
     data[index] = static_cast<int64_t>(((uint64_t{words[0]} << 32) | words[1]) >> 1);
   }
   return values;

@@ -18,13 +18,15 @@ struct PhiloxState {
 // key = seed, counter = (index, offset). The same state gives the same words, whatever thread asks.
 std::array<uint32_t, 4> Philox(PhiloxState state, uint64_t index);
 
-// `count` float64 values, multiples of 2^-24 in [0, 1), so that they are exact in float32.
-at::Tensor UniformValues(PhiloxState state, int64_t count);
+// Each gives `count` values of the sequence that `state` begins, from value `first` on, a multiple of 4.
 
-// `count` float64 values of the standard normal distribution (Box-Muller).
-at::Tensor NormalValues(PhiloxState state, int64_t count);
+// float64, multiples of 2^-24 in [0, 1), so that they are exact in float32.
+at::Tensor UniformValues(PhiloxState state, int64_t count, int64_t first = 0);
 
-// `count` int64 values, uniform over all 64 bits without the sign.
-at::Tensor IntegerValues(PhiloxState state, int64_t count);
+// float64 of the standard normal distribution (Box-Muller).
+at::Tensor NormalValues(PhiloxState state, int64_t count, int64_t first = 0);
+
+// int64, uniform over all 64 bits without the sign.
+at::Tensor IntegerValues(PhiloxState state, int64_t count, int64_t first = 0);
 
 }  // namespace cann_sim::operators

@@ -10,6 +10,7 @@
 #include <ATen/ops/topk.h>
 #include <ATen/ops/where.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "operator.h"
@@ -38,6 +39,23 @@ StateSource FromTensors(const Tensor& seed, const Tensor& offset, int64_t offset
   };
 }
 
+// Numbers that are made at once where the result is large: a multiple of 4.
+constexpr int64_t kPiece = int64_t{1} << 20;
+
+// Stores what `make` gives for `count` numbers from number `first` on, piece by piece where `out` is dense: numbers in
+// float64 take more memory than what they are rounded to.
+void StorePieces(const Tensor& out, const std::function<at::Tensor(int64_t count, int64_t first)>& make) {
+  if (out.is_nz() || !out.is_contiguous()) {
+    out.Store(make(out.numel(), 0).view(out.sizes()));
+    return;
+  }
+  const at::Tensor target = at::Tensor(out).view({-1});
+  for (int64_t first = 0; first < target.numel(); first += kPiece) {
+    const int64_t count = std::min(kPiece, target.numel() - first);
+    target.narrow(0, first, count).copy_(make(count, first));
+  }
+}
+
 // mean + deviation * standard normal values.
 Plan Normal(const Tensor& out, std::function<at::Tensor(const at::Tensor&)> scale, StateSource state) {
   RequireDtype(out, kReals);
@@ -45,7 +63,13 @@ Plan Normal(const Tensor& out, std::function<at::Tensor(const at::Tensor&)> scal
 }
 
 Plan NormalNumbers(const Tensor& out, double mean, double deviation, StateSource state) {
-  return Normal(out, [=](const at::Tensor& values) { return values.mul(deviation).add(mean); }, std::move(state));
+  RequireDtype(out, kReals);
+  return [=] {
+    const PhiloxState start = state();
+    StorePieces(out, [&](int64_t count, int64_t first) {
+      return NormalValues(start, count, first).mul_(deviation).add_(mean);
+    });
+  };
 }
 
 // [from, to); a value that rounding would lift to `to` becomes `from`.
@@ -55,9 +79,11 @@ Plan Uniform(const Tensor& self, double from, double to, StateSource state) {
     RefuseArgument("from", "at most 'to' " + std::to_string(to), std::to_string(from));
   }
   return [=] {
-    const at::Tensor values =
-        UniformValues(state(), self.numel()).view(self.sizes()).mul(to - from).add(from).to(self.dtype());
-    self.Store(values.masked_fill(values.ge(to), from));
+    const PhiloxState start = state();
+    StorePieces(self, [&](int64_t count, int64_t first) {
+      const at::Tensor values = UniformValues(start, count, first).mul_(to - from).add_(from).to(self.dtype());
+      return values.masked_fill(values.ge(to), from);
+    });
   };
 }
 
@@ -67,7 +93,12 @@ Plan RandomIntegers(const Tensor& self, int64_t from, int64_t to, StateSource st
   if (from >= to) {
     RefuseArgument("from", "less than 'to' " + std::to_string(to), std::to_string(from));
   }
-  return [=] { self.Store(IntegerValues(state(), self.numel()).view(self.sizes()).remainder(to - from).add(from)); };
+  return [=] {
+    const PhiloxState start = state();
+    StorePieces(self, [&](int64_t count, int64_t first) {
+      return IntegerValues(start, count, first).remainder_(to - from).add_(from);
+    });
+  };
 }
 
 // The integers that the dtype represents without gaps, from 0.
