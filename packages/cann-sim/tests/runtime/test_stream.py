@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -121,3 +122,12 @@ print("usable", (torch.ones(1).npu() + 1).cpu().item())
         environment={"CANN_SIM_DEADLOCK_SECONDS": "0.5", "TASK_QUEUE_ENABLE": enable},
     )
     assert "usable 2.0" in done.output, done.errors
+
+
+def test_limit_of_operators_is_accepted_and_answered(npu: Any) -> None:
+    npu.set_op_timeout_ms(1000)
+    actual = ctypes.c_uint64()
+    library = ctypes.CDLL("libascendcl.so")
+    assert library.aclrtSetOpExecuteTimeOutV2(ctypes.c_uint64(1500), ctypes.byref(actual)) == 0
+    assert actual.value == 1500
+    assert library.aclrtSetOpExecuteTimeOutV2(ctypes.c_uint64(1500), None) == 100000

@@ -161,6 +161,13 @@ aclError aclrtSetOpWaitTimeout(uint32_t /*seconds*/) { return ACL_SUCCESS; }
 
 aclError aclrtSetOpExecuteTimeOut(uint32_t /*seconds*/) { return ACL_SUCCESS; }
 
+// A device answers with the next limit that its clock can measure; here any can be.
+aclError aclrtSetOpExecuteTimeOutV2(uint64_t microseconds, uint64_t* actual) {
+  CANN_SIM_REQUIRE_POINTER("aclrtSetOpExecuteTimeOutV2", actual);
+  *actual = microseconds;
+  return ACL_SUCCESS;
+}
+
 aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode) {
   return mode == ACL_RT_OVERFLOW_MODE_INFNAN
              ? ACL_SUCCESS
