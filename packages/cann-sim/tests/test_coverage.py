@@ -23,7 +23,7 @@ try:
 except (RuntimeError, NotImplementedError):
     pass
 try:
-    torch.grid_sampler_2d(torch.ones(1, 1, 4, 4).npu(), torch.zeros(1, 2, 2, 2).npu(), 0, 0, False)
+    torch_npu.npu_deep_norm(*[torch.ones(4, 8).npu()] * 4)
     torch.npu.synchronize()
 except RuntimeError:
     pass
@@ -33,7 +33,10 @@ try:
 except RuntimeError:
     pass
 """
-MISSING = MissingOperator(operator="aclnnGridSampler2D", asked_by="aten::grid_sampler_2d")
+MISSING = MissingOperator(
+    operator="aclnnDeepNorm",
+    asked_by="npu::npu_deep_norm",
+)
 
 
 def test_coverage_counts_launches_by_operator_and_dtypes(run_python: Any) -> None:
@@ -45,7 +48,8 @@ def test_coverage_names_what_is_missing_and_refused_with_the_torch_operator(
     run_python: Any,
 ) -> None:
     done = run_python(f"{ACTIVATE}{USE}print(cann_sim.coverage().report())")
-    assert "aclnnGridSampler2D, needed by aten::grid_sampler_2d" in done.output, done.errors
+    expected = "aclnnDeepNorm, needed by npu::npu_deep_norm"
+    assert expected in done.output, done.errors
     assert "1 refused calls" in done.output
     assert "aclnnRmsNorm, called by npu::npu_rms_norm: argument 'gamma'" in done.output
 

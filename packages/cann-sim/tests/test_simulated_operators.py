@@ -10,7 +10,11 @@ import pytest
 import cann_sim
 from cann_sim.cli import main
 from cann_sim.requested_operators import requested_operators
-from cann_sim.simulated_operators import simulated_atb_operations, simulated_operators
+from cann_sim.simulated_operators import (
+    simulated_atb_operations,
+    simulated_compiled_operators,
+    simulated_operators,
+)
 
 
 def library(name: str = "libopapi.so") -> Path:
@@ -53,8 +57,16 @@ def test_simulated_atb_operations_are_those_that_torch_npu_links_to() -> None:
         assert asked.encode() in installed, name
 
 
+def test_simulated_compiled_operators_are_those_of_the_older_road() -> None:
+    names = simulated_compiled_operators(library())
+    assert {"StrideAdd", "BatchMatMul"} <= set(names)
+    assert list(names) == sorted(set(names))
+    assert not any(name.startswith("aclnn") for name in names)
+
+
 def test_ops_command_lists_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops"]) == 0
     operators, operations = library(), library("libatb.so")
-    expected = simulated_operators(operators) + simulated_atb_operations(operations)
+    expected = simulated_operators(operators) + simulated_compiled_operators(operators)
+    expected += simulated_atb_operations(operations)
     assert tuple(capsys.readouterr().out.split()) == expected

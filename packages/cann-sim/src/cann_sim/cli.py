@@ -24,7 +24,11 @@ from cann_sim.errors import (
 )
 from cann_sim.installation import find_installation
 from cann_sim.native_build import build
-from cann_sim.simulated_operators import simulated_atb_operations, simulated_operators
+from cann_sim.simulated_operators import (
+    simulated_atb_operations,
+    simulated_compiled_operators,
+    simulated_operators,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -117,7 +121,9 @@ def _build() -> int:
 
 def _ops() -> int:
     paths = {path.name: path for path in build().library_paths(external_event_form(os.environ))}
-    names = simulated_operators(paths["libopapi.so"]) + simulated_atb_operations(paths["libatb.so"])
+    operators = paths["libopapi.so"]
+    names = simulated_operators(operators) + simulated_compiled_operators(operators)
+    names += simulated_atb_operations(paths["libatb.so"])
     sys.stdout.writelines(f"{name}\n" for name in names)
     return 0
 

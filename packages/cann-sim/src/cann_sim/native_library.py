@@ -58,7 +58,11 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             name="libacl_op_compiler.so",
             folder="common",
             sources=_files("compiler", "*.cpp"),
-            headers=(*_files("compiler", "*.h"), *_files("runtime", "*.h")),
+            headers=(
+                *_files("compiler", "*.h"),
+                *_files("operators", "compiled_call.h"),
+                *_files("runtime", "*.h"),
+            ),
             compile_flags=flags,
             link_flags=_LINK_RUNTIME,
         ),

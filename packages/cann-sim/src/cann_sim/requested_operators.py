@@ -23,6 +23,7 @@ _MAX_NAME: Final = re.compile(rb"(?<![A-Za-z0-9_])(aclnn[A-Z][A-Za-z0-9]*)GetMax
 NOT_OFFERED: Final[Mapping[str, str]] = MappingProxyType(
     {
         "aclnnFlatQuantV2": "of other devices; aclnnFlatQuant serves where it is missing",
+        "aclnnLessScalar": "CANN has no such operator; it would compare the wrong way round",
         "aclnnSilentCheck": "a background check of training that torch_npu adds where it exists",
         "aclnnSilentCheckV2": "as aclnnSilentCheck",
         "aclnnTopkV2": "of a later CANN, undocumented; aclnnTopk serves where it is missing",

@@ -21,6 +21,8 @@ _WEAK: Final = 2
 _UNDEFINED: Final = 0
 
 _SUFFIX: Final = "GetWorkspaceSize"
+# As in native/operators/compiled_call.h.
+_COMPILED_PREFIX: Final = "cann_sim_compiled_"
 
 # Itanium C++ ABI: int atb::CreateOperation<atb::infer::<Name>Param>(...).
 _CREATE: Final = re.compile(r"_ZN3atb15CreateOperationINS_5infer\d+(\w+?)ParamEEEi")
@@ -44,6 +46,24 @@ def simulated_operators(library: Path) -> tuple[str, ...]:
     """
     names = {name for name, binding in _symbols(library) if binding == _GLOBAL}
     return tuple(sorted(name for name in _pairs(names) if name.startswith("aclnn")))
+
+
+def simulated_compiled_operators(library: Path) -> tuple[str, ...]:
+    """Return the operators of the older road (`aclopCompileAndExecute`) that exist, sorted.
+
+    Args:
+        library: A built `libopapi.so`.
+
+    Returns:
+        Names, for instance `StrideAdd`; `cann_sim.counters` counts launches under the same names.
+
+    Raises:
+        OSError: The library cannot be read.
+        ValueError: It is not a 64-bit little-endian ELF file.
+    """
+    names = {name for name, binding in _symbols(library) if binding == _GLOBAL}
+    compiled = (name for name in names if name.startswith(_COMPILED_PREFIX))
+    return tuple(sorted(name.removeprefix(_COMPILED_PREFIX) for name in compiled))
 
 
 def simulated_atb_operations(library: Path) -> tuple[str, ...]:

@@ -18,7 +18,6 @@ ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "sigmoid": torch.sigmoid,
     "tanh": torch.tanh,
     "relu": torch.relu,
-    "gelu": F.gelu,
     "hardswish": F.hardswish,
     "hardsigmoid": F.hardsigmoid,
     "mish": F.mish,
@@ -78,6 +77,16 @@ def test_inplace_activation_equals_reference(name: str) -> None:
     for function in (F.hardswish, F.hardsigmoid, F.mish):
         result = function(values.to("npu"), inplace=True).cpu()
         torch.testing.assert_close(result, function(values))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("form", ["none", "tanh"])
+def test_gelu_of_torch_is_the_tanh_form(conformance: Any, dtype: torch.dtype, form: str) -> None:
+    values, magnitude = random(5, 32, dtype=dtype), torch.tensor(16.0).double()
+    result = F.gelu(values.to("npu"), approximate=form).cpu()
+    conformance.close(
+        result, F.gelu(values.double(), approximate="tanh"), ulps=16, magnitude=magnitude
+    )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

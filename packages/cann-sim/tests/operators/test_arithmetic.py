@@ -20,7 +20,6 @@ BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "div": torch.div,
     "maximum": torch.maximum,
     "minimum": torch.minimum,
-    "add alpha": lambda a, b: torch.add(a, b, alpha=2.5),
     "sub alpha": lambda a, b: torch.sub(a, b, alpha=2.5),
     "rsub": lambda a, b: torch.rsub(a, b, alpha=0.5),
     "atan2": torch.atan2,
@@ -80,16 +79,70 @@ def test_basic_operation_is_correctly_rounded(name: str, dtype: torch.dtype) -> 
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+def test_sum_with_alpha_rounds_its_product_in_bfloat16(
+    conformance: Any, dtype: torch.dtype
+) -> None:
+    a, b = random(7, 9, dtype=dtype), random(7, 9, seed=1, dtype=dtype)
+    product = b.double() * 2.5
+    if dtype == torch.bfloat16:
+        product = product.to(dtype).double()
+    result = torch.add(a.to("npu"), b.to("npu"), alpha=2.5).cpu()
+    conformance.close(result, a.double() + product, magnitude=torch.tensor(8.0).double())
+
+
+def numbers_of(name: str, dtype: torch.dtype) -> tuple[float, float]:
+    """Return the number and alpha of a function of SCALAR, as the device has them.
+
+    Sums round a number to the dtype of the tensor, products and quotients only to float16. Of
+    bfloat16 a number is multiplied with alpha before it is added.
+    """
+    number = torch.tensor(1.7).to(dtype).double().item()
+    if name == "add alpha" and dtype == torch.bfloat16:
+        return torch.tensor(3 * number).to(dtype).double().item(), 1.0
+    if name in {"mul", "div"} and dtype == torch.bfloat16:
+        number = 1.7
+    return number, 3.0
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", SCALAR)
-def test_scalar_operand_is_not_rounded_to_half(
+def test_scalar_operand_has_the_precision_that_the_device_gives_it(
     conformance: Any, name: str, dtype: torch.dtype
 ) -> None:
     # Two operators: abs and pow, reciprocal and mul.
     roundings = 2 if name in {"pow 0.5", "rdiv"} else 1
     values = random(7, 9, dtype=dtype)
     magnitude = torch.tensor(4.0).double()
-    conformance.check(SCALAR[name], values, roundings=roundings, magnitude=magnitude)
-    conformance.check(SCALAR[name], values.t()[::2], roundings=roundings, magnitude=magnitude)
+    number, alpha = numbers_of(name, dtype)
+    references: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+        "add": lambda a: a + number,
+        "add alpha": lambda a: a + number * alpha,
+        "sub": lambda a: a - number,
+        "rsub": lambda a: number - a,
+        "mul": lambda a: a * number,
+        "div": lambda a: a / number,
+        "rdiv": lambda a: number / a,
+    }
+    reference: Callable[..., torch.Tensor] = references.get(name, SCALAR[name])
+    for layout in (values, values.t()[::2]):
+        result = SCALAR[name](layout.to("npu")).cpu()
+        expected: torch.Tensor = reference(layout.double())
+        conformance.close(result, expected, roundings=roundings, magnitude=magnitude)
+
+
+@pytest.mark.parametrize("name", ["addcmul", "addcdiv"])
+def test_scaled_products_of_float16_round_every_step(name: str) -> None:
+    a, b, c = (random(64, seed=seed, dtype=torch.float16) for seed in range(3))
+    result = getattr(torch, name)(a.to("npu"), b.to("npu"), c.to("npu"), value=0.3).cpu()
+    lists = [[values.to("npu")] for values in (a, b, c)]
+    listed = getattr(torch, f"_foreach_{name}")(*lists, 0.3)[0].cpu()
+    weighted = getattr(torch, f"_foreach_{name}")(*lists, torch.tensor([0.3]))[0].cpu()
+    exact = b.double() * c.double() if name == "addcmul" else b.double() / c.double()
+    factor = torch.tensor(0.3).half().double()
+    scaled = (exact.half().double() * factor).half()
+    expected = (a.double() + scaled.double()).half()
+    for found in (result, listed, weighted):
+        assert torch.equal(found, expected)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.int32, torch.int64])

@@ -43,6 +43,14 @@ def test_gradient_of_dropout_uses_the_mask_of_the_forward_pass() -> None:
     assert torch.equal(values.grad.cpu(), result.detach().cpu())
 
 
+def test_dropout_keeps_what_bernoulli_of_the_same_seed_draws() -> None:
+    torch_npu.npu.manual_seed(5)
+    kept = functional.dropout(torch.ones(500).to("npu"), 0.5).cpu() != 0
+    torch_npu.npu.manual_seed(5)
+    drawn = torch.empty(500, device="npu").bernoulli_(0.5).cpu()
+    assert torch.equal(kept, drawn != 0)
+
+
 def test_dropout_of_nothing_is_nothing() -> None:
     assert functional.dropout(torch.ones(0, 3).to("npu"), 0.5).cpu().shape == (0, 3)
 

@@ -9,15 +9,17 @@ import torch
 import torch_npu
 
 
-def missing(images: torch.Tensor) -> torch.Tensor:
+def missing(values: torch.Tensor) -> torch.Tensor:
     """Call a torch operator whose aclnn operator is not simulated."""
-    return torch.grid_sampler_2d(images, images.new_zeros((1, 2, 2, 2)), 0, 0, False)
+    result: torch.Tensor = torch_npu.npu_deep_norm(values, values, values, values)[2]
+    return result
 
 
 def test_missing_operator_names_itself_and_the_torch_operator() -> None:
     values = torch.ones(1, 1, 4, 3).to("npu")
     with pytest.raises(
-        RuntimeError, match=r"aclnnGridSampler2D is not simulated; .* aten::grid_sampler_2d"
+        RuntimeError,
+        match=r"aclnnDeepNorm is not simulated; .* npu::npu_deep_norm",
     ):
         missing(values)
 
@@ -48,7 +50,7 @@ def test_missing_operator_fails_while_capturing_as_well() -> None:
     values = torch.ones(1, 1, 4, 3).to("npu")
     graph = torch_npu.npu.NPUGraph()
     with (
-        pytest.raises(RuntimeError, match="aclnnGridSampler2D is not simulated"),
+        pytest.raises(RuntimeError, match="aclnnDeepNorm is not simulated"),
         torch_npu.npu.graph(graph),
     ):
         missing(values)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from operators.operator_case import Case, Values
+from operators.operator_case import FLOATS, Case, Values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,12 +30,22 @@ def unary(name: str) -> Case:
     )
 
 
-def listed(operator: str, function: Callable[..., Any], inputs: tuple[Values, ...] = TWO) -> Case:
+# Of float16 every step rounds: see test_arithmetic.py.
+WIDE = (torch.bfloat16, torch.float32)
+
+
+def listed(
+    operator: str,
+    function: Callable[..., Any],
+    inputs: tuple[Values, ...] = TWO,
+    dtypes: tuple[torch.dtype, ...] = FLOATS,
+) -> Case:
     """Return a case that gives a function of lists each input and half of it."""
     return Case(
         operator=f"aclnnForeach{operator}",
         call=lambda *values: function(*[[value, value * 0.5] for value in values]),
         inputs=inputs,
+        dtypes=dtypes,
         magnitude=32,
     )
 
@@ -79,15 +89,19 @@ CASES = (
     listed("PowScalarList", lambda x: torch._foreach_pow(x, [1.5, -2.0]), (INSIDE,)),
     listed("MaximumScalarList", lambda x: torch._foreach_maximum(x, [0.5, -0.5]), (Values(),)),
     listed("MinimumScalarList", lambda x: torch._foreach_minimum(x, [0.5, -0.5]), (Values(),)),
-    listed("AddcmulScalarV2", lambda x, y, z: torch._foreach_addcmul(x, y, z, 0.5), THREE),
-    listed("AddcdivScalarV2", lambda x, y, z: torch._foreach_addcdiv(x, y, z, 0.5), THREE),
+    listed("AddcmulScalarV2", lambda x, y, z: torch._foreach_addcmul(x, y, z, 0.5), THREE, WIDE),
+    listed("AddcdivScalarV2", lambda x, y, z: torch._foreach_addcdiv(x, y, z, 0.5), THREE, WIDE),
     listed("LerpScalar", lambda x, y: torch._foreach_lerp(x, y, 0.25)),
     listed("LerpList", torch._foreach_lerp, THREE),
     listed("PowScalarAndTensor", lambda x: torch._foreach_pow(1.5, x), (Values(),)),
     listed("RoundOffNumberV2", torch._foreach_floor, (Values(),)),
     listed("Norm", torch._foreach_norm, (Values(),)),
-    listed("AddcmulScalarList", lambda x, y, z: torch._foreach_addcmul(x, y, z, weights()), THREE),
-    listed("AddcdivScalarList", lambda x, y, z: torch._foreach_addcdiv(x, y, z, weights()), THREE),
+    listed(
+        "AddcmulScalarList", lambda x, y, z: torch._foreach_addcmul(x, y, z, weights()), THREE, WIDE
+    ),
+    listed(
+        "AddcdivScalarList", lambda x, y, z: torch._foreach_addcdiv(x, y, z, weights()), THREE, WIDE
+    ),
     listed("Copy", copied, (Values(),)),
     listed("ZeroInplace", zeroed, (Values(),)),
 )

@@ -44,6 +44,7 @@ CASES = (
     Case(
         operator="aclnnGeluBackward",
         call=ATEN.gelu_backward,
+        reference=lambda g, x: ATEN.gelu_backward(g, x, approximate="tanh"),
         inputs=TWO,
         magnitude=4,
     ),

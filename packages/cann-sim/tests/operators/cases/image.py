@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from operators.operator_case import SINGLE, Case, Values, fixed
+from operators.operator_case import FLOATS, SINGLE, Case, Values, fixed
 
 ATEN: Any = torch.ops.aten
 LINES = fixed(((2, 3, 5),), ((1, 1, 4),))
@@ -101,7 +101,23 @@ def convolution_gradients(
     return torch.autograd.grad(result, inputs, upstream.to(result))
 
 
+def tbc_gradients(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> Any:
+    grad = torch.arange(bias.numel()).sub(1).expand(x.shape[0] + 1, x.shape[1], -1).contiguous()
+    return ATEN.conv_tbc_backward(grad.to(x), x, weight, bias, 1)
+
+
+def sampled(image: torch.Tensor, grid: torch.Tensor) -> Any:
+    return functional.grid_sample(image, grid, mode="bilinear", align_corners=False)
+
+
+def sampled_gradients(image: torch.Tensor, grid: torch.Tensor) -> Any:
+    backward = ATEN.grid_sampler_2d_backward if image.dim() == 4 else ATEN.grid_sampler_3d_backward
+    grad = torch.ones_like(functional.grid_sample(image, grid, align_corners=True))
+    return backward(grad, image, grid, 0, 2, True, [True, True])
+
+
 THREE = (Values(), Values(), Values())
+PLACES = (Values(), Values(low=-1.5, high=1.5))
 CONVOLVED = fixed(((2, 3, 5, 6), (4, 3, 3, 2), (4,)), ((1, 1, 4, 4), (1, 1, 1, 1), (1,)))
 
 CASES = (
@@ -153,6 +169,38 @@ CASES = (
         inputs=THREE,
         shapes=fixed(((5, 2, 3), (2, 3, 4), (4,))),
         magnitude=64,
+    ),
+    Case(
+        operator="aclnnConvTbcBackward",
+        call=tbc_gradients,
+        inputs=THREE,
+        shapes=fixed(((5, 2, 3), (2, 3, 4), (4,))),
+        magnitude=256,
+    ),
+    Case(
+        operator="aclnnAffineGrid",
+        call=lambda theta: functional.affine_grid(theta, [2, 1, 3, 5], align_corners=False),
+        shapes=fixed(((2, 2, 3),)),
+        magnitude=8,
+    ),
+    *(
+        Case(
+            operator=f"aclnnGridSampler{image}D{kind}",
+            call=call,
+            inputs=PLACES,
+            shapes=fixed(shapes),
+            dtypes=dtypes,
+            ulps=64,
+            magnitude=64,
+        )
+        for image, shapes in (
+            (2, ((2, 3, 5, 4), (2, 3, 2, 2))),
+            (3, ((1, 2, 3, 4, 5), (1, 2, 3, 2, 3))),
+        )
+        for kind, call, dtypes in (
+            ("", sampled, FLOATS),
+            ("Backward", sampled_gradients, (torch.float16, torch.float32)),
+        )
     ),
     *resizing("aclnnUpsampleNearest1dV2", "aclnnUpsampleNearest1dBackward", "nearest", 1),
     *resizing("aclnnUpsampleNearest2dV2", "aclnnUpsampleNearest2dBackward", "nearest", 2),

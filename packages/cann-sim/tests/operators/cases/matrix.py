@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from operators.operator_case import SINGLE, Case, Values, fixed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BATCHED = fixed(((3, 5), (2, 3, 4), (2, 4, 5)), ((1, 1), (1, 1, 1), (1, 1, 1)))
 VECTORS = fixed(((3,), (3, 4), (4,)), ((1,), (1, 1), (1,)), ((5,), (5, 2), (2,)))
 OUTER = fixed(((3, 4), (3,), (4,)), ((1, 1), (1,), (1,)))
 SQUARE = fixed(((3, 3),), ((2, 4, 4),), ((1, 1),))
 RECTANGLES = fixed(((3, 3),), ((2, 4, 3),), ((1, 1),), ((2, 5),))
+ATEN: Any = torch.ops.aten
 THREE = (Values(), Values(), Values())
 
 
@@ -36,6 +40,19 @@ def triangles(matrix: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def solved(matrix: torch.Tensor, right: torch.Tensor) -> Any:
     factor = torch.linalg.cholesky(well_conditioned(matrix.cpu())).to(matrix.device)
     return torch.linalg.solve_triangular(factor, right, upper=False)
+
+
+def distance_gradient(power: float) -> Callable[..., torch.Tensor]:
+    """Return the gradient of distances, which are made of rounded values on either device."""
+
+    def gradient(a: torch.Tensor, b: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        wide = [values.cpu().double() for values in (a, b)]
+        # The same distances, rounded as a device has them.
+        distance = torch.cdist(wide[0], wide[1], power).bfloat16().to(a)
+        result: torch.Tensor = ATEN._cdist_backward(grad, a, b, power, distance)
+        return result
+
+    return gradient
 
 
 CASES = (
@@ -119,6 +136,17 @@ CASES = (
         inputs=(Values(), Values()),
         shapes=fixed(((3, 4), (5, 4)), ((2, 1, 3), (2, 4, 3)), ((1, 1), (1, 1))),
         magnitude=16,
+    ),
+    *(
+        Case(
+            operator="aclnnCdistBackward",
+            call=distance_gradient(power),
+            inputs=(Values(), Values(), Values()),
+            shapes=fixed(((3, 4), (5, 4), (3, 5)), ((2, 1, 3), (2, 4, 3), (2, 1, 4))),
+            ulps=512,
+            magnitude=64,
+        )
+        for power in (2.5, 3.0)
     ),
     Case(
         operator="aclnnPdist",

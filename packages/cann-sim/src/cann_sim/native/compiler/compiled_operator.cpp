@@ -1,10 +1,12 @@
-// The older road to operators, which compiles them when they are called. torch_npu takes it, without a word, where an
-// aclnn function is missing, so it fails with the operator's name.
+// The older road to operators, which compiles them when they are called. torch_npu takes it for operators that have no aclnn
+// function, and, without a word, where one is missing. What the operator library does not define (compiled_operator.h there)
+// fails with the operator's name.
 
 #include <acl/acl_op_compiler.h>
 
 #include <string>
 
+#include "../operators/compiled_call.h"
 #include "../runtime/error_message.h"
 #include "format_copy.h"
 #include "operator_attribute.h"
@@ -27,6 +29,17 @@ aclError Refuse(const char* operator_type, const aclopAttr* attribute) {
                                   "the call)");
 }
 
+std::vector<cann_sim::CompiledTensor> Described(int count, const aclTensorDesc* const descriptions[],
+                                                const aclDataBuffer* const buffers[]) {
+  std::vector<cann_sim::CompiledTensor> tensors;
+  for (int index = 0; index < count; ++index) {
+    const aclTensorDesc& description = *descriptions[index];
+    tensors.push_back({description.type, description.format, description.sizes, description.view_sizes,
+                       buffers[index]->address, description.on_host});
+  }
+  return tensors;
+}
+
 }  // namespace
 
 extern "C" {
@@ -38,7 +51,16 @@ aclError aclopCompileAndExecute(const char* operator_type, int inputs, const acl
   if (const char* copy = cann_sim::FindFormatCopy(operator_type); copy != nullptr && inputs == 1 && outputs == 1) {
     return cann_sim::LaunchFormatCopy(copy, *from[0], *sources[0], *to[0], *targets[0], stream);
   }
-  return Refuse(operator_type, attribute);
+  const std::string name = operator_type == nullptr ? "" : cann_sim::kCompiledPrefix + std::string(operator_type);
+  auto* run = name.empty() ? nullptr : FindInOperatorLibrary<cann_sim::CompiledOperator>(name.c_str());
+  if (run == nullptr) {
+    return Refuse(operator_type, attribute);
+  }
+  cann_sim::CompiledCall call{Described(inputs, from, sources), Described(outputs, to, targets), {}};
+  if (attribute != nullptr) {
+    call.attributes = attribute->values;
+  }
+  return run(call, stream);
 }
 
 aclError aclopCompileAndExecuteV2(const char* operator_type, int inputs, aclTensorDesc* from[], aclDataBuffer* sources[],

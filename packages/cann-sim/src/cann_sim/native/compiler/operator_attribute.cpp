@@ -1,10 +1,11 @@
-// Attributes of compiled operators. torch_npu makes them before it calls the operator, which then is refused by name, so
-// what is in them is never read and need not be kept.
-
 #include "operator_attribute.h"
 
 #include <acl/acl_op.h>
 
+#include <utility>
+#include <vector>
+
+#include "../runtime/error_message.h"
 #include "../runtime/launch.h"
 #include "operator_library.h"
 
@@ -16,30 +17,55 @@ std::string AskingOperator() {
   return ask == nullptr ? "" : ask();
 }
 
+aclError Set(aclopAttr* attribute, const char* name, cann_sim::CompiledAttribute value) {
+  CANN_SIM_REQUIRE_POINTER("aclopSetAttr", attribute);
+  CANN_SIM_REQUIRE_POINTER("aclopSetAttr", name);
+  attribute->values[name] = std::move(value);
+  return ACL_SUCCESS;
+}
+
 }  // namespace
 
 extern "C" {
 
-aclopAttr* aclopCreateAttr() { return new aclopAttr{AskingOperator()}; }
+aclopAttr* aclopCreateAttr() { return new aclopAttr{AskingOperator(), {}}; }
 
 void aclopDestroyAttr(const aclopAttr* attribute) { delete attribute; }
 
-aclError aclopSetAttrBool(aclopAttr*, const char*, uint8_t) { return ACL_SUCCESS; }
+aclError aclopSetAttrBool(aclopAttr* attribute, const char* name, uint8_t value) { return Set(attribute, name, value != 0); }
 
-aclError aclopSetAttrInt(aclopAttr*, const char*, int64_t) { return ACL_SUCCESS; }
+aclError aclopSetAttrInt(aclopAttr* attribute, const char* name, int64_t value) { return Set(attribute, name, value); }
 
-aclError aclopSetAttrFloat(aclopAttr*, const char*, float) { return ACL_SUCCESS; }
+aclError aclopSetAttrFloat(aclopAttr* attribute, const char* name, float value) { return Set(attribute, name, value); }
 
-aclError aclopSetAttrString(aclopAttr*, const char*, const char*) { return ACL_SUCCESS; }
+aclError aclopSetAttrString(aclopAttr* attribute, const char* name, const char* value) {
+  CANN_SIM_REQUIRE_POINTER("aclopSetAttrString", value);
+  return Set(attribute, name, std::string(value));
+}
 
-aclError aclopSetAttrDataType(aclopAttr*, const char*, aclDataType) { return ACL_SUCCESS; }
+aclError aclopSetAttrDataType(aclopAttr* attribute, const char* name, aclDataType value) {
+  return Set(attribute, name, value);
+}
 
-aclError aclopSetAttrListBool(aclopAttr*, const char*, int, const uint8_t*) { return ACL_SUCCESS; }
+aclError aclopSetAttrListBool(aclopAttr* attribute, const char* name, int count, const uint8_t* values) {
+  return Set(attribute, name, std::vector<bool>(values, values + count));
+}
 
-aclError aclopSetAttrListInt(aclopAttr*, const char*, int, const int64_t*) { return ACL_SUCCESS; }
+aclError aclopSetAttrListInt(aclopAttr* attribute, const char* name, int count, const int64_t* values) {
+  return Set(attribute, name, std::vector<int64_t>(values, values + count));
+}
 
-aclError aclopSetAttrListFloat(aclopAttr*, const char*, int, const float*) { return ACL_SUCCESS; }
+aclError aclopSetAttrListFloat(aclopAttr* attribute, const char* name, int count, const float* values) {
+  return Set(attribute, name, std::vector<float>(values, values + count));
+}
 
-aclError aclopSetAttrListListInt(aclopAttr*, const char*, int, const int*, const int64_t* const[]) { return ACL_SUCCESS; }
+aclError aclopSetAttrListListInt(aclopAttr* attribute, const char* name, int count, const int* lengths,
+                                 const int64_t* const values[]) {
+  std::vector<std::vector<int64_t>> lists;
+  for (int index = 0; index < count; ++index) {
+    lists.emplace_back(values[index], values[index] + lengths[index]);
+  }
+  return Set(attribute, name, std::move(lists));
+}
 
 }  // extern "C"

@@ -6,7 +6,7 @@ extern "C" {
 
 aclTensorDesc* aclCreateTensorDesc(aclDataType type, int rank, const int64_t* sizes, aclFormat format) {
   const std::vector<int64_t> own(sizes, sizes + rank);
-  return new aclTensorDesc{type, format, own, own, ""};
+  return new aclTensorDesc{type, format, own, own, "", false};
 }
 
 void aclDestroyTensorDesc(const aclTensorDesc* description) { delete description; }
@@ -53,8 +53,9 @@ aclError aclSetTensorShape(aclTensorDesc* description, int rank, const int64_t* 
   return ACL_SUCCESS;
 }
 
-aclError aclSetTensorPlaceMent(aclTensorDesc* description, aclMemType /*place*/) {
+aclError aclSetTensorPlaceMent(aclTensorDesc* description, aclMemType place) {
   CANN_SIM_REQUIRE_POINTER("aclSetTensorPlaceMent", description);
+  description->on_host = place != ACL_MEMTYPE_DEVICE;
   return ACL_SUCCESS;
 }
 

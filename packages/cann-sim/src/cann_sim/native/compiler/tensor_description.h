@@ -15,6 +15,7 @@ struct aclTensorDesc {
   std::vector<int64_t> sizes;
   std::vector<int64_t> view_sizes;
   std::string name;
+  bool on_host = false;
 };
 
 // Memory of the caller.

@@ -76,9 +76,10 @@ CANN_SIM_OPERATOR(aclnnInplaceRelu, (Tensor, self)) {
   return [=] { self.Store(at::relu(self)); };
 }
 
+// The tanh form: of the error function there is only V2.
 CANN_SIM_OPERATOR(aclnnGelu, (Tensor, self), (Tensor, out)) {
   RequireFloatElementwise(self, out);
-  return [=] { out.Store(at::gelu(self.Widened())); };
+  return [=] { out.Store(at::gelu(self.Widened(), "tanh")); };
 }
 
 // approximate: 0 the error function, 1 the tanh form.

@@ -68,7 +68,6 @@ at::Tensor SoftmaxGradient(const at::Tensor& grad, const at::Tensor& output, int
                     gradOutput, self, gradInput);                                            \
   }
 
-CANN_SIM_BACKWARD(GeluBackward, gelu_backward)
 CANN_SIM_BACKWARD(HardsigmoidBackward, hardsigmoid_backward)
 CANN_SIM_BACKWARD(HardswishBackward, hardswish_backward)
 CANN_SIM_BACKWARD(HardswishBackwardV2, hardswish_backward)
@@ -76,6 +75,12 @@ CANN_SIM_BACKWARD(MishBackward, mish_backward)
 CANN_SIM_BACKWARD(SigmoidBackward, sigmoid_backward)
 CANN_SIM_BACKWARD(SiluBackward, silu_backward)
 CANN_SIM_BACKWARD(TanhBackward, tanh_backward)
+
+// Of the tanh form, as aclnnGelu.
+CANN_SIM_OPERATOR(aclnnGeluBackward, (Tensor, gradOutput), (Tensor, self), (Tensor, gradInput)) {
+  return Backward([](const at::Tensor& grad, const at::Tensor& x) { return at::gelu_backward(grad, x, "tanh"); },
+                  gradOutput, self, gradInput);
+}
 
 CANN_SIM_OPERATOR(aclnnGeluBackwardV2, (Tensor, gradOutput), (Tensor, self), (Text, approximate), (Tensor, gradInput)) {
   const char* form = GeluForm(approximate);

@@ -44,8 +44,28 @@ bool NeedsWidening(const Tensor& self, const Scalar& alpha) {
   return kHalves.contains(self.dtype()) && alpha.value().toDouble() != 1.0;
 }
 
+// A number as CANN hands it to a kernel beside a tensor: a tensor of the same dtype.
+c10::Scalar InDtypeOf(const Tensor& tensor, const c10::Scalar& number) {
+  switch (tensor.dtype()) {
+    case c10::ScalarType::Half: return static_cast<float>(c10::Half(number.toFloat()));
+    case c10::ScalarType::BFloat16: return static_cast<float>(c10::BFloat16(number.toFloat()));
+    default: return number;
+  }
+}
+
+// The product of two numbers that a kernel made in the dtype of the tensor.
+c10::Scalar ProductInDtypeOf(const Tensor& tensor, const c10::Scalar& one, const c10::Scalar& other) {
+  return InDtypeOf(tensor, InDtypeOf(tensor, one).toFloat() * InDtypeOf(tensor, other).toFloat());
+}
+
+bool IsBfloat16(const Tensor& tensor) { return tensor.dtype() == c10::ScalarType::BFloat16; }
+
+// For bfloat16 there is no kernel of `self + alpha * other`, but one of the product, which rounds, and one of the sum.
 Plan Add(const Tensor& self, const Tensor& other, const Scalar& alpha, const Tensor& out) {
   RequireElementwise(self, other, out);
+  if (NeedsWidening(self, alpha) && IsBfloat16(self) && IsBfloat16(other)) {
+    return [=] { out.Store(at::add(self, at::mul(other, InDtypeOf(self, alpha)))); };
+  }
   if (NeedsWidening(self, alpha)) {
     return [=] { out.Store(at::add(self.Widened(), other.Widened(), alpha)); };
   }
@@ -54,8 +74,11 @@ Plan Add(const Tensor& self, const Tensor& other, const Scalar& alpha, const Ten
 
 Plan Adds(const Tensor& self, const Scalar& other, const Scalar& alpha, const Tensor& out) {
   RequireElementwise(self, out);
+  if (NeedsWidening(self, alpha) && IsBfloat16(self)) {
+    return [=] { out.Store(at::add(self.Widened(), ProductInDtypeOf(self, other, alpha))); };
+  }
   if (kHalves.contains(self.dtype())) {
-    return [=] { out.Store(at::add(self.Widened(), other, alpha)); };
+    return [=] { out.Store(at::add(self.Widened(), InDtypeOf(self, other), alpha)); };
   }
   return [=] { out.Store(at::add(self, other, alpha)); };
 }
@@ -71,9 +94,14 @@ Plan Sub(const Tensor& self, const Tensor& other, const Scalar& alpha, const Ten
 Plan Subs(const Tensor& self, const Scalar& other, const Scalar& alpha, const Tensor& out) {
   RequireElementwise(self, out);
   if (kHalves.contains(self.dtype())) {
-    return [=] { out.Store(at::sub(self.Widened(), other, alpha)); };
+    return [=] { out.Store(at::sub(self.Widened(), InDtypeOf(self, other), alpha)); };
   }
   return [=] { out.Store(at::sub(self, other, alpha)); };
+}
+
+// A product or quotient with a number rounds the number to float16, but not to bfloat16.
+c10::Scalar Factor(const Tensor& self, const c10::Scalar& number) {
+  return IsBfloat16(self) ? number : InDtypeOf(self, number);
 }
 
 Plan Mul(const Tensor& self, const Tensor& other, const Tensor& out) {
@@ -84,7 +112,7 @@ Plan Mul(const Tensor& self, const Tensor& other, const Tensor& out) {
 Plan Muls(const Tensor& self, const Scalar& other, const Tensor& out) {
   RequireElementwise(self, out);
   if (kHalves.contains(self.dtype())) {
-    return [=] { out.Store(at::mul(self.Widened(), other)); };
+    return [=] { out.Store(at::mul(self.Widened(), Factor(self, other))); };
   }
   return [=] { out.Store(at::mul(self, other)); };
 }
@@ -97,7 +125,7 @@ Plan Div(const Tensor& self, const Tensor& other, const Tensor& out) {
 Plan Divs(const Tensor& self, const Scalar& other, const Tensor& out) {
   RequireElementwise(self, out);
   if (kHalves.contains(self.dtype())) {
-    return [=] { out.Store(at::div(self.Widened(), other)); };
+    return [=] { out.Store(at::div(self.Widened(), Factor(self, other))); };
   }
   return [=] { out.Store(at::div(self, other)); };
 }
@@ -170,9 +198,17 @@ Plan FmodScalar(const Tensor& self, const Scalar& other, const Tensor& out) {
   return [=] { out.Store(at::fmod(self, other)); };
 }
 
+// The kernels of Addcmul and Addcdiv compute in float16 what is float16: every step rounds, and so does the factor.
+at::Tensor HalfScaled(const at::Tensor& values, const c10::Scalar& factor) {
+  return at::mul(values, at::Scalar(static_cast<float>(c10::Half(factor.toFloat()))));
+}
+
 Plan Addcmul(const Tensor& self, const Tensor& tensor1, const Tensor& tensor2, const Scalar& value, const Tensor& out) {
   RequireDtype(self, kNumbers);
   RequireBroadcast(out, {&self, &tensor1, &tensor2});
+  if (self.dtype() == c10::ScalarType::Half) {
+    return [=] { out.Store(at::add(self, HalfScaled(at::mul(tensor1, tensor2), value))); };
+  }
   if (self.is_floating_point()) {
     return [=] { out.Store(at::addcmul(self.Widened(), tensor1.Widened(), tensor2.Widened(), value)); };
   }
@@ -182,6 +218,9 @@ Plan Addcmul(const Tensor& self, const Tensor& tensor1, const Tensor& tensor2, c
 Plan Addcdiv(const Tensor& self, const Tensor& tensor1, const Tensor& tensor2, const Scalar& value, const Tensor& out) {
   RequireDtype(self, kFloats | kDouble);
   RequireBroadcast(out, {&self, &tensor1, &tensor2});
+  if (self.dtype() == c10::ScalarType::Half) {
+    return [=] { out.Store(at::add(self, HalfScaled(at::div(tensor1, tensor2), value))); };
+  }
   return [=] { out.Store(at::addcdiv(self.Widened(), tensor1.Widened(), tensor2.Widened(), value)); };
 }
 
@@ -240,7 +279,7 @@ CANN_SIM_OPERATOR(aclnnRsub, (Tensor, self), (Tensor, other), (Scalar, alpha), (
 CANN_SIM_OPERATOR(aclnnRsubs, (Tensor, self), (Scalar, other), (Scalar, alpha), (Tensor, out)) {
   RequireElementwise(self, out);
   if (kHalves.contains(self.dtype())) {
-    return [=] { out.Store(at::rsub(self.Widened(), other, alpha)); };
+    return [=] { out.Store(at::rsub(self.Widened(), InDtypeOf(self, other), alpha)); };
   }
   return [=] { out.Store(at::rsub(self, other, alpha)); };
 }

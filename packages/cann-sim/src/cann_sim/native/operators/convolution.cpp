@@ -1,6 +1,7 @@
 // Convolutions: accumulated in float32, rounded once.
 
 #include <ATen/ops/conv_tbc.h>
+#include <ATen/ops/conv_tbc_backward.h>
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 
@@ -73,6 +74,23 @@ CANN_SIM_OPERATOR(aclnnConvTbc, (Tensor, self), (Tensor, weight), (Tensor, bias)
   RequireRank(self, 3, 3);
   RequireRank(weight, 3, 3);
   return [=] { output.Store(at::conv_tbc(self.Widened(), weight.Widened(), bias.Widened(), pad)); };
+}
+
+CANN_SIM_OPERATOR(aclnnConvTbcBackward, (Tensor, self), (Tensor, input), (Tensor, weight), (Tensor, bias), (Int, pad),
+                  (Int8, cubeMathType), (Tensor, gradInput), (Tensor, gradWeight), (Tensor, gradBias)) {
+  RequireDtype(input, kFloats);
+  for (const Tensor& other : {self, weight, bias}) {
+    RequireSameDtype(other, input);
+  }
+  RequireShape(gradInput, input.sizes());
+  RequireShape(gradWeight, weight.sizes());
+  return [=] {
+    const auto [of_input, of_weight, of_bias] =
+        at::conv_tbc_backward(self.Widened(), input.Widened(), weight.Widened(), bias.Widened(), pad);
+    gradInput.Store(of_input);
+    gradWeight.Store(of_weight);
+    gradBias.Store(of_bias.view(gradBias.sizes()));
+  };
 }
 
 }  // namespace cann_sim::operators

@@ -49,7 +49,7 @@ int64_t Product(const IntArray& shape) {
   return count;
 }
 
-// A bit for each value, lowest first, set where it is kept.
+// A bit for each value, lowest first, set where it is kept: where aclnnInplaceBernoulli of the same state gives 1.
 Plan GenerateMask(const IntArray& shape, const Double& probability, StateSource state, const Tensor& out) {
   RequireProbability(probability);
   RequireDtype(out, {c10::ScalarType::Byte});
@@ -60,7 +60,7 @@ Plan GenerateMask(const IntArray& shape, const Double& probability, StateSource 
     RefuseArgument(out.name(), "at least " + std::to_string(bytes) + " bytes", std::to_string(out.numel()));
   }
   return [=] {
-    const at::Tensor kept = UniformValues(state(), count).ge(probability.value()).contiguous();
+    const at::Tensor kept = UniformValues(state(), count).lt(1 - probability.value()).contiguous();
     const bool* keep = kept.const_data_ptr<bool>();
     const at::Tensor packed = at::zeros({out.numel()}, at::kByte);
     auto* bytes_of = packed.mutable_data_ptr<uint8_t>();

@@ -99,12 +99,23 @@ Plan EachWithScalar(WithScalar function, const TensorList& self, const ScalarLis
 using Ternary =
     std::function<at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const c10::Scalar&)>;
 
-Plan EachTriple(Ternary function, const TensorList& self, const TensorList& first, const TensorList& second,
-                std::function<c10::Scalar(size_t)> scalar, const TensorList& out) {
+// Of float16 the kernels compute in float16, and every step rounds: the product or quotient, that times the number, the sum.
+at::Tensor SteppedAddcmul(const at::Tensor& x, const at::Tensor& y, const at::Tensor& z, const c10::Scalar& value) {
+  return at::add(x, at::mul(at::mul(y, z), at::Scalar(static_cast<float>(c10::Half(value.toFloat())))));
+}
+at::Tensor SteppedAddcdiv(const at::Tensor& x, const at::Tensor& y, const at::Tensor& z, const c10::Scalar& value) {
+  return at::add(x, at::mul(at::div(y, z), at::Scalar(static_cast<float>(c10::Half(value.toFloat())))));
+}
+
+Plan EachTriple(Ternary function, Ternary of_halves, const TensorList& self, const TensorList& first,
+                const TensorList& second, std::function<c10::Scalar(size_t)> scalar, const TensorList& out) {
   RequireLength(first.name(), first.size(), self);
   RequireLength(second.name(), second.size(), self);
   return Each(
       [=](size_t index, const at::Tensor& value) {
+        if (self[index]->dtype() == c10::ScalarType::Half) {
+          return of_halves(*self[index], *first[index], *second[index], scalar(index));
+        }
         return function(value, Computed(*first[index]), Computed(*second[index]), scalar(index));
       },
       self, out);
@@ -208,7 +219,7 @@ CANN_SIM_FOREACH_SUM(Sub, sub)
   CANN_SIM_OPERATOR(aclnnForeach##Name##ScalarV2, (TensorList, x1), (TensorList, x2), (TensorList, x3), (Scalar, scalar), \
                     (TensorList, out)) {                                                                                  \
     const c10::Scalar value = scalar;                                                                                     \
-    return EachTriple(at::function, x1, x2, x3, [=](size_t) { return value; }, out);                                      \
+    return EachTriple(at::function, Stepped##Name, x1, x2, x3, [=](size_t) { return value; }, out);                                      \
   }
 
 CANN_SIM_FOREACH_TERNARY(Addcmul, addcmul)
@@ -220,7 +231,7 @@ CANN_SIM_FOREACH_TERNARY(Addcdiv, addcdiv)
                     (Tensor, scalars), (TensorList, out)) {                                                            \
     RequireLength(scalars.name(), static_cast<size_t>(scalars.numel()), x1);                                           \
     return EachTriple(                                                                                                 \
-        at::function, x1, x2, x3,                                                                                      \
+        at::function, Stepped##Name, x1, x2, x3,                                                                       \
         [=](size_t index) { return at::Tensor(scalars).view({-1})[static_cast<int64_t>(index)].item(); }, out);        \
   }
 

@@ -1,5 +1,6 @@
 // Matrix functions beyond the product family, factorisations, and distances. Computed in float32 at least.
 
+#include <ATen/ops/_cdist_backward.h>
 #include <ATen/ops/_cdist_forward.h>
 #include <ATen/ops/addbmm.h>
 #include <ATen/ops/addmv.h>
@@ -170,6 +171,19 @@ CANN_SIM_OPERATOR(aclnnCdist, (Tensor, x1), (Tensor, x2), (Float, p), (Int, comp
     RefuseArgument(p.name(), "a number of at least 0", std::to_string(p));
   }
   return [=] { out.Store(at::_cdist_forward(x1.Widened(), x2.Widened(), static_cast<double>(p), std::nullopt)); };
+}
+
+CANN_SIM_OPERATOR(aclnnCdistBackward, (Tensor, grad), (Tensor, x1), (Tensor, x2), (Tensor, cdist), (Float, p),
+                  (Tensor, out)) {
+  RequireDtype(grad, kFloats);
+  for (const Tensor& other : {x1, x2, cdist}) {
+    RequireSameDtype(other, grad);
+  }
+  RequireShape(cdist, grad.sizes());
+  RequireShape(out, x1.sizes());
+  return [=] {
+    out.Store(at::_cdist_backward(grad.Widened(), x1.Widened(), x2.Widened(), static_cast<double>(p), cdist.Widened()));
+  };
 }
 
 CANN_SIM_OPERATOR(aclnnPdist, (Tensor, self), (Float, p), (Tensor, out)) {
