@@ -23,7 +23,7 @@ try:
 except (RuntimeError, NotImplementedError):
     pass
 try:
-    torch_npu.npu_deep_norm(*[torch.ones(4, 8).npu()] * 4)
+    torch_npu.npu_fused_linear_online_max_sum(*[torch.ones(4, 8).npu()] * 3, 0, 1)
     torch.npu.synchronize()
 except RuntimeError:
     pass
@@ -34,8 +34,8 @@ except RuntimeError:
     pass
 """
 MISSING = MissingOperator(
-    operator="aclnnDeepNorm",
-    asked_by="npu::npu_deep_norm",
+    operator="aclnnFusedLinearOnlineMaxSum",
+    asked_by="npu::npu_fused_linear_online_max_sum",
 )
 
 
@@ -48,7 +48,7 @@ def test_coverage_names_what_is_missing_and_refused_with_the_torch_operator(
     run_python: Any,
 ) -> None:
     done = run_python(f"{ACTIVATE}{USE}print(cann_sim.coverage().report())")
-    expected = "aclnnDeepNorm, needed by npu::npu_deep_norm"
+    expected = "aclnnFusedLinearOnlineMaxSum, needed by npu::npu_fused_linear_online_max_sum"
     assert expected in done.output, done.errors
     assert "1 refused calls" in done.output
     assert "aclnnRmsNorm, called by npu::npu_rms_norm: argument 'gamma'" in done.output

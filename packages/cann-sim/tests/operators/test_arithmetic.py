@@ -173,6 +173,11 @@ def test_integer_arithmetic_is_exact(dtype: torch.dtype) -> None:
         assert torch.equal(scalar_function(a.to("npu")).cpu(), scalar_function(a))
 
 
+def test_product_of_complex_numbers_equals_reference() -> None:
+    a, b = (torch.complex(random(4, 3, seed=n), random(4, 3, seed=n + 2)) for n in range(2))
+    torch.testing.assert_close((a.to("npu") * b.to("npu")).cpu(), a * b)
+
+
 def test_mixed_dtypes_promote() -> None:
     half, single = random(4, dtype=torch.bfloat16), random(4, seed=1)
     result = (half.to("npu") + single.to("npu")).cpu()

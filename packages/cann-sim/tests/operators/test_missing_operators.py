@@ -11,7 +11,9 @@ import torch_npu
 
 def missing(values: torch.Tensor) -> torch.Tensor:
     """Call a torch operator whose aclnn operator is not simulated."""
-    result: torch.Tensor = torch_npu.npu_deep_norm(values, values, values, values)[2]
+    result: torch.Tensor = torch_npu.npu_fused_linear_online_max_sum(values, values, values, 0, 1)[
+        0
+    ]
     return result
 
 
@@ -19,7 +21,7 @@ def test_missing_operator_names_itself_and_the_torch_operator() -> None:
     values = torch.ones(1, 1, 4, 3).to("npu")
     with pytest.raises(
         RuntimeError,
-        match=r"aclnnDeepNorm is not simulated; .* npu::npu_deep_norm",
+        match=r"aclnnFusedLinearOnlineMaxSum is not simulated; .* npu::npu_fused_linear",
     ):
         missing(values)
 
@@ -50,7 +52,7 @@ def test_missing_operator_fails_while_capturing_as_well() -> None:
     values = torch.ones(1, 1, 4, 3).to("npu")
     graph = torch_npu.npu.NPUGraph()
     with (
-        pytest.raises(RuntimeError, match="aclnnDeepNorm is not simulated"),
+        pytest.raises(RuntimeError, match="aclnnFusedLinearOnlineMaxSum is not simulated"),
         torch_npu.npu.graph(graph),
     ):
         missing(values)

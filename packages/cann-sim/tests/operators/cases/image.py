@@ -164,6 +164,15 @@ CASES = (
         magnitude=32,
     ),
     Case(
+        operator="aclnnConvolution",
+        call=lambda x, w, b: torch._nnpack_spatial_convolution(x, w, b, [1, 2]),
+        reference=lambda x, w, b: functional.conv2d(x, w, b, padding=(1, 2)),
+        inputs=THREE,
+        shapes=fixed(((2, 3, 5, 6), (4, 3, 3, 2), (4,))),
+        dtypes=SINGLE,
+        magnitude=64,
+    ),
+    Case(
         operator="aclnnConvTbc",
         call=lambda x, w, b: torch.conv_tbc(x, w, b, 1),
         inputs=THREE,

@@ -61,6 +61,13 @@ CASES = (
         magnitude=8,
     ),
     Case(
+        operator="aclnnRenorm",
+        call=lambda x: torch.renorm(x, 0, 1, 2),
+        reference=lambda x: x * 2 / (x != 0).sum(0, keepdim=True).clamp_min(2),
+        shapes=fixed(((4, 3),), ((1, 2),), ((5, 1),)),
+        ulps=64,
+    ),
+    Case(
         operator="aclnnInplaceRenorm",
         call=lambda x: x.clone().renorm_(1, 1, 1.5),
         shapes=MATRICES,

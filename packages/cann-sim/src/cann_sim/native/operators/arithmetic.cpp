@@ -25,6 +25,7 @@ namespace cann_sim::operators {
 
 namespace {
 
+constexpr DtypeSet kComplex{c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 constexpr DtypeSet kNumbers = kFloats | kDouble | kIntegers | kBool;
 
 void RequireElementwise(const Tensor& self, const Tensor& out) {
@@ -105,7 +106,10 @@ c10::Scalar Factor(const Tensor& self, const c10::Scalar& number) {
 }
 
 Plan Mul(const Tensor& self, const Tensor& other, const Tensor& out) {
-  RequireElementwise(self, other, out);
+  for (const Tensor& factor : {self, other}) {
+    RequireDtype(factor, kNumbers | kComplex);
+  }
+  RequireBroadcast(out, {&self, &other});
   return [=] { out.Store(at::mul(self, other)); };
 }
 

@@ -28,15 +28,9 @@ aclTensor Described(const CompiledTensor& tensor, const char* name) {
   view.data = tensor.address;
   view.type = tensor.type;
   view.format = tensor.format;
-  view.rank = static_cast<int>(sizes.size());
-  view.storage_rank = static_cast<int>(tensor.sizes.size());
-  std::copy(tensor.sizes.begin(), tensor.sizes.end(), view.storage_sizes);
-  int64_t stride = 1;
-  for (int dim = view.rank - 1; dim >= 0; --dim) {
-    view.sizes[dim] = sizes[static_cast<size_t>(dim)];
-    view.strides[dim] = stride;
-    stride *= view.sizes[dim];
-  }
+  view.sizes.Assign(sizes.data(), sizes.size());
+  view.strides = ContiguousStrides(view.sizes);
+  view.storage_sizes.Assign(tensor.sizes.data(), tensor.sizes.size());
   return view;
 }
 

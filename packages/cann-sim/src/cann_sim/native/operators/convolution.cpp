@@ -1,5 +1,6 @@
 // Convolutions: accumulated in float32, rounded once.
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/conv_tbc.h>
 #include <ATen/ops/conv_tbc_backward.h>
 #include <ATen/ops/convolution.h>
@@ -18,12 +19,23 @@ void RequireConvolved(const Tensor& input, const Tensor& weight) {
   RequireRank(weight, input.rank(), input.rank());
 }
 
+// An image with the rows and columns of zeros that four paddings ask for: above, below, left, right.
+at::Tensor Padded(const at::Tensor& image, const std::vector<int64_t>& padding) {
+  return at::constant_pad_nd(image, {padding[2], padding[3], padding[0], padding[1]}, 0);
+}
+
 }  // namespace
 
 CANN_SIM_OPERATOR(aclnnConvolution, (Tensor, input), (Tensor, weight), (OptionalTensor, bias), (IntArray, stride),
                   (IntArray, padding), (IntArray, dilation), (Bool, transposed), (IntArray, outputPadding), (Int, groups),
                   (Tensor, output), (Int8, cubeMathType)) {
   RequireConvolved(input, weight);
+  if (padding.values().size() == 4 && input.rank() == 4 && !transposed) {
+    return [=] {
+      output.Store(at::convolution(Padded(input.Widened(), padding.values()), weight.Widened(), bias.Widened(), stride,
+                                   {0, 0}, dilation, false, {0, 0}, groups.value()));
+    };
+  }
   return [=] {
     output.Store(at::convolution(input.Widened(), weight.Widened(), bias.Widened(), stride, padding, dilation, transposed,
                                  outputPadding, groups.value()));

@@ -19,6 +19,9 @@
 #include <ATen/ops/nanmedian.h>
 #include <ATen/ops/nansum.h>
 #include <ATen/ops/prod.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/renorm.h>
 #include <ATen/ops/std.h>
 #include <ATen/ops/sum.h>
@@ -337,7 +340,19 @@ Plan Renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& most
   RequireSameDtype(out, self);
   RequireRank(self, 2, kMaxRank);
   RequireShape(out, self.sizes());
-  WrapDim(dim, self.rank());
+  const int64_t kept = WrapDim(dim, self.rank());
+  if (p.value().toDouble() == 0) {
+    // The norm of power 0 is the number of values that are not 0.
+    return [=] {
+      const at::Tensor wide = self.Widened();
+      const at::Tensor rows = wide.transpose(0, kept).flatten(1);
+      std::vector<int64_t> shape(static_cast<size_t>(self.rank()), 1);
+      shape[static_cast<size_t>(kept)] = -1;
+      const at::Tensor norm = rows.ne(0).sum(1).to(wide.scalar_type()).view(shape);
+      const at::Tensor factor = at::full_like(norm, most.value()).div(norm.add(1e-7));
+      out.Store(wide.mul(at::where(norm.gt(most.value()), factor, at::ones_like(norm))));
+    };
+  }
   return [=] { out.Store(at::renorm(self.Widened(), p, dim, most)); };
 }
 
