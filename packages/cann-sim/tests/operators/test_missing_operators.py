@@ -43,9 +43,11 @@ def test_operator_of_other_devices_is_refused_with_that_reason() -> None:
 
 
 def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> None:
-    images, grid = torch.ones(1, 1, 4, 3).to("npu"), torch.zeros(1, 2, 2, 2).to("npu")
-    with pytest.raises(RuntimeError, match=r"aclnnGridSampler2D .* aten::grid_sampler_2d"):
-        torch.nn.functional.grid_sample(images, grid, align_corners=False)
+    values = torch.ones(3, 4).to("npu").requires_grad_()
+    result = torch.repeat_interleave(values, torch.tensor([1, 2, 1]).to("npu"), 0)
+    inner = r"aclnnRepeatInterleaveGrad: .* npu::repeat_interleave_backward_tensor"
+    with pytest.raises(RuntimeError, match=inner):
+        torch.autograd.grad(result.sum(), values)
 
 
 def test_missing_operator_fails_while_capturing_as_well() -> None:
