@@ -173,6 +173,14 @@ def test_integer_arithmetic_is_exact(dtype: torch.dtype) -> None:
         assert torch.equal(scalar_function(a.to("npu")).cpu(), scalar_function(a))
 
 
+def test_result_of_another_kind_than_its_place_is_refused() -> None:
+    whole, real = torch.ones(3, dtype=torch.int64).to("npu"), torch.ones(3).to("npu")
+    for name in ("add_", "sub_"):
+        with pytest.raises(RuntimeError, match="float32 can't be cast to the desired output type"):
+            getattr(whole, name)(real)
+    assert whole.cpu().tolist() == [1, 1, 1]
+
+
 def test_product_of_complex_numbers_equals_reference() -> None:
     a, b = (torch.complex(random(4, 3, seed=n), random(4, 3, seed=n + 2)) for n in range(2))
     torch.testing.assert_close((a.to("npu") * b.to("npu")).cpu(), a * b)

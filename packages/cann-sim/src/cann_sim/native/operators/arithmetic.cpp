@@ -19,6 +19,7 @@
 #include <ATen/ops/rsub.h>
 #include <ATen/ops/sub.h>
 
+#include "data_type.h"
 #include "operator.h"
 
 namespace cann_sim::operators {
@@ -37,6 +38,11 @@ void RequireElementwise(const Tensor& self, const Tensor& other, const Tensor& o
   RequireDtype(self, kNumbers);
   RequireDtype(other, kNumbers);
   RequireBroadcast(out, {&self, &other});
+  const c10::ScalarType common = c10::promoteTypes(self.dtype(), other.dtype());
+  if (!c10::canCast(common, out.dtype())) {
+    throw Refusal(std::string("argument '") + out.name() + "': the common dtype " + NameOf(common) +
+                  " can't be cast to the desired output type " + NameOf(out.dtype()));
+  }
 }
 
 // The device holds a half precision operand in float32 until the result is rounded; ATen does the same for one
