@@ -85,3 +85,10 @@ def test_range_includes_its_end(dtype: torch.dtype, start: int, end: int, step: 
     make: Any = torch.ops.aten.range.step
     values = make(start, end, step, dtype=dtype, device="npu").cpu()
     assert torch.equal(values, torch.arange(start, end + (1 if step > 0 else -1), step).to(dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("steps", [0, 1, 5])
+def test_logspace_rounds_the_powers_once(conformance: Any, dtype: torch.dtype, steps: int) -> None:
+    result = torch.logspace(-1, 2.5, steps, base=3.0, dtype=dtype, device="npu").cpu()
+    conformance.close(result, torch.logspace(-1, 2.5, steps, base=3.0, dtype=torch.float64))

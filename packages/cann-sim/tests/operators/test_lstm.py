@@ -148,3 +148,39 @@ def test_lstm_of_torch_with_one_layer_takes_it(conformance: Any) -> None:
     for result, reference in zip(found, expected, strict=True):
         conformance.close(result.cpu(), reference, ulps=64, magnitude=torch.tensor(4.0).double())
     assert (cann_sim.counters() - launched).launches_by_operator["aclnnLSTM"] == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("biased", [False, True])
+def test_lstm_cell_and_its_gradients_equal_torch(
+    conformance: Any,
+    dtype: torch.dtype,
+    biased: bool,
+) -> None:
+    states, parameters, x = network(1, False, biased, torch.float32)
+    # The two products stand for themselves, so that nothing but the cell rounds.
+    gates = [
+        (x[0] @ parameters[0].t()).to(dtype),
+        (states[0][0] @ parameters[1].t()).to(dtype),
+        states[1][0].to(dtype),
+        *(bias.to(dtype) for bias in parameters[2:]),
+    ]
+
+    def cell(*inputs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        i, f, g, o = (inputs[0] + inputs[1] + sum(inputs[3:])).chunk(4, 1)
+        c = f.sigmoid() * inputs[2] + i.sigmoid() * g.tanh()
+        return o.sigmoid() * c.tanh(), c
+
+    device = [values.to("npu").requires_grad_() for values in gates]
+    wide = [values.double().requires_grad_() for values in gates]
+    found = ATEN._thnn_fused_lstm_cell(*device)[:2]
+    expected = cell(*wide)
+    for result, reference in zip(found, expected, strict=True):
+        conformance.close(result.detach().cpu(), reference.detach(), ulps=32)
+    slopes = torch.autograd.grad(expected[0].sum() - expected[1].sum(), wide)
+    gradients = torch.autograd.grad(found[0].sum() - found[1].sum(), device)
+    magnitude = torch.tensor(4.0).double()
+    for gradient, slope in zip(gradients, slopes, strict=True):
+        # A gradient of half precision starts from rounded gates.
+        ulps = 64 if dtype == torch.float32 else 2**14
+        conformance.close(gradient.cpu(), slope, ulps=ulps, magnitude=magnitude)

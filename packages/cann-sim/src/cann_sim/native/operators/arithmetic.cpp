@@ -34,9 +34,9 @@ void RequireElementwise(const Tensor& self, const Tensor& out) {
   RequireShape(out, self.sizes());
 }
 
-void RequireElementwise(const Tensor& self, const Tensor& other, const Tensor& out) {
-  RequireDtype(self, kNumbers);
-  RequireDtype(other, kNumbers);
+void RequireElementwise(const Tensor& self, const Tensor& other, const Tensor& out, DtypeSet allowed = kNumbers) {
+  RequireDtype(self, allowed);
+  RequireDtype(other, allowed);
   RequireBroadcast(out, {&self, &other});
   const c10::ScalarType common = c10::promoteTypes(self.dtype(), other.dtype());
   if (!c10::canCast(common, out.dtype())) {
@@ -69,7 +69,7 @@ bool IsBfloat16(const Tensor& tensor) { return tensor.dtype() == c10::ScalarType
 
 // For bfloat16 there is no kernel of `self + alpha * other`, but one of the product, which rounds, and one of the sum.
 Plan Add(const Tensor& self, const Tensor& other, const Scalar& alpha, const Tensor& out) {
-  RequireElementwise(self, other, out);
+  RequireElementwise(self, other, out, kNumbers | kComplex);
   if (NeedsWidening(self, alpha) && IsBfloat16(self) && IsBfloat16(other)) {
     return [=] { out.Store(at::add(self, at::mul(other, InDtypeOf(self, alpha)))); };
   }
@@ -91,7 +91,7 @@ Plan Adds(const Tensor& self, const Scalar& other, const Scalar& alpha, const Te
 }
 
 Plan Sub(const Tensor& self, const Tensor& other, const Scalar& alpha, const Tensor& out) {
-  RequireElementwise(self, other, out);
+  RequireElementwise(self, other, out, kNumbers | kComplex);
   if (NeedsWidening(self, alpha)) {
     return [=] { out.Store(at::sub(self.Widened(), other.Widened(), alpha)); };
   }
@@ -112,10 +112,7 @@ c10::Scalar Factor(const Tensor& self, const c10::Scalar& number) {
 }
 
 Plan Mul(const Tensor& self, const Tensor& other, const Tensor& out) {
-  for (const Tensor& factor : {self, other}) {
-    RequireDtype(factor, kNumbers | kComplex);
-  }
-  RequireBroadcast(out, {&self, &other});
+  RequireElementwise(self, other, out, kNumbers | kComplex);
   return [=] { out.Store(at::mul(self, other)); };
 }
 
@@ -128,7 +125,7 @@ Plan Muls(const Tensor& self, const Scalar& other, const Tensor& out) {
 }
 
 Plan Div(const Tensor& self, const Tensor& other, const Tensor& out) {
-  RequireElementwise(self, other, out);
+  RequireElementwise(self, other, out, kNumbers | kComplex);
   return [=] { out.Store(at::div(self, other)); };
 }
 

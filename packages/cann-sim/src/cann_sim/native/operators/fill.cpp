@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/logspace.h>
 #include <ATen/ops/tril.h>
 #include <ATen/ops/triu.h>
 
@@ -70,6 +71,11 @@ CANN_SIM_OPERATOR(aclnnArange, (Scalar, start), (Scalar, end), (Scalar, step), (
 }
 CANN_SIM_OPERATOR(aclnnRange, (Scalar, start), (Scalar, end), (Scalar, step), (Tensor, out)) {
   return Arange(start, step, out);
+}
+CANN_SIM_OPERATOR(aclnnLogSpace, (Scalar, start), (Scalar, end), (Int, steps), (Double, base), (Tensor, out)) {
+  RequireDtype(out, kFloats | kDouble);
+  RequireShape(out, {steps.value()});
+  return [=] { out.Store(at::logspace(start, end, steps, base, at::kDouble)); };
 }
 CANN_SIM_OPERATOR(aclnnLinspace, (Scalar, start), (Scalar, end), (Int, steps), (Tensor, out)) {
   RequireDtype(out, kFloats | kDouble | kIntegers);

@@ -201,6 +201,34 @@ CANN_SIM_OPERATOR(aclnnMaxPool2dWithMaskBackward, (Tensor, gradOutput), (Tensor,
   };
 }
 
+// As with a mask, but with the places of the largest values in each image.
+CANN_SIM_OPERATOR(aclnnMaxPool2dWithIndices, (Tensor, self), (IntArray, kernelSize), (IntArray, stride),
+                  (IntArray, padding), (IntArray, dilation), (Bool, ceilMode), (Tensor, out), (Tensor, indices)) {
+  RequirePooled(self, 2);
+  RequireSameDtype(out, self);
+  RequireDtype(indices, kIndices);
+  RequireShape(indices, out.sizes());
+  RequirePairs({&kernelSize, &stride, &padding, &dilation});
+  return [=] {
+    const auto [values, positions] =
+        at::max_pool2d_with_indices(self.Widened(), kernelSize, stride, padding, dilation, ceilMode);
+    out.Store(values);
+    indices.Store(positions);
+  };
+}
+CANN_SIM_OPERATOR(aclnnMaxPool2dWithIndicesBackward, (Tensor, gradOutput), (Tensor, self), (Tensor, indices),
+                  (IntArray, kernelSize), (IntArray, stride), (IntArray, padding), (IntArray, dilation),
+                  (Bool, ceilMode), (Tensor, gradInput)) {
+  RequirePooled(self, 2);
+  RequireDtype(indices, kIndices);
+  RequireShape(indices, gradOutput.sizes());
+  RequireShape(gradInput, self.sizes());
+  return [=] {
+    gradInput.Store(at::max_pool2d_with_indices_backward(gradOutput.Widened(), self.Widened(), kernelSize, stride,
+                                                         padding, dilation, ceilMode, Positions(indices)));
+  };
+}
+
 CANN_SIM_OPERATOR(aclnnMaxUnpool2d, (Tensor, self), (Tensor, indices), (IntArray, outputSize), (Tensor, out)) {
   RequirePooled(self, 2);
   RequireShape(indices, self.sizes());
