@@ -186,6 +186,7 @@ def test_complex_numbers_equal_reference(name: str) -> None:
     a, b = (torch.complex(random(4, 3, seed=n), random(4, 3, seed=n + 2)) for n in range(2))
     function = getattr(torch, name)
     torch.testing.assert_close(function(a.to("npu"), b.to("npu")).cpu(), function(a, b))
+    torch.testing.assert_close((a.to("npu") * 1.5).cpu(), a * 1.5)
 
 
 def test_mixed_dtypes_promote() -> None:

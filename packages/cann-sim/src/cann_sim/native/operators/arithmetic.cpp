@@ -29,8 +29,8 @@ namespace {
 constexpr DtypeSet kComplex{c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 constexpr DtypeSet kNumbers = kFloats | kDouble | kIntegers | kBool;
 
-void RequireElementwise(const Tensor& self, const Tensor& out) {
-  RequireDtype(self, kNumbers);
+void RequireElementwise(const Tensor& self, const Tensor& out, DtypeSet allowed = kNumbers) {
+  RequireDtype(self, allowed);
   RequireShape(out, self.sizes());
 }
 
@@ -117,7 +117,7 @@ Plan Mul(const Tensor& self, const Tensor& other, const Tensor& out) {
 }
 
 Plan Muls(const Tensor& self, const Scalar& other, const Tensor& out) {
-  RequireElementwise(self, out);
+  RequireElementwise(self, out, kNumbers | kComplex);
   if (kHalves.contains(self.dtype())) {
     return [=] { out.Store(at::mul(self.Widened(), Factor(self, other))); };
   }
