@@ -24,6 +24,10 @@ _SUFFIX: Final = "GetWorkspaceSize"
 # As in native/operators/compiled_call.h.
 _COMPILED_PREFIX: Final = "cann_sim_compiled_"
 
+# Texts that CANN_SIM_OPERATOR leaves in the library: "(Tensor, self), (Scalar, other)".
+_ARGUMENTS: Final = "cann_sim_arguments_"
+_ARGUMENT: Final = re.compile(r"\((\w+), (\w+)\)")
+
 # Itanium C++ ABI: int atb::CreateOperation<atb::infer::<Name>Param>(...).
 _CREATE: Final = re.compile(r"_ZN3atb15CreateOperationINS_5infer\d+(\w+?)ParamEEEi")
 
@@ -86,6 +90,30 @@ def simulated_atb_operations(library: Path) -> tuple[str, ...]:
     return tuple(sorted(functions | created))
 
 
+def simulated_arguments(library: Path) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return the arguments of each operator that the library implements.
+
+    Args:
+        library: A built `libopapi.so`.
+
+    Returns:
+        Of each operator the (type, name) of its arguments, for instance
+        `{"aclnnAdds": (("Tensor", "self"), ("Scalar", "other"), ...), ...}`. The types are those of
+        the simulator's own definitions (`native/operators/argument.h`).
+
+    Raises:
+        OSError: The library cannot be read.
+        ValueError: It is not a 64-bit little-endian ELF file.
+    """
+    data = library.read_bytes()
+    arguments = {}
+    for name, _, offset in _definitions(data, library):
+        if name.startswith(_ARGUMENTS):
+            text = data[offset : data.index(b"\0", offset)].decode()
+            arguments[name.removeprefix(_ARGUMENTS)] = tuple(_ARGUMENT.findall(text))
+    return dict(sorted(arguments.items()))
+
+
 def _pairs(names: set[str]) -> Iterator[str]:
     """Yield the functions that come with one that asks for their workspace."""
     functions = (name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX))
@@ -94,7 +122,11 @@ def _pairs(names: set[str]) -> Iterator[str]:
 
 def _symbols(library: Path) -> Iterator[tuple[str, int]]:
     """Yield the name and the binding of each symbol that the library defines."""
-    data = library.read_bytes()
+    return ((name, binding) for name, binding, _ in _definitions(library.read_bytes(), library))
+
+
+def _definitions(data: bytes, library: Path) -> Iterator[tuple[str, int, int]]:
+    """Yield the name, the binding and the place in the file of each symbol that is defined."""
     if not data.startswith(_ELF_64_LITTLE):
         message = (
             f"listing the operators of {library}: expected a 64-bit little-endian ELF file, found "
@@ -109,8 +141,11 @@ def _symbols(library: Path) -> Iterator[tuple[str, int]]:
             continue
         start, size = section[4], section[5]
         strings = sections[section[6]][4]
-        for offset in range(start, start + size, _SYMBOL.size):
-            name, info, _, defined_in, _, _ = _SYMBOL.unpack_from(data, offset)
+        for place in range(start, start + size, _SYMBOL.size):
+            name, info, _, defined_in, address, _ = _SYMBOL.unpack_from(data, place)
             if defined_in != _UNDEFINED:
                 end = data.index(b"\0", strings + name)
-                yield data[strings + name : end].decode(), info >> 4
+                # A reserved index, of a symbol that is in no section, has no place in the file.
+                within = sections[defined_in] if defined_in < count else None
+                offset = address - within[3] + within[4] if within else 0
+                yield data[strings + name : end].decode(), info >> 4, offset

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+from operators.described_call import Interface
+
 Function = Callable[..., torch.Tensor]
 
 
@@ -121,6 +123,15 @@ def _device(npu: Any) -> Iterator[None]:
     npu.synchronize()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def recorded_calls(npu: Any) -> Interface:
+    """Keep the calls that operators accept, for the tests that make them again."""
+    del npu
+    interface = Interface()
+    interface.record_calls(on=True)
+    return interface
+
+
 @pytest.fixture
 def internal_formats(npu: Any) -> Iterator[None]:
     """Let torch_npu cast to formats other than plain ones."""
@@ -151,6 +162,9 @@ def views() -> Callable[[torch.dtype], dict[str, torch.Tensor]]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the check that every operator is launched by a test after those tests."""
-    last = "test_every_simulated_operator_is_launched_by_a_conformance_test"
-    items.sort(key=lambda item: item.name == last)
+    """Run the checks of what all tests together have called after those tests."""
+    last = (
+        "test_every_simulated_operator_is_launched_by_a_conformance_test",
+        "test_documented_dtypes_are_taken_in_calls_of_the_conformance_tests",
+    )
+    items.sort(key=lambda item: item.name in last)

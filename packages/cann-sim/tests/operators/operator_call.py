@@ -42,6 +42,7 @@ PLAIN: dict[type, Callable[[Any], object]] = {
     float: ctypes.c_double,
 }
 FORMAT_ND = 2
+FORMAT_NZ = 29
 
 
 class Single(ctypes.c_float):
@@ -53,6 +54,12 @@ Handle = ctypes.c_void_p
 
 def integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * len(values))(*values)
+
+
+def nz_sizes(matrices: torch.Tensor) -> list[int]:
+    """Return the sizes of the blocks of matrices of 16 bits in the NZ format."""
+    *batch, rows, columns = matrices.shape
+    return [*batch, -(-columns // 16), -(-rows // 16), 16, 16]
 
 
 class Arguments:
@@ -72,6 +79,8 @@ class Arguments:
 
     def _tensor(self, tensor: torch.Tensor) -> Handle:
         storage = tensor.untyped_storage()
+        blocks = torch_npu.get_npu_format(tensor) == FORMAT_NZ
+        sizes = nz_sizes(tensor) if blocks else [storage.nbytes() // tensor.element_size()]
         return self._create(
             "Tensor",
             integers(tensor.shape),
@@ -79,9 +88,9 @@ class Arguments:
             DATA_TYPES[tensor.dtype],
             integers(tensor.stride()),
             ctypes.c_int64(int(tensor.storage_offset())),
-            FORMAT_ND,
-            integers([storage.nbytes() // tensor.element_size()]),
-            ctypes.c_uint64(1),
+            FORMAT_NZ if blocks else FORMAT_ND,
+            integers(sizes),
+            ctypes.c_uint64(len(sizes)),
             Handle(storage.data_ptr()),
         )
 

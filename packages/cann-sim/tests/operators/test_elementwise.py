@@ -99,11 +99,19 @@ def test_float_function_of_integers_gives_floats(conformance: Any, dtype: torch.
     conformance.close(result, values.double().sqrt())
 
 
+NOT_OF_THE_DEVICE = {
+    (torch.neg, torch.uint8),
+    (torch.sign, torch.uint8),
+    (torch.sign, torch.int8),
+    (torch.abs, torch.uint8),
+}
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32, torch.int64])
 def test_integer_function_is_exact(dtype: torch.dtype) -> None:
     values = torch.tensor([0, 1, 2, 100, 127], dtype=dtype)
     for function in (torch.neg, torch.bitwise_not, torch.sign, torch.abs):
-        if function is torch.abs and dtype == torch.uint8:
+        if (function, dtype) in NOT_OF_THE_DEVICE:
             continue
         assert torch.equal(function(values.to("npu")).cpu(), function(values))
 
@@ -117,12 +125,19 @@ def test_special_values_pass_through() -> None:
     assert torch.equal(replaced, torch.tensor([7.0, 8.0, -9.0, 0.0, -0.0, 1.0]))
 
 
+@pytest.mark.parametrize("function", [torch.exp, torch.sin, torch.sqrt, torch.tan, torch.neg])
+def test_complex_function_is_computed(function: Any) -> None:
+    values = torch.complex(torch.linspace(-2, 2, 7), torch.linspace(1, -1, 7))
+    result = function(values.to("npu")).cpu()
+    torch.testing.assert_close(result, function(values.to(torch.complex128)).to(torch.complex64))
+
+
 def test_complex_argument_is_refused_by_name() -> None:
     values = torch.ones(3, dtype=torch.complex64).to("npu")
     with pytest.raises(
-        RuntimeError, match=r"aclnnExp: argument 'self': expected one of the dtypes"
+        RuntimeError, match=r"aclnnErf: argument 'self': expected one of the dtypes"
     ):
-        torch.exp(values)
+        torch.erf(values)
 
 
 @pytest.mark.parametrize("name", [n for n in SMOOTH if hasattr(torch.Tensor, f"{n}_")])

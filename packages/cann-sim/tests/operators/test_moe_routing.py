@@ -188,7 +188,7 @@ def test_re_routing_groups_by_expert() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"quant_mode": 2}, "argument 'quantMode'"),
+        ({"quant_mode": 2}, "argument 'expandedXOut'"),
         ({"active_expert_range": [2, 9]}, "argument 'activeExpertRange'"),
         ({"row_idx_type": 2}, "argument 'rowIdxType'"),
         ({"quant_mode": 0}, "argument 'scaleOptional'|argument 'scale'"),

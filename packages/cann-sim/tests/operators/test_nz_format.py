@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
 import torch
 import torch_npu
+
+from operators.operator_call import call_operator
 
 NZ, ND = 29, 2
 
@@ -118,3 +121,12 @@ def test_copies_of_a_tensor_in_nz_keep_its_values() -> None:
     other = torch_npu.npu_format_cast(torch.zeros_like(x).to("npu"), NZ)
     other.copy_(x.to("npu"))
     assert torch.equal(other.cpu(), x)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_batched_product_of_another_version_reads_matrices_in_nz(dtype: torch.dtype) -> None:
+    x, weight = (random(2, *shape, seed=5, dtype=dtype).to("npu") for shape in ((5, 32), (32, 48)))
+    out = torch.empty(2, 5, 48, dtype=dtype, device="npu")
+    blocks = torch_npu.npu_format_cast(weight, NZ)
+    call_operator("aclnnBatchMatMulWeightNz", x, blocks, out, ctypes.c_int8(0))
+    assert torch.equal(out.cpu(), torch.bmm(x, weight).cpu())

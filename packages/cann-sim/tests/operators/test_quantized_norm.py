@@ -215,7 +215,7 @@ def test_add_rms_norm_dynamic_quant_refuses_what_the_device_refuses() -> None:
         call(x.float(), x.float(), gamma.float())
     with pytest.raises(RuntimeError, match=r"argument 'gamma': expected shape"):
         call(x, x, gamma[1:])
-    with pytest.raises(RuntimeError, match=r"argument 'smoothScale1': expected float16"):
+    with pytest.raises(RuntimeError, match=r"argument 'smoothScale1': expected one of"):
         call(x, x, gamma, smooth_scale1=gamma.float())
     with pytest.raises(RuntimeError, match=r"argument 'smoothScale1': expected none where"):
         call(x, x, gamma, smooth_scale1=gamma, output_mask=[False, True])
@@ -242,9 +242,9 @@ def test_rms_norm_quant_refuses_what_the_device_refuses() -> None:
     scale, offset = torch.ones(1).half().to("npu"), torch.zeros(1, dtype=torch.int8).to("npu")
     refusals: list[tuple[str, tuple[torch.Tensor, ...]]] = [
         ("argument 'x': expected one of the dtypes", (x.float(), w, w, scale, offset)),
-        ("argument 'beta': expected float16", (x, w, w.float(), scale, offset)),
+        ("argument 'beta': expected one of", (x, w, w.float(), scale, offset)),
         ("argument 'scale': expected shape", (x, w, w, w, offset)),
-        ("argument 'scale': expected float16", (x, w, w, scale.float(), offset)),
+        ("argument 'scale': expected one of", (x, w, w, scale.float(), offset)),
         ("argument 'offset': expected one of the dtypes int8", (x, w, w, scale, scale)),
     ]
     for text, arguments in refusals:

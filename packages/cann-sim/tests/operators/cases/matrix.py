@@ -150,6 +150,7 @@ CASES = (
     ),
     Case(
         operator="aclnnPdist",
+        dtypes=(torch.float16, torch.float32),
         call=lambda a: torch.pdist(a, p=1.0),
         shapes=fixed(((4, 3),), ((2, 1),)),
         magnitude=16,

@@ -34,13 +34,13 @@ namespace {
 using Function = at::Tensor (*)(const at::Tensor&);
 
 Plan Activate(Function function, const Tensor& self, const Tensor& out) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireShape(out, self.sizes());
   return [=] { out.Store(function(self.Widened())); };
 }
 
 void RequireFloatElementwise(const Tensor& self, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireShape(out, self.sizes());
 }
 
@@ -66,13 +66,13 @@ CANN_SIM_OPERATOR(aclnnSilu, (Tensor, self), (Tensor, out)) {
 }
 
 CANN_SIM_OPERATOR(aclnnRelu, (Tensor, self), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::relu(self)); };
 }
 
 CANN_SIM_OPERATOR(aclnnInplaceRelu, (Tensor, self)) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   return [=] { self.Store(at::relu(self)); };
 }
 
@@ -128,13 +128,13 @@ Plan Celu(const Tensor& self, const c10::Scalar& alpha, const Tensor& out) {
 
 // Exact, and on integers as well.
 Plan Hardtanh(const Tensor& self, const c10::Scalar& least, const c10::Scalar& most, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::hardtanh(self, least, most)); };
 }
 
 Plan Threshold(const Tensor& self, const c10::Scalar& threshold, const c10::Scalar& value, const Tensor& out) {
-  RequireDtype(self, kFloats | kIntegers);
+  RequireSimulated(self, kFloats | kIntegers);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::threshold(self, threshold, value)); };
 }
@@ -208,7 +208,7 @@ CANN_SIM_OPERATOR(aclnnLogSoftmax, (Tensor, self), (Int, dim), (Tensor, out)) {
 
 // The first half along `dim` times the sigmoid of the second half.
 CANN_SIM_OPERATOR(aclnnGlu, (Tensor, self), (Int, dim), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   WrapDim(dim, self.rank());
   return [=] {
     const std::vector<at::Tensor> halves = at::chunk(self.Widened(), 2, dim);
@@ -218,7 +218,7 @@ CANN_SIM_OPERATOR(aclnnGlu, (Tensor, self), (Int, dim), (Tensor, out)) {
 
 // The first half along `dim` through silu, times the second half.
 CANN_SIM_OPERATOR(aclnnSwiGlu, (Tensor, x), (Int, dim), (Tensor, out)) {
-  RequireDtype(x, kFloats);
+  RequireSimulated(x, kFloats);
   RequireSameDtype(out, x);
   const int64_t axis = WrapDim(dim, x.rank());
   if (x.rank() == 0 || x.size(static_cast<int>(axis)) % 2 != 0) {

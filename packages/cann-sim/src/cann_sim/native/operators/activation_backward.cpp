@@ -38,8 +38,8 @@ using Gradient = std::function<at::Tensor(const at::Tensor& grad, const at::Tens
 
 // f(gradOutput, value), of the broadcast shape of both.
 Plan Backward(Gradient gradient, const Tensor& grad, const Tensor& value, const Tensor& out) {
-  RequireDtype(grad, kFloats | kDouble);
-  RequireDtype(value, kFloats | kDouble);
+  RequireSimulated(grad, kFloats | kDouble);
+  RequireSimulated(value, kFloats | kDouble);
   RequireBroadcast(out, {&grad, &value});
   return [=] { out.Store(gradient(grad.Widened(), value.Widened())); };
 }
@@ -164,7 +164,7 @@ CANN_SIM_OPERATOR(aclnnLogitGrad, (Tensor, self), (Tensor, gradOutput), (Double,
 }
 
 CANN_SIM_OPERATOR(aclnnGluBackward, (Tensor, gradOut), (Tensor, self), (Int, dim), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireShape(out, self.sizes());
   WrapDim(dim, self.rank());
   return [=] { out.Store(at::glu_backward(gradOut.Widened(), self.Widened(), dim)); };
@@ -172,7 +172,7 @@ CANN_SIM_OPERATOR(aclnnGluBackward, (Tensor, gradOut), (Tensor, self), (Int, dim
 
 CANN_SIM_OPERATOR(aclnnPreluBackward, (Tensor, gradOutput), (Tensor, self), (Tensor, weight), (Tensor, gradInput),
                   (Tensor, gradWeight)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireShape(gradInput, self.sizes());
   // One slope for all values, or one for each channel.
   if (weight.numel() != 1 && (self.rank() < 2 || weight.numel() != self.size(1))) {
@@ -220,7 +220,7 @@ CANN_SIM_OPERATOR(aclnnLogSoftmaxBackward, (Tensor, gradOutput), (Tensor, output
 
 CANN_SIM_OPERATOR(aclnnGeGluV3Backward, (Tensor, gradOutput), (Tensor, self), (Tensor, gelu), (Int, dim),
                   (Int, approximate), (Bool, activateLeft), (Tensor, gradInput)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireShape(gradInput, self.sizes());
   WrapDim(dim, self.rank());
   const char* form = approximate == 1 ? "tanh" : "none";

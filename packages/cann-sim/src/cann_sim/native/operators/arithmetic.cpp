@@ -26,17 +26,16 @@ namespace cann_sim::operators {
 
 namespace {
 
-constexpr DtypeSet kComplex{c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
-constexpr DtypeSet kNumbers = kFloats | kDouble | kIntegers | kBool;
+constexpr DtypeSet kNumbers = kFloats | kDouble | kIntegers | kBool | kComplex;
 
 void RequireElementwise(const Tensor& self, const Tensor& out, DtypeSet allowed = kNumbers) {
-  RequireDtype(self, allowed);
+  RequireSimulated(self, allowed);
   RequireShape(out, self.sizes());
 }
 
 void RequireElementwise(const Tensor& self, const Tensor& other, const Tensor& out, DtypeSet allowed = kNumbers) {
-  RequireDtype(self, allowed);
-  RequireDtype(other, allowed);
+  RequireSimulated(self, allowed);
+  RequireSimulated(other, allowed);
   RequireBroadcast(out, {&self, &other});
   const c10::ScalarType common = c10::promoteTypes(self.dtype(), other.dtype());
   if (!c10::canCast(common, out.dtype())) {
@@ -211,7 +210,7 @@ at::Tensor HalfScaled(const at::Tensor& values, const c10::Scalar& factor) {
 }
 
 Plan Addcmul(const Tensor& self, const Tensor& tensor1, const Tensor& tensor2, const Scalar& value, const Tensor& out) {
-  RequireDtype(self, kNumbers);
+  RequireSimulated(self, kNumbers);
   RequireBroadcast(out, {&self, &tensor1, &tensor2});
   if (self.dtype() == c10::ScalarType::Half) {
     return [=] { out.Store(at::add(self, HalfScaled(at::mul(tensor1, tensor2), value))); };
@@ -223,7 +222,7 @@ Plan Addcmul(const Tensor& self, const Tensor& tensor1, const Tensor& tensor2, c
 }
 
 Plan Addcdiv(const Tensor& self, const Tensor& tensor1, const Tensor& tensor2, const Scalar& value, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireBroadcast(out, {&self, &tensor1, &tensor2});
   if (self.dtype() == c10::ScalarType::Half) {
     return [=] { out.Store(at::add(self, HalfScaled(at::div(tensor1, tensor2), value))); };
@@ -376,7 +375,7 @@ CANN_SIM_OPERATOR(aclnnClamp, (Tensor, self), (OptionalScalar, min), (OptionalSc
   return [=] { out.Store(at::clamp(self, min, max)); };
 }
 CANN_SIM_OPERATOR(aclnnClampTensor, (Tensor, self), (OptionalTensor, min), (OptionalTensor, max), (Tensor, out)) {
-  RequireDtype(self, kNumbers);
+  RequireSimulated(self, kNumbers);
   return [=] {
     const at::Tensor least = min;
     const at::Tensor most = max;
@@ -419,12 +418,12 @@ CANN_SIM_OPERATOR(aclnnInplaceAddcdiv, (Tensor, self), (Tensor, tensor1), (Tenso
   return Addcdiv(self, tensor1, tensor2, value, self);
 }
 CANN_SIM_OPERATOR(aclnnLerp, (Tensor, self), (Tensor, end), (Tensor, weight), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireBroadcast(out, {&self, &end, &weight});
   return [=] { out.Store(at::lerp(self.Widened(), end.Widened(), weight.Widened())); };
 }
 CANN_SIM_OPERATOR(aclnnLerps, (Tensor, self), (Tensor, end), (Scalar, weight), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireBroadcast(out, {&self, &end});
   return [=] { out.Store(at::lerp(self.Widened(), end.Widened(), weight)); };
 }

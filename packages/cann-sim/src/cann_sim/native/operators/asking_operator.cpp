@@ -9,7 +9,9 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <regex>
+#include <vector>
 
 namespace {
 
@@ -39,11 +41,19 @@ std::string FullName(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + "." + name.overload_name;
 }
 
-// Start of the code of every device kernel -> its operator.
-std::map<void*, std::string> KernelsByAddress(std::map<std::string, std::string>& names_by_function) {
-  std::map<void*, std::string> kernels;
+struct TorchOperators {
+  std::map<void*, std::string> by_kernel;                // start of the code of a device kernel -> operator
+  std::map<std::string, std::string> by_function;        // function of at::_ops -> operator
+  size_t count = 0;
+};
+
+TorchOperators ReadTorchOperators(const std::vector<c10::OperatorName>& names) {
+  TorchOperators operators;
+  auto& kernels = operators.by_kernel;
+  auto& names_by_function = operators.by_function;
+  operators.count = names.size();
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
-  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+  for (const c10::OperatorName& name : names) {
     const std::string full_name = FullName(name);
     if (full_name.rfind("aten::", 0) == 0) {
       std::string function = full_name.substr(6);
@@ -61,7 +71,19 @@ std::map<void*, std::string> KernelsByAddress(std::map<std::string, std::string>
     kernels[reinterpret_cast<void*>((kernel.*Access(Boxed{})).*Access(BoxedCode{}))] = full_name;
   }
   kernels.erase(nullptr);
-  return kernels;
+  return operators;
+}
+
+// Read again only where operators have been added: refusals that a program catches may be many.
+std::shared_ptr<const TorchOperators> KnownTorchOperators() {
+  static std::mutex mutex;
+  static auto* known = new std::shared_ptr<const TorchOperators>;
+  const auto names = c10::Dispatcher::singleton().getAllOpNames();
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (*known == nullptr || (*known)->count != names.size()) {
+    *known = std::make_shared<const TorchOperators>(ReadTorchOperators(names));
+  }
+  return *known;
 }
 
 // "add_Tensor" from the symbol of at::_ops::add_Tensor::call, or empty.
@@ -85,16 +107,16 @@ std::string OperatorFunction(void* address) {
 namespace cann_sim::operators {
 
 std::string AskingOperator() {
-  std::map<std::string, std::string> names_by_function;
-  const std::map<void*, std::string> kernels = KernelsByAddress(names_by_function);
+  const std::shared_ptr<const TorchOperators> operators = KnownTorchOperators();
   void* frames[128];
   const int depth = backtrace(frames, 128);
   for (int frame = 0; frame < depth; ++frame) {
     void* call_site = static_cast<char*>(frames[frame]) - 1;
-    if (const auto kernel = kernels.find(_Unwind_FindEnclosingFunction(call_site)); kernel != kernels.end()) {
+    if (const auto kernel = operators->by_kernel.find(_Unwind_FindEnclosingFunction(call_site));
+        kernel != operators->by_kernel.end()) {
       return kernel->second;
     }
-    if (const auto name = names_by_function.find(OperatorFunction(call_site)); name != names_by_function.end()) {
+    if (const auto name = operators->by_function.find(OperatorFunction(call_site)); name != operators->by_function.end()) {
       return name->second;
     }
   }

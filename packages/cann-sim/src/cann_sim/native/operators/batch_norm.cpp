@@ -19,7 +19,7 @@ namespace cann_sim::operators {
 namespace {
 
 void RequireChannels(const Tensor& input) {
-  RequireDtype(input, kFloats | kDouble);
+  RequireSimulated(input, kFloats | kDouble);
   RequireRank(input, 2, kMaxRank);
 }
 
@@ -169,7 +169,7 @@ CANN_SIM_OPERATOR(aclnnBatchNormGatherStatsWithCounts, (Tensor, input), (Tensor,
 CANN_SIM_OPERATOR(aclnnSyncBatchNormGatherStats, (Tensor, totalSum), (Tensor, totalSquareSum), (Tensor, sampleCount),
                   (Tensor, mean), (Tensor, variance), (Float, momentum), (Float, eps), (Tensor, batchMean),
                   (Tensor, batchInvstd)) {
-  RequireDtype(totalSum, kFloats);
+  RequireSimulated(totalSum, kFloats);
   RequireRank(totalSum, 2, 2);
   return [=] {
     const at::Tensor total = sampleCount.Widened().sum();
@@ -272,7 +272,7 @@ CANN_SIM_OPERATOR(aclnnGroupNormBackward, (Tensor, gradOut), (Tensor, input), (T
 CANN_SIM_OPERATOR(aclnnLayerNormBackward, (Tensor, gradOut), (Tensor, input), (IntArray, normalizedShape), (Tensor, mean),
                   (Tensor, rstd), (OptionalTensor, weight), (OptionalTensor, bias), (BoolArray, outputMask),
                   (OptionalTensor, gradInput), (OptionalTensor, gradWeight), (OptionalTensor, gradBias)) {
-  RequireDtype(input, kFloats);
+  RequireSimulated(input, kFloats);
   const std::array<bool, 3> wanted = ThreeOf(outputMask.values());
   return [=] {
     const auto [input_gradient, weight_gradient, bias_gradient] =

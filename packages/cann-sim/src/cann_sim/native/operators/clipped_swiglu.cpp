@@ -31,13 +31,13 @@ std::vector<int64_t> Halved(const Tensor& x, int64_t dim) {
 // behind the last group are zeros.
 CANN_SIM_OPERATOR(aclnnClippedSwiglu, (Tensor, x), (OptionalTensor, groupIndex), (Int, dim), (Double, alpha),
                   (Double, limit), (Double, bias), (Bool, interleaved), (Tensor, out)) {
-  RequireDtype(x, kFloats);
+  RequireSimulated(x, kFloats);
   RequireRank(x, 1, kMaxRank);
   const int64_t axis = WrapDim(dim, x.rank(), dim.name());
   RequireSameDtype(out, x);
   RequireShape(out, Halved(x, axis));
   if (groupIndex) {
-    RequireDtype(*groupIndex, {c10::ScalarType::Long});
+    RequireSimulated(*groupIndex, {c10::ScalarType::Long});
     RequireRank(*groupIndex, 1, 1);
   }
   return [=] {
@@ -66,7 +66,7 @@ CANN_SIM_OPERATOR(aclnnClippedSwiglu, (Tensor, x), (OptionalTensor, groupIndex),
 
 // gelu of the first half of x times the second.
 CANN_SIM_OPERATOR(aclnnGeluMul, (Tensor, input), (Text, approximate), (Tensor, out)) {
-  RequireDtype(input, kFloats);
+  RequireSimulated(input, kFloats);
   RequireRank(input, 2, kMaxRank);
   if (approximate.value() != "none" && approximate.value() != "tanh") {
     RefuseArgument(approximate.name(), "none or tanh", approximate.value());

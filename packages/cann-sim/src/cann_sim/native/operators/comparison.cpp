@@ -26,14 +26,14 @@ using TensorFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 using ScalarFunction = at::Tensor (*)(const at::Tensor&, const at::Scalar&);
 
 Plan Compare(TensorFunction function, const Tensor& self, const Tensor& other, const Tensor& out, DtypeSet allowed) {
-  RequireDtype(self, allowed);
-  RequireDtype(other, allowed);
+  RequireSimulated(self, allowed);
+  RequireSimulated(other, allowed);
   RequireBroadcast(out, {&self, &other});
   return [=] { out.Store(function(self, other)); };
 }
 
 Plan Compare(ScalarFunction function, const Tensor& self, const Scalar& other, const Tensor& out, DtypeSet allowed) {
-  RequireDtype(self, allowed);
+  RequireSimulated(self, allowed);
   RequireShape(out, self.sizes());
   return [=] { out.Store(function(self, other)); };
 }
@@ -42,16 +42,16 @@ Plan Compare(ScalarFunction function, const Tensor& self, const Scalar& other, c
 
 #define CANN_SIM_COMPARISON(Name, function)                                                     \
   CANN_SIM_OPERATOR(aclnn##Name##Tensor, (Tensor, self), (Tensor, other), (Tensor, out)) {      \
-    return Compare(static_cast<TensorFunction>(at::function), self, other, out, kReals);        \
+    return Compare(static_cast<TensorFunction>(at::function), self, other, out, kReals | kComplex);        \
   }                                                                                             \
   CANN_SIM_OPERATOR(aclnnInplace##Name##Tensor, (Tensor, self), (Tensor, other)) {              \
-    return Compare(static_cast<TensorFunction>(at::function), self, other, self, kReals);       \
+    return Compare(static_cast<TensorFunction>(at::function), self, other, self, kReals | kComplex);       \
   }                                                                                             \
   CANN_SIM_OPERATOR(aclnn##Name##Scalar, (Tensor, self), (Scalar, other), (Tensor, out)) {      \
-    return Compare(static_cast<ScalarFunction>(at::function), self, other, out, kReals);        \
+    return Compare(static_cast<ScalarFunction>(at::function), self, other, out, kReals | kComplex);        \
   }                                                                                             \
   CANN_SIM_OPERATOR(aclnnInplace##Name##Scalar, (Tensor, self), (Scalar, other)) {              \
-    return Compare(static_cast<ScalarFunction>(at::function), self, other, self, kReals);       \
+    return Compare(static_cast<ScalarFunction>(at::function), self, other, self, kReals | kComplex);       \
   }
 
 CANN_SIM_COMPARISON(Eq, eq)
@@ -63,12 +63,12 @@ CANN_SIM_COMPARISON(Lt, lt)
 
 #define CANN_SIM_LOGIC(Name, function)                                                          \
   CANN_SIM_OPERATOR(aclnn##Name, (Tensor, self), (Tensor, other), (Tensor, out)) {              \
-    return Compare(static_cast<TensorFunction>(at::function), self, other, out, kReals);        \
+    return Compare(static_cast<TensorFunction>(at::function), self, other, out, kReals | kComplex);        \
   }
 
 #define CANN_SIM_INPLACE_LOGIC(Name, function)                                                  \
   CANN_SIM_OPERATOR(aclnnInplace##Name, (Tensor, self), (Tensor, other)) {                      \
-    return Compare(static_cast<TensorFunction>(at::function), self, other, self, kReals);       \
+    return Compare(static_cast<TensorFunction>(at::function), self, other, self, kReals | kComplex);       \
   }
 
 CANN_SIM_LOGIC(LogicalAnd, logical_and)
@@ -101,22 +101,22 @@ CANN_SIM_INPLACE_BITWISE(BitwiseXor, bitwise_xor)
 
 // One boolean: same shape and same values.
 CANN_SIM_OPERATOR(aclnnEqual, (Tensor, self), (Tensor, other), (Tensor, out)) {
-  RequireDtype(self, kReals);
-  RequireDtype(other, kReals);
-  RequireDtype(out, kBool);
+  RequireSimulated(self, kReals);
+  RequireSimulated(other, kReals);
+  RequireSimulated(out, kBool);
   return [=] { at::Tensor(out).fill_(self.dtype() == other.dtype() && at::equal(self, other)); };
 }
 
 CANN_SIM_OPERATOR(aclnnIsClose, (Tensor, self), (Tensor, other), (Double, rtol), (Double, atol), (Bool, equalNan),
                   (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(other, self);
   RequireBroadcast(out, {&self, &other});
   return [=] { out.Store(at::isclose(self, other, rtol, atol, equalNan)); };
 }
 
 CANN_SIM_OPERATOR(aclnnSWhere, (Tensor, condition), (Tensor, self), (Tensor, other), (Tensor, out)) {
-  RequireDtype(condition, kBool | DtypeSet{c10::ScalarType::Byte});
+  RequireSimulated(condition, kBool | DtypeSet{c10::ScalarType::Byte});
   RequireBroadcast(out, {&condition, &self, &other});
   return [=] { out.Store(at::where(at::Tensor(condition).to(at::kBool), self, other)); };
 }

@@ -13,7 +13,7 @@ namespace cann_sim::operators {
 namespace {
 
 void RequireConvolved(const Tensor& input, const Tensor& weight) {
-  RequireDtype(input, kFloats);
+  RequireSimulated(input, kFloats);
   RequireSameDtype(weight, input);
   RequireRank(input, 3, 5);
   RequireRank(weight, input.rank(), input.rank());
@@ -81,7 +81,7 @@ CANN_SIM_OPERATOR(aclnnConvolutionBackward, (Tensor, gradOutput), (Tensor, input
 // Over (time, batch, channel).
 CANN_SIM_OPERATOR(aclnnConvTbc, (Tensor, self), (Tensor, weight), (Tensor, bias), (Int, pad), (Tensor, output),
                   (Int8, cubeMathType)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireSameDtype(weight, self);
   RequireRank(self, 3, 3);
   RequireRank(weight, 3, 3);

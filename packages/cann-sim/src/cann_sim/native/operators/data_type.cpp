@@ -67,6 +67,14 @@ const char* NameOf(aclDataType type) {
   }
 }
 
+std::string DescribeDataType(aclDataType type) {
+  try {
+    return NameOf(ScalarTypeOf(type));
+  } catch (const Refusal&) {
+    return NameOf(type);
+  }
+}
+
 const char* NameOf(c10::ScalarType type) {
   switch (type) {
     case c10::ScalarType::Float: return "float32";
@@ -79,6 +87,12 @@ const char* NameOf(c10::ScalarType type) {
     case c10::ScalarType::Long: return "int64";
     case c10::ScalarType::Byte: return "uint8";
     case c10::ScalarType::Bool: return "bool";
+    case c10::ScalarType::UInt16: return "uint16";
+    case c10::ScalarType::UInt32: return "uint32";
+    case c10::ScalarType::UInt64: return "uint64";
+    case c10::ScalarType::ComplexHalf: return "complex32";
+    case c10::ScalarType::ComplexFloat: return "complex64";
+    case c10::ScalarType::ComplexDouble: return "complex128";
     default: return c10::toString(type);
   }
 }

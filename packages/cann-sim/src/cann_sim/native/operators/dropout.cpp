@@ -23,8 +23,8 @@ StateSource FromNumbers(int64_t seed, int64_t offset) {
 }
 
 StateSource FromTensors(const Tensor& seed, const Tensor& offset, int64_t offset_in_graph) {
-  RequireDtype(seed, {c10::ScalarType::Long});
-  RequireDtype(offset, {c10::ScalarType::Long});
+  RequireSimulated(seed, {c10::ScalarType::Long});
+  RequireSimulated(offset, {c10::ScalarType::Long});
   return [=] {
     return PhiloxState{static_cast<uint64_t>(at::Tensor(seed).item<int64_t>()),
                        static_cast<uint64_t>(at::Tensor(offset).item<int64_t>() + offset_in_graph)};
@@ -52,7 +52,7 @@ int64_t Product(const IntArray& shape) {
 // A bit for each value, lowest first, set where it is kept: where aclnnInplaceBernoulli of the same state gives 1.
 Plan GenerateMask(const IntArray& shape, const Double& probability, StateSource state, const Tensor& out) {
   RequireProbability(probability);
-  RequireDtype(out, {c10::ScalarType::Byte});
+  RequireSimulated(out, {c10::ScalarType::Byte});
   RequireContiguous(out);
   const int64_t count = Product(shape);
   const int64_t bytes = (count + kMaskPiece - 1) / kMaskPiece * kMaskPiece / kBitsOfByte;
@@ -87,10 +87,10 @@ CANN_SIM_OPERATOR(aclnnDropoutGenMaskV2Tensor, (IntArray, shape), (Double, prob)
 
 // Values whose bit is set, divided by 1 - prob; 0 elsewhere.
 CANN_SIM_OPERATOR(aclnnDropoutDoMask, (Tensor, self), (Tensor, mask), (Double, prob), (Tensor, out)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireSameDtype(out, self);
   RequireShape(out, self.sizes());
-  RequireDtype(mask, {c10::ScalarType::Byte});
+  RequireSimulated(mask, {c10::ScalarType::Byte});
   RequireProbability(prob);
   if (mask.numel() * kBitsOfByte < self.numel()) {
     RefuseArgument(mask.name(), "a bit for each of " + std::to_string(self.numel()) + " values",
@@ -112,7 +112,7 @@ CANN_SIM_OPERATOR(aclnnDropoutDoMask, (Tensor, self), (Tensor, mask), (Double, p
 // Exponential values of rate `lambd`, of the inverse of the distribution function.
 CANN_SIM_OPERATOR(aclnnSimThreadExponential, (Tensor, selfRef), (Int, count), (Double, lambd), (Int, seed),
                   (Int, offset)) {
-  RequireDtype(selfRef, kFloats);
+  RequireSimulated(selfRef, kFloats);
   if (!(lambd > 0.0)) {
     RefuseArgument(lambd.name(), "a rate above 0", std::to_string(lambd));
   }
@@ -128,7 +128,7 @@ namespace {
 // In training negative values are multiplied by numbers of [lower, upper), which `noise` keeps; otherwise by their middle.
 Plan RandomLeakyRelu(const Tensor& self, const Tensor& noise, const Scalar& lower, const Scalar& upper, bool training,
                      StateSource state, const Tensor& out) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireShape(out, self.sizes());
   const double least = lower.value().toDouble();
   const double most = upper.value().toDouble();

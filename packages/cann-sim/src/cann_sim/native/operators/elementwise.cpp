@@ -51,19 +51,20 @@ namespace {
 
 using Function = at::Tensor (*)(const at::Tensor&);
 
-constexpr DtypeSet kComplex{c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
-
 // f over float32 (float64 stays); integers become floats.
 Plan InFloat(Function function, const Tensor& self, const Tensor& out) {
-  RequireDtype(self, kReals);
-  RequireDtype(out, kFloats | kDouble);
+  RequireSimulated(self, kReals | kComplex);
+  RequireSimulated(out, kFloats | kDouble | kComplex);
   RequireShape(out, self.sizes());
+  if (c10::isComplexType(self.dtype())) {
+    return [=] { out.Store(function(self)); };
+  }
   return [=] { out.Store(function(self.Widened())); };
 }
 
 // f that is exact in every dtype, so it needs no wider one.
 Plan Exact(Function function, const Tensor& self, const Tensor& out, DtypeSet allowed) {
-  RequireDtype(self, allowed);
+  RequireSimulated(self, allowed);
   RequireShape(out, self.sizes());
   return [=] { out.Store(function(self)); };
 }
@@ -115,11 +116,11 @@ CANN_SIM_FLOAT_FUNCTION(Tan, tan)
     return Exact(at::function, self, self, allowed);                      \
   }
 
-CANN_SIM_EXACT_FUNCTION(Abs, abs, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_FUNCTION(Abs, abs, kFloats | kDouble | kIntegers | kComplex)
 CANN_SIM_EXACT_INPLACE_FUNCTION(Ceil, ceil, kFloats | kDouble)
 CANN_SIM_EXACT_INPLACE_FUNCTION(Floor, floor, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_INPLACE_FUNCTION(Frac, frac, kFloats | kDouble)
-CANN_SIM_EXACT_FUNCTION(Neg, neg, kFloats | kDouble | kIntegers)
+CANN_SIM_EXACT_FUNCTION(Neg, neg, kFloats | kDouble | kIntegers | kComplex)
 CANN_SIM_EXACT_FUNCTION(Round, round, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_FUNCTION(Trunc, trunc, kFloats | kDouble | kIntegers)
 CANN_SIM_EXACT_FUNCTION(Sign, sgn, kReals | kComplex)
@@ -133,7 +134,7 @@ CANN_SIM_EXACT_FUNCTION(BitwiseNot, bitwise_not, kIntegers | kBool)
 namespace {
 
 Plan NanToNum(const Tensor& self, float nan, float positive, float negative, const Tensor& out) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(out, self);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::nan_to_num(self, nan, positive, negative)); };
@@ -151,7 +152,7 @@ CANN_SIM_OPERATOR(aclnnInplaceNanToNum, (Tensor, selfRef), (Float, nan), (Float,
 namespace {
 
 Plan RoundDecimals(const Tensor& self, int64_t decimals, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble | kIndices);
+  RequireSimulated(self, kFloats | kDouble | kIndices);
   RequireSameDtype(out, self);
   RequireShape(out, self.sizes());
   return [=] { out.Store(self.is_floating_point() ? at::round(self.Widened(), decimals) : at::Tensor(self)); };
@@ -168,15 +169,15 @@ CANN_SIM_OPERATOR(aclnnInplaceRoundDecimals, (Tensor, selfRef), (Int, decimals))
 
 // 0 for a number of at least 0, pi for a negative one, the argument of a complex number.
 CANN_SIM_OPERATOR(aclnnAngleV2, (Tensor, self), (Tensor, out)) {
-  RequireDtype(self, kReals | DtypeSet{c10::ScalarType::ComplexFloat});
-  RequireDtype(out, kFloats | kDouble);
+  RequireSimulated(self, kReals | DtypeSet{c10::ScalarType::ComplexFloat});
+  RequireSimulated(out, kFloats | kDouble);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::angle(c10::isComplexType(self.dtype()) ? at::Tensor(self) : self.Widened())); };
 }
 
 // log(x / (1 - x)); x is clamped to [eps, 1 - eps] where eps is not negative.
 CANN_SIM_OPERATOR(aclnnLogit, (Tensor, self), (Double, eps), (Tensor, out)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::logit(self.Widened(), eps < 0 ? std::nullopt : std::optional<double>(eps))); };
 }

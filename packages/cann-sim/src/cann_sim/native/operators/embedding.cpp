@@ -14,10 +14,10 @@ namespace cann_sim::operators {
 CANN_SIM_OPERATOR(aclnnEmbeddingBag, (Tensor, weight), (Tensor, indices), (Tensor, offsets), (Bool, scaleGradByFreq),
                   (Int, mode), (Bool, sparse), (OptionalTensor, perSampleWeights), (Bool, includeLastOffset),
                   (Int, paddingIdx), (Tensor, output), (Tensor, offset2bag), (Tensor, bagSize), (Tensor, maxIndices)) {
-  RequireDtype(weight, kFloats);
+  RequireSimulated(weight, kFloats);
   RequireRank(weight, 2, 2);
-  RequireDtype(indices, kIntegers);
-  RequireDtype(offsets, kIntegers);
+  RequireSimulated(indices, kIntegers);
+  RequireSimulated(offsets, kIntegers);
   RequireRank(indices, 1, 1);
   RequireRank(offsets, 1, 1);
   if (mode < 0 || mode > 2) {
@@ -41,8 +41,8 @@ CANN_SIM_OPERATOR(aclnnEmbeddingBag, (Tensor, weight), (Tensor, indices), (Tenso
 
 // Rows that `indices` names are scaled down to the norm `maxNorm`, once each.
 CANN_SIM_OPERATOR(aclnnEmbeddingRenorm, (Tensor, selfRef), (Tensor, indices), (Double, maxNorm), (Double, normType)) {
-  RequireDtype(selfRef, kFloats);
-  RequireDtype(indices, kIndices);
+  RequireSimulated(selfRef, kFloats);
+  RequireSimulated(indices, kIndices);
   RequireRank(selfRef, 2, 2);
   return [=] {
     at::Tensor wide = selfRef.Widened().clone();
@@ -52,8 +52,8 @@ CANN_SIM_OPERATOR(aclnnEmbeddingRenorm, (Tensor, selfRef), (Tensor, indices), (D
 
 CANN_SIM_OPERATOR(aclnnEmbeddingDenseBackward, (Tensor, grad), (Tensor, indices), (Int, numWeights), (Int, paddingIdx),
                   (Bool, scaleGradByFreq), (Tensor, out)) {
-  RequireDtype(grad, kFloats);
-  RequireDtype(indices, kIndices);
+  RequireSimulated(grad, kFloats);
+  RequireSimulated(indices, kIndices);
   RequireShape(out, {numWeights.value(), grad.size(-1)});
   return [=] {
     out.Store(at::embedding_dense_backward(grad.Widened(), at::Tensor(indices).to(at::kLong), numWeights.value(),
@@ -62,16 +62,16 @@ CANN_SIM_OPERATOR(aclnnEmbeddingDenseBackward, (Tensor, grad), (Tensor, indices)
 }
 
 CANN_SIM_OPERATOR(aclnnInplacePut, (Tensor, selfRef), (Tensor, index), (Tensor, source), (Bool, accumulate)) {
-  RequireDtype(selfRef, kReals);
-  RequireDtype(index, kIndices);
+  RequireSimulated(selfRef, kReals);
+  RequireSimulated(index, kIndices);
   RequireSameDtype(source, selfRef);
   return [=] { at::Tensor(selfRef).put_(at::Tensor(index).to(at::kLong), source, accumulate); };
 }
 
 CANN_SIM_OPERATOR(aclnnIndexAddV2, (Tensor, self), (Int, dim), (Tensor, index), (Tensor, source), (Scalar, alpha),
                   (Int, mode), (Tensor, out)) {
-  RequireDtype(self, kReals);
-  RequireDtype(index, kIndices);
+  RequireSimulated(self, kReals);
+  RequireSimulated(index, kIndices);
   RequireSameDtype(source, self);
   RequireShape(out, self.sizes());
   WrapDim(dim, self.rank());
@@ -84,8 +84,8 @@ CANN_SIM_OPERATOR(aclnnIndexAddV2, (Tensor, self), (Int, dim), (Tensor, index), 
 // Rows of `self` along `dim`, one for each index.
 CANN_SIM_OPERATOR(aclnnGatherV3, (Tensor, self), (Int, dim), (Tensor, index), (Int, batchDims), (Int, mode),
                   (Tensor, out)) {
-  RequireDtype(self, kReals);
-  RequireDtype(index, kIndices);
+  RequireSimulated(self, kReals);
+  RequireSimulated(index, kIndices);
   RequireSameDtype(out, self);
   if (batchDims != 0) {
     RefuseArgument(batchDims.name(), "0", std::to_string(batchDims));

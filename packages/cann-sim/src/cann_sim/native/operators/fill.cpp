@@ -15,13 +15,16 @@ namespace cann_sim::operators {
 
 namespace {
 
+constexpr DtypeSet kFillable =
+    kReals | kComplex | DtypeSet{c10::ScalarType::UInt16, c10::ScalarType::UInt32, c10::ScalarType::UInt64};
+
 Plan Fill(const Tensor& self, const c10::Scalar& value) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kFillable);
   return [=] { at::Tensor(self).fill_(value); };
 }
 
 Plan Tril(const Tensor& self, int64_t diagonal, const Tensor& out) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(out, self);
   RequireRank(self, 2, kMaxRank);
   RequireShape(out, self.sizes());
@@ -29,7 +32,7 @@ Plan Tril(const Tensor& self, int64_t diagonal, const Tensor& out) {
 }
 
 Plan Triu(const Tensor& self, int64_t diagonal, const Tensor& out) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(out, self);
   RequireRank(self, 2, kMaxRank);
   RequireShape(out, self.sizes());
@@ -38,7 +41,7 @@ Plan Triu(const Tensor& self, int64_t diagonal, const Tensor& out) {
 
 // start, start + step, ...; the number of values is the size of `out`.
 Plan Arange(const Scalar& start, const Scalar& step, const Tensor& out) {
-  RequireDtype(out, kFloats | kDouble | kIntegers);
+  RequireSimulated(out, kFloats | kDouble | kIntegers);
   RequireRank(out, 1, 1);
   if (step.value().toDouble() == 0.0) {
     RefuseArgument(step.name(), "a step that is not zero", "0");
@@ -60,7 +63,7 @@ CANN_SIM_OPERATOR(aclnnInplaceZero, (Tensor, selfRef)) { return Fill(selfRef, 0)
 CANN_SIM_OPERATOR(aclnnInplaceOne, (Tensor, selfRef)) { return Fill(selfRef, 1); }
 CANN_SIM_OPERATOR(aclnnInplaceFillScalar, (Tensor, selfRef), (Scalar, value)) { return Fill(selfRef, value); }
 CANN_SIM_OPERATOR(aclnnInplaceFillTensor, (Tensor, selfRef), (Tensor, value)) {
-  RequireDtype(selfRef, kReals);
+  RequireSimulated(selfRef, kFillable);
   if (value.numel() != 1) {
     RefuseArgument(value.name(), "one value", "shape " + Describe(value.sizes()));
   }
@@ -78,12 +81,12 @@ CANN_SIM_OPERATOR(aclnnLogSpace, (Scalar, start), (Scalar, end), (Int, steps), (
   return [=] { out.Store(at::logspace(start, end, steps, base, at::kDouble)); };
 }
 CANN_SIM_OPERATOR(aclnnLinspace, (Scalar, start), (Scalar, end), (Int, steps), (Tensor, out)) {
-  RequireDtype(out, kFloats | kDouble | kIntegers);
+  RequireSimulated(out, kFloats | kDouble | kIntegers);
   RequireShape(out, {steps.value()});
   return [=] { out.Store(at::linspace(start, end, steps, at::kDouble)); };
 }
 CANN_SIM_OPERATOR(aclnnEye, (Int, n), (Int, m), (Tensor, out)) {
-  RequireDtype(out, kReals);
+  RequireSimulated(out, kReals);
   RequireShape(out, {n.value(), m.value()});
   return [=] { out.Store(at::eye(n, m)); };
 }

@@ -61,7 +61,7 @@ void RequireLength(const char* name, size_t length, const TensorList& like) {
 
 void RequireListDtype(const TensorList& list, DtypeSet allowed) {
   for (const OptionalTensor& tensor : list) {
-    RequireDtype(*tensor, allowed);
+    RequireSimulated(*tensor, allowed);
   }
 }
 

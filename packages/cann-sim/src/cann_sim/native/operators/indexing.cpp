@@ -29,7 +29,7 @@ namespace cann_sim::operators {
 
 namespace {
 
-constexpr DtypeSet kIndexable = kReals;
+constexpr DtypeSet kIndexable = kReals | kComplex;
 
 // torch_npu stands an empty tensor of the dtype of `self` for a dimension that is not indexed.
 c10::List<std::optional<at::Tensor>> IndexList(const TensorList& indices, c10::ScalarType self_dtype) {
@@ -47,7 +47,7 @@ c10::List<std::optional<at::Tensor>> IndexList(const TensorList& indices, c10::S
 }
 
 void RequireIndices(const Tensor& self, const TensorList& indices) {
-  RequireDtype(self, kIndexable);
+  RequireSimulated(self, kIndexable);
   if (indices.size() > static_cast<size_t>(self.rank())) {
     RefuseArgument(indices.name(), "at most " + std::to_string(self.rank()) + " indices", std::to_string(indices.size()));
   }
@@ -83,8 +83,8 @@ CANN_SIM_OPERATOR(aclnnIndexPutImpl, (Tensor, selfRef), (TensorList, indices), (
 }
 
 CANN_SIM_OPERATOR(aclnnIndexSelect, (Tensor, self), (Int, dim), (Tensor, index), (Tensor, out)) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(index, kIndices);
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(index, kIndices);
   RequireSameDtype(out, self);
   RequireRank(index, 0, 1);
   const int64_t axis = WrapDim(dim, self.rank());
@@ -97,8 +97,8 @@ CANN_SIM_OPERATOR(aclnnIndexSelect, (Tensor, self), (Int, dim), (Tensor, index),
 }
 
 CANN_SIM_OPERATOR(aclnnEmbedding, (Tensor, weight), (Tensor, indices), (Tensor, out)) {
-  RequireDtype(weight, kIndexable);
-  RequireDtype(indices, kIndices);
+  RequireSimulated(weight, kIndexable);
+  RequireSimulated(indices, kIndices);
   RequireRank(weight, 2, 2);
   RequireSameDtype(out, weight);
   std::vector<int64_t> expected = indices.sizes().vec();
@@ -108,8 +108,8 @@ CANN_SIM_OPERATOR(aclnnEmbedding, (Tensor, weight), (Tensor, indices), (Tensor, 
 }
 
 CANN_SIM_OPERATOR(aclnnGather, (Tensor, self), (Int, dim), (Tensor, index), (Tensor, out)) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(index, kIndices);
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(index, kIndices);
   RequireSameDtype(out, self);
   RequireShape(out, index.sizes());
   WrapDim(dim, self.rank());
@@ -129,8 +129,8 @@ Reduction ReductionOf(const Int& reduction) {
 }
 
 void RequireScatter(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& out) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(index, kIndices);
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(index, kIndices);
   RequireSameDtype(out, self);
   RequireShape(out, self.sizes());
   WrapDim(dim, self.rank());
@@ -222,12 +222,12 @@ CANN_SIM_OPERATOR(aclnnInplaceIndexCopy, (Tensor, selfRef), (Int, dim), (Tensor,
   return [=] { at::Tensor(selfRef).index_copy_(dim, LongIndex(index), source); };
 }
 CANN_SIM_OPERATOR(aclnnIndexFillTensor, (Tensor, self), (Int, dim), (IntArray, index), (Scalar, value), (Tensor, out)) {
-  RequireDtype(self, kIndexable);
+  RequireSimulated(self, kIndexable);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::index_fill(self, dim, at::tensor(index.values(), at::kLong), value)); };
 }
 CANN_SIM_OPERATOR(aclnnInplaceIndexFillTensor, (Tensor, selfRef), (Int, dim), (IntArray, index), (Scalar, value)) {
-  RequireDtype(selfRef, kIndexable);
+  RequireSimulated(selfRef, kIndexable);
   return [=] { at::Tensor(selfRef).index_fill_(dim, at::tensor(index.values(), at::kLong), value); };
 }
 CANN_SIM_OPERATOR(aclnnIndexFill, (Tensor, self), (Int, dim), (Tensor, index), (Scalar, value), (Tensor, out)) {
@@ -241,7 +241,7 @@ CANN_SIM_OPERATOR(aclnnInplaceIndexFill, (Tensor, selfRef), (Int, dim), (Tensor,
 // out[..., j] = on where self[...] == j, otherwise off; the new dimension stands at `axis`.
 CANN_SIM_OPERATOR(aclnnOneHot, (Tensor, self), (Int, numClasses), (Tensor, onValue), (Tensor, offValue), (Int, axis),
                   (Tensor, out)) {
-  RequireDtype(self, kIndices);
+  RequireSimulated(self, kIndices);
   RequireSameDtype(onValue, out);
   RequireSameDtype(offValue, out);
   const int64_t dim = WrapDim(axis, out.rank(), axis.name());
@@ -257,21 +257,21 @@ CANN_SIM_OPERATOR(aclnnOneHot, (Tensor, self), (Int, numClasses), (Tensor, onVal
 }
 
 CANN_SIM_OPERATOR(aclnnTake, (Tensor, self), (Tensor, index), (Tensor, out)) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(index, kIndices);
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(index, kIndices);
   RequireShape(out, index.sizes());
   return [=] { out.Store(at::take(self, LongIndex(index))); };
 }
 
 CANN_SIM_OPERATOR(aclnnInplaceMaskedFillScalar, (Tensor, selfRef), (Tensor, mask), (Scalar, value)) {
-  RequireDtype(selfRef, kIndexable);
-  RequireDtype(mask, kBool);
+  RequireSimulated(selfRef, kIndexable);
+  RequireSimulated(mask, kBool);
   RequireBroadcast(selfRef, {&selfRef, &mask});
   return [=] { at::Tensor(selfRef).masked_fill_(mask, value); };
 }
 CANN_SIM_OPERATOR(aclnnInplaceMaskedFillTensor, (Tensor, selfRef), (Tensor, mask), (Tensor, value)) {
-  RequireDtype(selfRef, kIndexable);
-  RequireDtype(mask, kBool);
+  RequireSimulated(selfRef, kIndexable);
+  RequireSimulated(mask, kBool);
   RequireBroadcast(selfRef, {&selfRef, &mask});
   if (value.numel() != 1) {
     RefuseArgument(value.name(), "one value", "shape " + Describe(value.sizes()));
@@ -279,25 +279,25 @@ CANN_SIM_OPERATOR(aclnnInplaceMaskedFillTensor, (Tensor, selfRef), (Tensor, mask
   return [=] { at::Tensor(selfRef).masked_fill_(mask, at::Tensor(value).item()); };
 }
 CANN_SIM_OPERATOR(aclnnInplaceMaskedScatter, (Tensor, selfRef), (Tensor, mask), (Tensor, source)) {
-  RequireDtype(selfRef, kIndexable);
-  RequireDtype(mask, kBool);
+  RequireSimulated(selfRef, kIndexable);
+  RequireSimulated(mask, kBool);
   RequireSameDtype(source, selfRef);
   return [=] { at::Tensor(selfRef).masked_scatter_(mask, source); };
 }
 
 CANN_SIM_OPERATOR(aclnnNonzero, (Tensor, self), (ResizableTensor, out)) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(out, {c10::ScalarType::Long});
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(out, {c10::ScalarType::Long});
   return DataDependent(out, [=] { return at::nonzero(self); });
 }
 CANN_SIM_OPERATOR(aclnnNonzeroV2, (Tensor, self), (ResizableTensor, out)) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(out, {c10::ScalarType::Long});
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(out, {c10::ScalarType::Long});
   return DataDependent(out, [=] { return at::nonzero(self).t(); });
 }
 CANN_SIM_OPERATOR(aclnnMaskedSelect, (Tensor, self), (Tensor, mask), (ResizableTensor, out)) {
-  RequireDtype(self, kIndexable);
-  RequireDtype(mask, kBool);
+  RequireSimulated(self, kIndexable);
+  RequireSimulated(mask, kBool);
   RequireSameDtype(out, self);
   return DataDependent(out, [=] { return at::masked_select(self, mask); });
 }

@@ -25,7 +25,7 @@ namespace cann_sim::operators {
 namespace {
 
 void RequireMatrices(const Tensor& self, DtypeSet allowed) {
-  RequireDtype(self, allowed);
+  RequireSimulated(self, allowed);
   RequireRank(self, 2, kMaxRank);
 }
 
@@ -38,7 +38,7 @@ void RequireSquare(const Tensor& self, DtypeSet allowed) {
 
 Plan Addr(const Tensor& self, const Tensor& first, const Tensor& second, const Scalar& beta, const Scalar& alpha,
           const Tensor& out) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireRank(first, 1, 1);
   RequireRank(second, 1, 1);
   RequireShape(out, {first.size(0), second.size(0)});
@@ -55,7 +55,7 @@ constexpr DtypeSet kSolvable{c10::ScalarType::Float, c10::ScalarType::Double};
 // The order of the last two scalars is op-plugin's: alpha stands before beta.
 CANN_SIM_OPERATOR(aclnnAddmv, (Tensor, self), (Tensor, mat), (Tensor, vec), (Scalar, alpha), (Scalar, beta),
                   (Tensor, out), (Int8, cubeMathType)) {
-  RequireDtype(mat, kFloats | kIntegers | kBool);
+  RequireSimulated(mat, kFloats | kIntegers | kBool);
   RequireRank(mat, 2, 2);
   RequireRank(vec, 1, 1);
   RequireShape(vec, {mat.size(1)});
@@ -72,7 +72,7 @@ CANN_SIM_OPERATOR(aclnnAddmv, (Tensor, self), (Tensor, mat), (Tensor, vec), (Sca
 // beta * self + alpha * the sum of the products of the batch.
 CANN_SIM_OPERATOR(aclnnAddbmm, (Tensor, self), (Tensor, batch1), (Tensor, batch2), (Scalar, beta), (Scalar, alpha),
                   (Tensor, out), (Int8, cubeMathType)) {
-  RequireDtype(batch1, kFloats);
+  RequireSimulated(batch1, kFloats);
   RequireSameDtype(batch2, batch1);
   RequireRank(batch1, 3, 3);
   RequireRank(batch2, 3, 3);
@@ -89,7 +89,7 @@ CANN_SIM_OPERATOR(aclnnInplaceAddr, (Tensor, selfRef), (Tensor, vec1), (Tensor, 
 }
 
 CANN_SIM_OPERATOR(aclnnTrace, (Tensor, self), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireRank(self, 2, 2);
   RequireShape(out, {});
   return [=] {
@@ -163,7 +163,7 @@ CANN_SIM_OPERATOR(aclnnTriangularSolve, (Tensor, self), (Tensor, a), (Bool, uppe
 
 // compute_mode says when distances come from a matrix product: 0 for more than 25 rows, 1 always, 2 never.
 CANN_SIM_OPERATOR(aclnnCdist, (Tensor, x1), (Tensor, x2), (Float, p), (Int, computeMode), (Tensor, out)) {
-  RequireDtype(x1, kFloats);
+  RequireSimulated(x1, kFloats);
   RequireSameDtype(x2, x1);
   RequireRank(x1, 2, kMaxRank);
   RequireRank(x2, 2, kMaxRank);
@@ -187,7 +187,7 @@ CANN_SIM_OPERATOR(aclnnCdistBackward, (Tensor, grad), (Tensor, x1), (Tensor, x2)
 }
 
 CANN_SIM_OPERATOR(aclnnPdist, (Tensor, self), (Float, p), (Tensor, out)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireRank(self, 2, 2);
   if (!(p >= 0)) {
     RefuseArgument(p.name(), "a number of at least 0", std::to_string(p));

@@ -46,8 +46,8 @@ using Loss = std::function<at::Tensor(const at::Tensor& self, const at::Tensor& 
 
 // A loss of broadcast operands.
 Plan ElementwiseLoss(Loss loss, const Tensor& self, const Tensor& target, const Int& reduction, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble);
-  RequireDtype(target, kReals);
+  RequireSimulated(self, kFloats | kDouble);
+  RequireSimulated(target, kReals);
   RequireReduction(reduction);
   if (reduction == kNoReduction) {
     RequireBroadcast(out, {&self, &target});
@@ -62,7 +62,7 @@ using LossGradient =
 
 Plan ElementwiseBackward(LossGradient gradient, const Tensor& grad, const Tensor& self, const Tensor& target,
                          const Int& reduction, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduction(reduction);
   return [=] { out.Store(gradient(grad.Widened(), self.Widened(), target.Widened()).expand(out.sizes())); };
 }
@@ -73,8 +73,8 @@ at::Tensor Averaged(const at::Tensor& grad, int64_t reduction, int64_t count) {
 }
 
 void RequireClasses(const Tensor& self, const Tensor& target, const Tensor& weight, int least, int most) {
-  RequireDtype(self, kFloats | kDouble);
-  RequireDtype(target, kIndices | DtypeSet{c10::ScalarType::Byte});
+  RequireSimulated(self, kFloats | kDouble);
+  RequireSimulated(target, kIndices | DtypeSet{c10::ScalarType::Byte});
   RequireRank(self, least, most);
   RequireShape(weight, {self.size(self.rank() == 1 ? 0 : 1)});
 }
@@ -250,8 +250,8 @@ CANN_SIM_OPERATOR(aclnnNLLLoss2dBackward, (Tensor, gradOutput), (Tensor, self), 
 
 CANN_SIM_OPERATOR(aclnnMultilabelMarginLoss, (Tensor, self), (Tensor, target), (Int, reduction), (Tensor, out),
                   (Tensor, isTarget)) {
-  RequireDtype(self, kFloats);
-  RequireDtype(target, kIndices);
+  RequireSimulated(self, kFloats);
+  RequireSimulated(target, kIndices);
   RequireShape(target, self.sizes());
   RequireReduction(reduction);
   return [=] {
@@ -264,8 +264,8 @@ CANN_SIM_OPERATOR(aclnnMultilabelMarginLoss, (Tensor, self), (Tensor, target), (
 CANN_SIM_OPERATOR(aclnnCtcLoss, (Tensor, logProbs), (Tensor, targets), (IntArray, inputLengths),
                   (IntArray, targetLengths), (Int, blank), (Bool, zeroInfinity), (Tensor, negLogLikelihood),
                   (Tensor, logAlpha)) {
-  RequireDtype(logProbs, {c10::ScalarType::Float, c10::ScalarType::Double});
-  RequireDtype(targets, kIndices);
+  RequireSimulated(logProbs, {c10::ScalarType::Float, c10::ScalarType::Double});
+  RequireSimulated(targets, kIndices);
   return [=] {
     const auto [loss, alpha] =
         at::_ctc_loss(logProbs, at::Tensor(targets), inputLengths, targetLengths, blank, zeroInfinity);
@@ -277,8 +277,8 @@ CANN_SIM_OPERATOR(aclnnCtcLoss, (Tensor, logProbs), (Tensor, targets), (IntArray
 CANN_SIM_OPERATOR(aclnnCtcLossBackward, (Tensor, gradOut), (Tensor, logProbs), (Tensor, targets), (IntArray, inputLengths),
                   (IntArray, targetLengths), (Tensor, negLogLikelihood), (Tensor, logAlpha), (Int, blank),
                   (Bool, zeroInfinity), (Tensor, out)) {
-  RequireDtype(logProbs, {c10::ScalarType::Float, c10::ScalarType::Double});
-  RequireDtype(targets, kIndices);
+  RequireSimulated(logProbs, {c10::ScalarType::Float, c10::ScalarType::Double});
+  RequireSimulated(targets, kIndices);
   RequireShape(out, logProbs.sizes());
   return [=] {
     int64_t longest = 0;

@@ -23,7 +23,7 @@ at::Tensor Product(const Tensor& left, const Tensor& right) {
 }
 
 void RequireFactors(const Tensor& left, const Tensor& right) {
-  RequireDtype(left, kFloats);
+  RequireSimulated(left, kFloats);
   RequireSameDtype(right, left);
   RequireRank(left, 1, kMaxRank);
   RequireRank(right, 1, kMaxRank);
@@ -43,7 +43,7 @@ Plan Matmul(const Tensor& self, const Tensor& mat2, const Tensor& out) {
 Plan Addmm(const Tensor& self, const Tensor& left, const Tensor& right, const c10::Scalar& beta,
            const c10::Scalar& alpha, const Tensor& out) {
   RequireFactors(left, right);
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   return [=] {
     at::Tensor product = at::matmul(left.Widened(), right.Widened());
     if (alpha.toDouble() != 1.0) {
@@ -75,11 +75,11 @@ CANN_SIM_OPERATOR(aclnnBatchMatMul, (Tensor, self), (Tensor, mat2), (Tensor, out
 }
 // The right matrix is in the NZ format, which reads as the plain one.
 CANN_SIM_OPERATOR(aclnnMatmulWeightNz, (Tensor, self), (Tensor, mat2), (Tensor, out), (Int8, cubeMathType)) {
-  RequireDtype(self, kHalves);
+  RequireSimulated(self, kHalves);
   return Matmul(self, mat2, out);
 }
 CANN_SIM_OPERATOR(aclnnBatchMatMulWeightNz, (Tensor, self), (Tensor, mat2), (Tensor, out), (Int8, cubeMathType)) {
-  RequireDtype(self, kHalves);
+  RequireSimulated(self, kHalves);
   RequireRank(self, 3, 3);
   RequireRank(mat2, 3, 3);
   RequireShape(out, {std::max(self.size(0), mat2.size(0)), self.size(1), mat2.size(2)});

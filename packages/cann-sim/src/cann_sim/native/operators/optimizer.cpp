@@ -12,7 +12,7 @@ namespace cann_sim::operators {
 CANN_SIM_OPERATOR(aclnnApplyAdamWV2, (Tensor, varRef), (Tensor, expAvgRef), (Tensor, expAvgSqRef),
                   (OptionalTensor, maxGradNormOptionalRef), (Tensor, grad), (Tensor, step), (Float, lr), (Float, beta1),
                   (Float, beta2), (Float, weightDecay), (Float, eps), (Bool, amsgrad), (Bool, maximize)) {
-  RequireDtype(varRef, kFloats);
+  RequireSimulated(varRef, kFloats);
   for (const Tensor* tensor : {&expAvgRef, &expAvgSqRef, &grad}) {
     RequireShape(*tensor, varRef.sizes());
   }
@@ -41,8 +41,8 @@ CANN_SIM_OPERATOR(aclnnApplyAdamWV2, (Tensor, varRef), (Tensor, expAvgRef), (Ten
 CANN_SIM_OPERATOR(aclnnAmpUpdateScale, (Tensor, currentScale), (Tensor, growthTracker), (Tensor, foundInf),
                   (Double, growthFactor), (Double, backoffFactor), (Int, growthInterval), (Tensor, updatedScale),
                   (Tensor, updatedGrowthTracker)) {
-  RequireDtype(currentScale, {c10::ScalarType::Float});
-  RequireDtype(growthTracker, {c10::ScalarType::Int});
+  RequireSimulated(currentScale, {c10::ScalarType::Float});
+  RequireSimulated(growthTracker, {c10::ScalarType::Int});
   return [=] {
     float scale = at::Tensor(currentScale).item<float>();
     int tracker = at::Tensor(growthTracker).item<int>();

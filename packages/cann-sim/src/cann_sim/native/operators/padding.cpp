@@ -30,14 +30,14 @@ void RequirePadding(const Tensor& self, const IntArray& padding, int dims) {
 
 #define CANN_SIM_PADDING(Name, function, dims)                                                                        \
   CANN_SIM_OPERATOR(aclnn##Name, (Tensor, self), (IntArray, padding), (Tensor, out)) {                                \
-    RequireDtype(self, kFloats | kDouble | kIntegers);                                                                \
+    RequireSimulated(self, kFloats | kDouble | kIntegers);                                                                \
     RequireSameDtype(out, self);                                                                                      \
     RequirePadding(self, padding, dims);                                                                              \
     return [=] { out.Store(at::function(self, padding)); };                                                           \
   }                                                                                                                   \
   CANN_SIM_OPERATOR(aclnn##Name##Backward, (Tensor, gradOutput), (Tensor, self), (IntArray, padding),                 \
                     (Tensor, gradInput)) {                                                                            \
-    RequireDtype(gradOutput, kFloats | kDouble);                                                                      \
+    RequireSimulated(gradOutput, kFloats | kDouble);                                                                      \
     RequirePadding(self, padding, dims);                                                                              \
     RequireShape(gradInput, self.sizes());                                                                            \
     return [=] { gradInput.Store(at::function##_backward(gradOutput.Widened(), self.Widened(), padding)); };          \

@@ -29,7 +29,7 @@ namespace {
 constexpr DtypeSet kPooled = kFloats | kDouble;
 
 void RequirePooled(const Tensor& self, int dims) {
-  RequireDtype(self, kPooled);
+  RequireSimulated(self, kPooled);
   RequireRank(self, dims + 1, dims + 2);
 }
 
@@ -177,7 +177,7 @@ CANN_SIM_OPERATOR(aclnnMaxPool2dWithMask, (Tensor, self), (IntArray, kernelSize)
                   (IntArray, dilation), (Bool, ceilMode), (Tensor, out), (Tensor, indices)) {
   RequirePooled(self, 2);
   RequireSameDtype(out, self);
-  RequireDtype(indices, {c10::ScalarType::Char});
+  RequireSimulated(indices, {c10::ScalarType::Char});
   RequirePairs({&kernelSize, &stride, &padding, &dilation});
   return [=] {
     const auto [values, positions] =

@@ -60,29 +60,29 @@ at::OptionalIntArrayRef Dims(const std::vector<int64_t>& dims) {
 }  // namespace
 
 CANN_SIM_OPERATOR(aclnnReduceSum, (Tensor, self), (IntArray, dims), (Bool, keepDims), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dims, keepDims, out);
   RequireOutDtype(out, dtype);
   return [=] { out.Store(at::sum(Summands(self, out), Dims(dims.values()), keepDims)); };
 }
 
 CANN_SIM_OPERATOR(aclnnMean, (Tensor, self), (IntArray, dim), (Bool, keepDim), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
-  RequireDtype(out, kFloats | kDouble);
+  RequireSimulated(self, kReals);
+  RequireSimulated(out, kFloats | kDouble);
   RequireReduced(self, dim, keepDim, out);
   RequireOutDtype(out, dtype);
   return [=] { out.Store(at::mean(self.Widened(), Dims(dim.values()), keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnProd, (Tensor, self), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireShape(out, {});
   RequireOutDtype(out, dtype);
   return [=] { out.Store(at::prod(Summands(self, out))); };
 }
 
 CANN_SIM_OPERATOR(aclnnProdDim, (Tensor, self), (Int, dim), (Bool, keepDim), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireReduced(self, {dim.value()}, keepDim, out);
   RequireOutDtype(out, dtype);
@@ -90,25 +90,25 @@ CANN_SIM_OPERATOR(aclnnProdDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Da
 }
 
 CANN_SIM_OPERATOR(aclnnAll, (Tensor, self), (IntArray, dim), (Bool, keepdim), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepdim, out);
   return [=] { out.Store(at::all(self, Dims(dim.values()), keepdim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnAny, (Tensor, self), (IntArray, dim), (Bool, keepdim), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepdim, out);
   return [=] { out.Store(at::any(self, Dims(dim.values()), keepdim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnAmax, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepDim, out);
   return [=] { out.Store(at::amax(self, dim, keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnAmin, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepDim, out);
   return [=] { out.Store(at::amin(self, dim, keepDim)); };
 }
@@ -124,11 +124,11 @@ void RequireNotEmpty(const Tensor& self) {
 // The extreme value along a dimension and the index of its first occurrence.
 Plan WithIndices(bool largest, const Tensor& self, int64_t dim, bool keep_dim, const Tensor& out,
                  const Tensor& indices) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireReduced(self, {dim}, keep_dim, out);
   RequireReduced(self, {dim}, keep_dim, indices);
-  RequireDtype(indices, kIndices);
+  RequireSimulated(indices, kIndices);
   return [=] {
     const auto [values, positions] = largest ? at::max(self, dim, keep_dim) : at::min(self, dim, keep_dim);
     out.Store(values);
@@ -139,14 +139,14 @@ Plan WithIndices(bool largest, const Tensor& self, int64_t dim, bool keep_dim, c
 }  // namespace
 
 CANN_SIM_OPERATOR(aclnnMax, (Tensor, self), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireNotEmpty(self);
   RequireShape(out, {});
   return [=] { out.Store(at::max(self)); };
 }
 
 CANN_SIM_OPERATOR(aclnnMin, (Tensor, self), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireNotEmpty(self);
   RequireShape(out, {});
   return [=] { out.Store(at::min(self)); };
@@ -161,21 +161,21 @@ CANN_SIM_OPERATOR(aclnnMinDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Ten
 }
 
 CANN_SIM_OPERATOR(aclnnArgMax, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kReals);
-  RequireDtype(out, kIndices);
+  RequireSimulated(self, kReals);
+  RequireSimulated(out, kIndices);
   WrapDim(dim, self.rank());
   return [=] { out.Store(at::argmax(self, dim.value(), keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnArgMin, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kReals);
-  RequireDtype(out, kIndices);
+  RequireSimulated(self, kReals);
+  RequireSimulated(out, kIndices);
   WrapDim(dim, self.rank());
   return [=] { out.Store(at::argmin(self, dim.value(), keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnCumsum, (Tensor, self), (Int, dim), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireShape(out, self.sizes());
   RequireOutDtype(out, dtype);
@@ -183,7 +183,7 @@ CANN_SIM_OPERATOR(aclnnCumsum, (Tensor, self), (Int, dim), (DataType, dtype), (T
 }
 
 CANN_SIM_OPERATOR(aclnnCumprod, (Tensor, self), (Scalar, dim), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   const int64_t axis = WrapDim(dim.value().toLong(), self.rank());
   RequireShape(out, self.sizes());
   RequireOutDtype(out, dtype);
@@ -191,7 +191,7 @@ CANN_SIM_OPERATOR(aclnnCumprod, (Tensor, self), (Scalar, dim), (DataType, dtype)
 }
 
 CANN_SIM_OPERATOR(aclnnCummax, (Tensor, self), (Int, dim), (Tensor, values), (Tensor, indices)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireShape(values, self.sizes());
   RequireShape(indices, self.sizes());
@@ -203,7 +203,7 @@ CANN_SIM_OPERATOR(aclnnCummax, (Tensor, self), (Int, dim), (Tensor, values), (Te
 }
 
 CANN_SIM_OPERATOR(aclnnCummin, (Tensor, self), (Int, dim), (Tensor, values), (Tensor, indices)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireShape(values, self.sizes());
   RequireShape(indices, self.sizes());
@@ -215,26 +215,26 @@ CANN_SIM_OPERATOR(aclnnCummin, (Tensor, self), (Int, dim), (Tensor, values), (Te
 }
 
 CANN_SIM_OPERATOR(aclnnNorm, (Tensor, self), (Scalar, p), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduced(self, dim, keepDim, out);
   return [=] { out.Store(at::linalg_vector_norm(self.Widened(), p, Dims(dim.values()), keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnLinalgVectorNorm, (Tensor, self), (Scalar, ord), (OptionalIntArray, dims), (Bool, keepDims),
                   (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduced(self, dims.values(), keepDims, out);
   return [=] { out.Store(at::linalg_vector_norm(self.Widened(), ord, Dims(dims.values()), keepDims)); };
 }
 
 CANN_SIM_OPERATOR(aclnnLogSumExp, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepDim, out);
   return [=] { out.Store(at::logsumexp(self.Widened(), dim, keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnAminmax, (Tensor, self), (IntArray, dim), (Bool, keepDim), (Tensor, minOut), (Tensor, maxOut)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepDim, minOut);
   RequireReduced(self, dim, keepDim, maxOut);
   return [=] {
@@ -244,21 +244,21 @@ CANN_SIM_OPERATOR(aclnnAminmax, (Tensor, self), (IntArray, dim), (Bool, keepDim)
 }
 
 CANN_SIM_OPERATOR(aclnnStd, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduced(self, dim.values(), keepDim, out);
   return [=] { out.Store(at::std(self.Widened(), Dims(dim.values()), c10::Scalar(correction.value()), keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnVarCorrection, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim),
                   (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduced(self, dim.values(), keepDim, out);
   return [=] { out.Store(at::var(self.Widened(), Dims(dim.values()), c10::Scalar(correction.value()), keepDim)); };
 }
 
 CANN_SIM_OPERATOR(aclnnVarMean, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim),
                   (Tensor, varOut), (Tensor, meanOut)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduced(self, dim.values(), keepDim, varOut);
   RequireReduced(self, dim.values(), keepDim, meanOut);
   return [=] {
@@ -270,7 +270,7 @@ CANN_SIM_OPERATOR(aclnnVarMean, (Tensor, self), (OptionalIntArray, dim), (Int, c
 
 CANN_SIM_OPERATOR(aclnnStdMeanCorrection, (Tensor, self), (OptionalIntArray, dim), (Int, correction), (Bool, keepDim),
                   (Tensor, stdOut), (Tensor, meanOut)) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   RequireReduced(self, dim.values(), keepDim, stdOut);
   RequireReduced(self, dim.values(), keepDim, meanOut);
   return [=] {
@@ -281,7 +281,7 @@ CANN_SIM_OPERATOR(aclnnStdMeanCorrection, (Tensor, self), (OptionalIntArray, dim
 }
 
 CANN_SIM_OPERATOR(aclnnAminmaxAll, (Tensor, self), (Tensor, minOut), (Tensor, maxOut)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireNotEmpty(self);
   RequireShape(minOut, {});
   RequireShape(maxOut, {});
@@ -292,7 +292,7 @@ CANN_SIM_OPERATOR(aclnnAminmaxAll, (Tensor, self), (Tensor, minOut), (Tensor, ma
 }
 
 CANN_SIM_OPERATOR(aclnnAminmaxDim, (Tensor, self), (Int, dim), (Bool, keepDim), (Tensor, minOut), (Tensor, maxOut)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireReduced(self, {dim.value()}, keepDim, minOut);
   RequireReduced(self, {dim.value()}, keepDim, maxOut);
@@ -303,7 +303,7 @@ CANN_SIM_OPERATOR(aclnnAminmaxDim, (Tensor, self), (Int, dim), (Bool, keepDim), 
 }
 
 CANN_SIM_OPERATOR(aclnnReduceNansum, (Tensor, self), (IntArray, dim), (Bool, keepDim), (DataType, dtype), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireReduced(self, dim, keepDim, out);
   RequireOutDtype(out, dtype);
   return [=] { out.Store(at::nansum(Summands(self, out), Dims(dim.values()), keepDim)); };
@@ -313,7 +313,7 @@ namespace {
 
 // The lower of the two middle values where their number is even.
 Plan Median(at::Tensor (*function)(const at::Tensor&), const Tensor& self, const Tensor& out) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   RequireShape(out, {});
   return [=] { out.Store(function(self)); };
 }
@@ -322,8 +322,8 @@ using MedianAlong = std::tuple<at::Tensor, at::Tensor> (*)(const at::Tensor&, in
 
 Plan MedianDim(MedianAlong function, const Tensor& self, int64_t dim, bool keep_dim, const Tensor& values,
                const Tensor& indices) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
-  RequireDtype(indices, kIndices);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(indices, kIndices);
   WrapDim(dim, self.rank());
   RequireReduced(self, {dim}, keep_dim, values);
   RequireReduced(self, {dim}, keep_dim, indices);
@@ -336,7 +336,7 @@ Plan MedianDim(MedianAlong function, const Tensor& self, int64_t dim, bool keep_
 
 // Rows of `dim` whose p-norm exceeds `most` are scaled down to it.
 Plan Renorm(const Tensor& self, const Scalar& p, int64_t dim, const Scalar& most, const Tensor& out) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireSameDtype(out, self);
   RequireRank(self, 2, kMaxRank);
   RequireShape(out, self.sizes());

@@ -28,7 +28,7 @@ StateSource FromNumbers(int64_t seed, int64_t offset) {
 
 StateSource FromTensors(const Tensor& seed, const Tensor& offset, int64_t offset_in_graph) {
   for (const Tensor* tensor : {&seed, &offset}) {
-    RequireDtype(*tensor, {c10::ScalarType::Long});
+    RequireSimulated(*tensor, {c10::ScalarType::Long});
     if (tensor->numel() != 1) {
       RefuseArgument(tensor->name(), "one value", "shape " + Describe(tensor->sizes()));
     }
@@ -58,7 +58,7 @@ void StorePieces(const Tensor& out, const std::function<at::Tensor(int64_t count
 
 // mean + deviation * standard normal values.
 Plan Normal(const Tensor& out, std::function<at::Tensor(const at::Tensor&)> scale, StateSource state) {
-  RequireDtype(out, kReals);
+  RequireSimulated(out, kReals);
   return [=] { out.Store(scale(NormalValues(state(), out.numel()).view(out.sizes()))); };
 }
 
@@ -74,7 +74,7 @@ Plan NormalNumbers(const Tensor& out, double mean, double deviation, StateSource
 
 // [from, to); a value that rounding would lift to `to` becomes `from`.
 Plan Uniform(const Tensor& self, double from, double to, StateSource state) {
-  RequireDtype(self, kFloats | kDouble);
+  RequireSimulated(self, kFloats | kDouble);
   if (from > to) {
     RefuseArgument("from", "at most 'to' " + std::to_string(to), std::to_string(from));
   }
@@ -89,7 +89,7 @@ Plan Uniform(const Tensor& self, double from, double to, StateSource state) {
 
 // Integers in [from, to).
 Plan RandomIntegers(const Tensor& self, int64_t from, int64_t to, StateSource state) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   if (from >= to) {
     RefuseArgument("from", "less than 'to' " + std::to_string(to), std::to_string(from));
   }
@@ -118,14 +118,14 @@ Plan RandomFullRange(const Tensor& self, StateSource state) {
 }
 
 Plan Bernoulli(const Tensor& self, std::function<at::Tensor(const at::Tensor&)> happens, StateSource state) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   return [=] { self.Store(happens(UniformValues(state(), self.numel()).view(self.sizes()))); };
 }
 
 // Indices drawn in proportion to the rows of `self`.
 Plan Multinomial(const Tensor& self, int64_t samples, bool replacement, const Tensor& out, StateSource state) {
-  RequireDtype(self, kFloats | kDouble);
-  RequireDtype(out, {c10::ScalarType::Long});
+  RequireSimulated(self, kFloats | kDouble);
+  RequireSimulated(out, {c10::ScalarType::Long});
   RequireRank(self, 1, 2);
   if (samples <= 0 || (!replacement && samples > self.size(-1))) {
     RefuseArgument("numsamples", "between 1 and the " + std::to_string(self.size(-1)) + " categories",
@@ -216,7 +216,7 @@ CANN_SIM_OPERATOR(aclnnMultinomialTensor, (Tensor, self), (Int, numsamples), (Bo
 }
 // The order of 64-bit random keys.
 CANN_SIM_OPERATOR(aclnnRandperm, (Int, n), (Int, seed), (Int, offset), (Tensor, out)) {
-  RequireDtype(out, kReals);
+  RequireSimulated(out, kReals);
   RequireShape(out, {n.value()});
   const StateSource state = FromNumbers(seed, offset);
   return [=] { out.Store(at::argsort(IntegerValues(state(), n), true, 0, false)); };

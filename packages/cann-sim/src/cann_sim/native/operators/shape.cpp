@@ -103,12 +103,12 @@ CANN_SIM_OPERATOR(aclnnRepeatInterleaveIntWithDim, (Tensor, self), (Int, repeats
   return [=] { out.Store(at::repeat_interleave(self, repeats.value(), dim.value())); };
 }
 CANN_SIM_OPERATOR(aclnnRepeatInterleave, (Tensor, self), (Tensor, repeats), (Int, outputSize), (Tensor, out)) {
-  RequireDtype(repeats, kIndices);
+  RequireSimulated(repeats, kIndices);
   return [=] { out.Store(at::repeat_interleave(self, at::Tensor(repeats))); };
 }
 CANN_SIM_OPERATOR(aclnnRepeatInterleaveWithDim, (Tensor, self), (Tensor, repeats), (Int, dim), (Int, outputSize),
                   (Tensor, out)) {
-  RequireDtype(repeats, kIndices);
+  RequireSimulated(repeats, kIndices);
   WrapDim(dim, self.rank());
   return [=] { out.Store(at::repeat_interleave(self, at::Tensor(repeats), dim.value())); };
 }
@@ -124,7 +124,7 @@ CANN_SIM_OPERATOR(aclnnRoll, (Tensor, self), (IntArray, shifts), (IntArray, dims
 }
 
 CANN_SIM_OPERATOR(aclnnConstantPadNd, (Tensor, self), (IntArray, pad), (Scalar, value), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(out, self);
   if (pad.values().size() % 2 != 0 || pad.values().size() / 2 > static_cast<size_t>(self.rank())) {
     RefuseArgument(pad.name(), "two numbers for each padded dimension", Describe(pad));
@@ -134,13 +134,13 @@ CANN_SIM_OPERATOR(aclnnConstantPadNd, (Tensor, self), (IntArray, pad), (Scalar, 
 
 // The index of each row as often as `repeats` says.
 CANN_SIM_OPERATOR(aclnnRepeatInterleaveTensor, (Tensor, repeats), (Int, outputSize), (Tensor, out)) {
-  RequireDtype(repeats, kIndices);
+  RequireSimulated(repeats, kIndices);
   RequireRank(repeats, 1, 1);
   return [=] { out.Store(at::repeat_interleave(at::Tensor(repeats))); };
 }
 
 CANN_SIM_OPERATOR(aclnnChannelShuffle, (Tensor, self), (Int, groups), (Tensor, out)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireRank(self, 3, 7);
   RequireShape(out, self.sizes());
   if (groups <= 0 || self.size(1) % groups != 0) {
@@ -158,14 +158,14 @@ CANN_SIM_OPERATOR(aclnnChunkCat, (TensorList, tensors), (Int, dim), (Int, numChu
 }
 
 CANN_SIM_OPERATOR(aclnnInplaceFillDiagonal, (Tensor, selfRef), (Scalar, fillValue), (Bool, wrap)) {
-  RequireDtype(selfRef, kReals);
+  RequireSimulated(selfRef, kReals);
   RequireRank(selfRef, 2, kMaxRank);
   return [=] { at::Tensor(selfRef).fill_diagonal_(fillValue, wrap); };
 }
 
 CANN_SIM_OPERATOR(aclnnIm2col, (Tensor, self), (IntArray, kernelSize), (IntArray, dilation), (IntArray, padding),
                   (IntArray, stride), (Tensor, out)) {
-  RequireDtype(self, kFloats);
+  RequireSimulated(self, kFloats);
   RequireRank(self, 3, 4);
   RequireSameDtype(out, self);
   return [=] { out.Store(at::im2col(self, kernelSize, dilation, padding, stride)); };
@@ -174,14 +174,14 @@ CANN_SIM_OPERATOR(aclnnIm2col, (Tensor, self), (IntArray, kernelSize), (IntArray
 // Overlapping patches are added in float32.
 CANN_SIM_OPERATOR(aclnnIm2colBackward, (Tensor, gradOutput), (IntArray, inputSize), (IntArray, kernelSize),
                   (IntArray, dilation), (IntArray, padding), (IntArray, stride), (Tensor, out)) {
-  RequireDtype(gradOutput, kFloats);
+  RequireSimulated(gradOutput, kFloats);
   RequireRank(gradOutput, 2, 3);
   return [=] { out.Store(at::col2im(gradOutput.Widened(), inputSize, kernelSize, dilation, padding, stride)); };
 }
 
 CANN_SIM_OPERATOR(aclnnUnfoldGrad, (Tensor, gradOut), (IntArray, inputSizes), (Int, dim), (Int, size), (Int, step),
                   (Tensor, gradIn)) {
-  RequireDtype(gradOut, kFloats);
+  RequireSimulated(gradOut, kFloats);
   RequireShape(gradIn, inputSizes);
   return [=] { gradIn.Store(at::unfold_backward(gradOut.Widened(), inputSizes, dim, size, step)); };
 }

@@ -20,12 +20,12 @@ namespace cann_sim::operators {
 
 CANN_SIM_OPERATOR(aclnnSort, (Tensor, self), (Bool, stable), (Int, dim), (Bool, descending), (Tensor, valuesOut),
                   (Tensor, indicesOut)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   WrapDim(dim, self.rank());
   RequireSameDtype(valuesOut, self);
   RequireShape(valuesOut, self.sizes());
   RequireShape(indicesOut, self.sizes());
-  RequireDtype(indicesOut, {c10::ScalarType::Long});
+  RequireSimulated(indicesOut, {c10::ScalarType::Long});
   return [=] {
     const auto [values, indices] = at::sort(self, std::optional<bool>(stable.value()), dim, descending);
     valuesOut.Store(values);
@@ -35,14 +35,14 @@ CANN_SIM_OPERATOR(aclnnSort, (Tensor, self), (Bool, stable), (Int, dim), (Bool, 
 
 CANN_SIM_OPERATOR(aclnnTopk, (Tensor, self), (Int, k), (Int, dim), (Bool, largest), (Bool, sorted), (Tensor, valuesOut),
                   (Tensor, indicesOut)) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   const int64_t axis = WrapDim(dim, self.rank());
   const int64_t length = self.rank() == 0 ? 1 : self.size(static_cast<int>(axis));
   if (k < 0 || k > length) {
     RefuseArgument(k.name(), "at most the " + std::to_string(length) + " values of the dimension", std::to_string(k));
   }
   RequireSameDtype(valuesOut, self);
-  RequireDtype(indicesOut, {c10::ScalarType::Long});
+  RequireSimulated(indicesOut, {c10::ScalarType::Long});
   if (self.rank() > 0) {
     std::vector<int64_t> expected = self.sizes().vec();
     expected[static_cast<size_t>(axis)] = k;
@@ -58,7 +58,7 @@ CANN_SIM_OPERATOR(aclnnTopk, (Tensor, self), (Int, k), (Int, dim), (Bool, larges
 
 CANN_SIM_OPERATOR(aclnnKthvalue, (Tensor, self), (Int, k), (Int, dim), (Bool, keepdim), (Tensor, valuesOut),
                   (Tensor, indicesOut)) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   WrapDim(dim, self.rank());
   RequireShape(valuesOut, ReducedShape(self.sizes(), {dim.value()}, keepdim));
   RequireShape(indicesOut, ReducedShape(self.sizes(), {dim.value()}, keepdim));
@@ -71,7 +71,7 @@ CANN_SIM_OPERATOR(aclnnKthvalue, (Tensor, self), (Int, k), (Int, dim), (Bool, ke
 
 CANN_SIM_OPERATOR(aclnnSearchSorted, (Tensor, sortedSequence), (Tensor, self), (Bool, outInt32), (Bool, right),
                   (OptionalTensor, sorter), (Tensor, out)) {
-  RequireDtype(sortedSequence, kFloats | kDouble | kIntegers);
+  RequireSimulated(sortedSequence, kFloats | kDouble | kIntegers);
   RequireSameDtype(self, sortedSequence);
   RequireShape(out, self.sizes());
   return [=] {
@@ -83,7 +83,7 @@ CANN_SIM_OPERATOR(aclnnSearchSorted, (Tensor, sortedSequence), (Tensor, self), (
 
 CANN_SIM_OPERATOR(aclnnSearchSorteds, (Tensor, sortedSequence), (Scalar, self), (Bool, outInt32), (Bool, right),
                   (OptionalTensor, sorter), (Tensor, out)) {
-  RequireDtype(sortedSequence, kFloats | kDouble | kIntegers);
+  RequireSimulated(sortedSequence, kFloats | kDouble | kIntegers);
   return [=] {
     const at::Tensor order = sorter;
     out.Store(at::searchsorted(sortedSequence, self.value(), outInt32, right, std::nullopt,
@@ -92,7 +92,7 @@ CANN_SIM_OPERATOR(aclnnSearchSorteds, (Tensor, sortedSequence), (Scalar, self), 
 }
 
 CANN_SIM_OPERATOR(aclnnBincount, (Tensor, self), (OptionalTensor, weights), (Int, minlength), (Tensor, out)) {
-  RequireDtype(self, kIntegers);
+  RequireSimulated(self, kIntegers);
   RequireRank(self, 1, 1);
   return [=] {
     const at::Tensor amounts = weights;
@@ -102,14 +102,14 @@ CANN_SIM_OPERATOR(aclnnBincount, (Tensor, self), (OptionalTensor, weights), (Int
 
 CANN_SIM_OPERATOR(aclnnIsInTensorScalar, (Tensor, element), (Scalar, testElement), (Bool, assumeUnique), (Bool, invert),
                   (Tensor, out)) {
-  RequireDtype(element, kReals);
+  RequireSimulated(element, kReals);
   RequireShape(out, element.sizes());
   return [=] { out.Store(invert ? at::ne(element, testElement) : at::eq(element, testElement)); };
 }
 
 CANN_SIM_OPERATOR(aclnnIsInScalarTensor, (Scalar, element), (Tensor, testElements), (Bool, assumeUnique), (Bool, invert),
                   (Tensor, out)) {
-  RequireDtype(testElements, kReals);
+  RequireSimulated(testElements, kReals);
   RequireShape(out, {});
   return [=] { at::Tensor(out).fill_(at::eq(testElements, element).any().item<bool>() != invert.value()); };
 }
@@ -117,7 +117,7 @@ CANN_SIM_OPERATOR(aclnnIsInScalarTensor, (Scalar, element), (Tensor, testElement
 // The values that occur, ascending, how often, and where each element's value is among them.
 CANN_SIM_OPERATOR(aclnnUnique2, (Tensor, self), (Bool, sorted), (Bool, returnInverse), (Bool, returnCounts),
                   (ResizableTensor, valueOut), (Tensor, inverseOut), (ResizableTensor, countsOut)) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(valueOut, self);
   auto count = std::make_shared<int64_t>(0);
   return Plan(
@@ -141,7 +141,7 @@ CANN_SIM_OPERATOR(aclnnUnique2, (Tensor, self), (Bool, sorted), (Bool, returnInv
 }
 
 CANN_SIM_OPERATOR(aclnnHistc, (Tensor, self), (Int, bins), (Scalar, min), (Scalar, max), (Tensor, out)) {
-  RequireDtype(self, kFloats | kIntegers);
+  RequireSimulated(self, kFloats | kIntegers);
   RequireShape(out, {bins.value()});
   return [=] { out.Store(at::histc(self.Widened(), bins, min, max)); };
 }
@@ -154,7 +154,7 @@ template <class Compute>
 Plan UniqueAlong(const Tensor& self, int64_t axis, bool has_axis, bool return_inverse, bool return_counts,
                  const ResizableTensor& value_out, const Tensor& inverse_out, const ResizableTensor& counts_out,
                  Compute compute) {
-  RequireDtype(self, kReals);
+  RequireSimulated(self, kReals);
   RequireSameDtype(value_out, self);
   auto shape = std::make_shared<std::vector<int64_t>>();
   auto count = std::make_shared<int64_t>(0);

@@ -24,24 +24,24 @@ using TensorFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
 // f over float32 (float64 stays) of two broadcast operands.
 Plan InFloat(TensorFunction function, const Tensor& self, const Tensor& other, const Tensor& out) {
-  RequireDtype(self, kReals);
-  RequireDtype(other, kReals);
-  RequireDtype(out, kFloats | kDouble);
+  RequireSimulated(self, kReals);
+  RequireSimulated(other, kReals);
+  RequireSimulated(out, kFloats | kDouble);
   RequireBroadcast(out, {&self, &other});
   return [=] { out.Store(function(self.Widened(), other.Widened())); };
 }
 
 // f of two broadcast integer operands.
 Plan InIntegers(TensorFunction function, const Tensor& self, const Tensor& other, const Tensor& out) {
-  RequireDtype(self, kIntegers);
-  RequireDtype(other, kIntegers);
+  RequireSimulated(self, kIntegers);
+  RequireSimulated(other, kIntegers);
   RequireBroadcast(out, {&self, &other});
   return [=] { out.Store(function(self, other)); };
 }
 
 // max(self + alpha * other, 0)
 Plan AddRelu(const Tensor& self, const Tensor& other, const Scalar& alpha, const Tensor& out) {
-  RequireDtype(self, kFloats | DtypeSet{c10::ScalarType::Int});
+  RequireSimulated(self, kFloats | DtypeSet{c10::ScalarType::Int});
   RequireSameDtype(other, self);
   RequireBroadcast(out, {&self, &other});
   if (self.is_floating_point()) {
@@ -51,16 +51,16 @@ Plan AddRelu(const Tensor& self, const Tensor& other, const Scalar& alpha, const
 }
 
 Plan XLogYScalar(const Tensor& self, const Scalar& other, const Tensor& out) {
-  RequireDtype(self, kReals);
-  RequireDtype(out, kFloats | kDouble);
+  RequireSimulated(self, kReals);
+  RequireSimulated(out, kFloats | kDouble);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::xlogy(self.Widened(), other)); };
 }
 
 void RequireParts(const Tensor& first, const Tensor& second, const Tensor& out) {
-  RequireDtype(first, {c10::ScalarType::Float, c10::ScalarType::Double});
+  RequireSimulated(first, {c10::ScalarType::Float, c10::ScalarType::Double});
   RequireSameDtype(second, first);
-  RequireDtype(out, {c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble});
+  RequireSimulated(out, {c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble});
   RequireBroadcast(out, {&first, &second});
 }
 
@@ -82,8 +82,8 @@ CANN_SIM_OPERATOR(aclnnInplaceXLogYScalarOther, (Tensor, selfRef), (Scalar, othe
   return XLogYScalar(selfRef, other, selfRef);
 }
 CANN_SIM_OPERATOR(aclnnXLogYScalarSelf, (Scalar, self), (Tensor, other), (Tensor, out)) {
-  RequireDtype(other, kReals);
-  RequireDtype(out, kFloats | kDouble);
+  RequireSimulated(other, kReals);
+  RequireSimulated(out, kFloats | kDouble);
   RequireShape(out, other.sizes());
   return [=] { out.Store(at::xlogy(self, other.Widened())); };
 }
@@ -91,12 +91,12 @@ CANN_SIM_OPERATOR(aclnnInplaceAtan2, (Tensor, selfRef), (Tensor, other)) {
   return InFloat(at::atan2, selfRef, other, selfRef);
 }
 CANN_SIM_OPERATOR(aclnnInplaceLerp, (Tensor, selfRef), (Tensor, end), (Tensor, weight)) {
-  RequireDtype(selfRef, kFloats | kDouble);
+  RequireSimulated(selfRef, kFloats | kDouble);
   RequireBroadcast(selfRef, {&selfRef, &end, &weight});
   return [=] { selfRef.Store(at::lerp(selfRef.Widened(), end.Widened(), weight.Widened())); };
 }
 CANN_SIM_OPERATOR(aclnnInplaceLerps, (Tensor, selfRef), (Tensor, end), (Scalar, weight)) {
-  RequireDtype(selfRef, kFloats | kDouble);
+  RequireSimulated(selfRef, kFloats | kDouble);
   RequireBroadcast(selfRef, {&selfRef, &end});
   return [=] { selfRef.Store(at::lerp(selfRef.Widened(), end.Widened(), weight)); };
 }
@@ -113,7 +113,7 @@ CANN_SIM_OPERATOR(aclnnLeftShift, (Tensor, self), (Tensor, other), (Tensor, out)
   return InIntegers(at::bitwise_left_shift, self, other, out);
 }
 CANN_SIM_OPERATOR(aclnnLeftShifts, (Tensor, self), (Scalar, other), (Tensor, out)) {
-  RequireDtype(self, kIntegers);
+  RequireSimulated(self, kIntegers);
   RequireShape(out, self.sizes());
   return [=] { out.Store(at::bitwise_left_shift(self, other.value())); };
 }
@@ -129,7 +129,7 @@ CANN_SIM_OPERATOR(aclnnPolar, (Tensor, input), (Tensor, angle), (Tensor, out)) {
   return [=] { out.Store(at::polar(input, angle)); };
 }
 CANN_SIM_OPERATOR(aclnnLinalgCross, (Tensor, self), (Tensor, other), (Int, dim), (Tensor, out)) {
-  RequireDtype(self, kFloats | kDouble | kIntegers);
+  RequireSimulated(self, kFloats | kDouble | kIntegers);
   RequireSameDtype(other, self);
   RequireBroadcast(out, {&self, &other});
   const int64_t axis = WrapDim(dim, self.rank());

@@ -37,7 +37,7 @@ c10::IntArrayRef Size(const IntArray& size) { return size; }
 std::optional<double> Scale(double scale) { return scale > 0 ? std::optional(scale) : std::nullopt; }
 
 void RequireImages(const Tensor& self, int dims) {
-  RequireDtype(self, kFloats | kDouble | DtypeSet{c10::ScalarType::Byte});
+  RequireSimulated(self, kFloats | kDouble | DtypeSet{c10::ScalarType::Byte});
   RequireRank(self, dims + 2, dims + 2);
 }
 

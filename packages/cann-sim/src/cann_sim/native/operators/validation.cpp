@@ -48,6 +48,13 @@ void RequireDtype(const Tensor& tensor, DtypeSet allowed) {
   }
 }
 
+void RequireSimulated(const Tensor& tensor, DtypeSet simulated) {
+  if (!simulated.contains(tensor.dtype())) {
+    throw Refusal(std::string("argument '") + tensor.name() + "': the dtype " + NameOf(tensor.dtype()) +
+                  " is not simulated; simulated are " + simulated.Describe());
+  }
+}
+
 void RequireSameDtype(const Tensor& tensor, const Tensor& reference) {
   if (tensor.dtype() != reference.dtype()) {
     RefuseArgument(tensor.name(), std::string(NameOf(reference.dtype())) + " as '" + reference.name() + "'",

@@ -42,12 +42,15 @@ inline constexpr DtypeSet kIntegers{c10::ScalarType::Byte, c10::ScalarType::Char
                                     c10::ScalarType::Int, c10::ScalarType::Long};
 inline constexpr DtypeSet kIndices{c10::ScalarType::Int, c10::ScalarType::Long};
 inline constexpr DtypeSet kBool{c10::ScalarType::Bool};
+inline constexpr DtypeSet kComplex{c10::ScalarType::ComplexFloat, c10::ScalarType::ComplexDouble};
 inline constexpr DtypeSet kReals = kFloats | kDouble | kIntegers | kBool;
 
 // Refuses an argument: "argument 'x': expected <expected>, found <found>".
 [[noreturn]] void RefuseArgument(const char* name, const std::string& expected, const std::string& found);
 
 void RequireDtype(const Tensor& tensor, DtypeSet allowed);
+// Refuses a dtype that the device accepts and the simulator lacks, and says that it is the simulator that does.
+void RequireSimulated(const Tensor& tensor, DtypeSet simulated);
 void RequireSameDtype(const Tensor& tensor, const Tensor& reference);
 void RequireRank(const Tensor& tensor, int least, int most);
 void RequireShape(const Tensor& tensor, c10::IntArrayRef expected);
