@@ -1,0 +1,1 @@
+"""Tables of what the operators of a device accept, made from CANN's documents."""

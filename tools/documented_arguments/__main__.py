@@ -1,4 +1,4 @@
-"""Makes the tables of what the device's operators accept from CANN's documents.
+r"""Makes the tables of what the device's operators accept from CANN's documents.
 
 Run in the folder `tools`:
 
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
 REPOSITORIES = ("math", "nn", "transformer", "cv")
 TENSORS = frozenset(
     {
-        *("Tensor", "OptionalTensor", "ResizableTensor", "TensorAsList", "TensorInList"),
+        *(
+            "Tensor",
+            "OptionalTensor",
+            "ResizableTensor",
+            "TensorAsList",
+            "TensorInList",
+            "OptionalTensorInList",
+        ),
         *("TensorList", "OptionalTensorList"),
     }
 )
@@ -54,21 +61,21 @@ def checked(
         names = [argument.name for argument in arguments]
         message = f"{operator}: the document has the tensors {names}, the simulator {tensors}"
         raise ValueError(message)
-    return tuple(
-        argument.renamed(name) for argument, name in zip(arguments, tensors, strict=True)
-    )
+    return tuple(argument.renamed(name) for argument, name in zip(arguments, tensors, strict=True))
 
 
 def from_source(argument: Argument, sources: str, definitions: str) -> Argument:
     """Return the row with what the sources decide.
 
     A document may ask for contiguous tensors that the operator makes contiguous by itself. One that
-    begins with one dimension often means a scalar as well, which torch_npu passes as one of none: it
-    is refused only where the source looks. A tensor in the format NZ has the dimensions of its
+    begins with one dimension often means a scalar as well, which torch_npu passes as one of none:
+    it is refused only where the source looks. A tensor in the format NZ has the dimensions of its
     matrix, while documents count those of its blocks.
     """
     called = rf"(?:Contiguous|ViewCopy)\w*\([^;]*\b{argument.name}\b"
-    strided = argument.strided or bool("AutoContiguous" in definitions or re.search(called, sources))
+    strided = argument.strided or bool(
+        "AutoContiguous" in definitions or re.search(called, sources)
+    )
     looked_at = rf"OP_CHECK_(?:MIN_DIM|WRONG_DIMENSION)\(\s*(?:\w+(?:\.|->))?{argument.name}\b"
     ranks = ANY_RANK if not argument.plain else argument.ranks
     if min(ranks) == 1 and len(ranks) > 1 and sources and not re.search(looked_at, sources):

@@ -45,13 +45,16 @@ _OF_OTHER_PRODUCTS: Final = frozenset(
         "FLOAT8_E4M3",
         "FLOAT8_E4M3FN",
         "FLOAT8_E8M0",
+        "FLOAT32_E8M0",
         "FLOAT6_E3M2",
         "FLOAT6_E2M3",
         "FLOAT4_E2M1",
         "FLOAT4_E1M2",
     }
 )
-_DATA_TYPE: Final = re.compile(r"(?<![A-Z0-9_])(?:B?FLOAT|HIF|BF|DOUBLE|U?INT|BOOL|COMPLEX)[A-Z0-9_]*")
+_DATA_TYPE: Final = re.compile(
+    r"(?<![A-Z0-9_])(?:B?FLOAT|HIF|BF|DOUBLE|U?INT|BOOL|COMPLEX)[A-Z0-9_]*"
+)
 _SAME_AS: Final = re.compile(r"[与和同]\s*(?:参数)?\s*[“`']?(?:参数)?([A-Za-z][A-Za-z0-9]*)")
 
 # Formats in which elements lie in the order of the dimensions, which are one for the simulator.
@@ -113,7 +116,10 @@ def read_ranks(text: str) -> frozenset[int]:
     text = text.replace(",", "，") if "(" not in text and "[" not in text else text
     text = re.sub(r"维|D(?=/)|\s|支持|。|`|shape|ND", "", text)
     text = text.replace("~", "-").replace("至", "-").replace("–", "-")
-    if re.fullmatch(r"(不超过|不大于|不高于|小于等于|小于|≤|<=|最多)(8)(以上)?", text) or "不支持8以上" in text:
+    if (
+        re.fullmatch(r"(不超过|不大于|不高于|小于等于|小于|≤|<=|最多)(8)(以上)?", text)
+        or "不支持8以上" in text
+    ):
         return ANY_RANK
     if found := re.fullmatch(r"(?:大于等于|≥|>=)(\d)|(\d)及以上", text):
         return frozenset(range(int(found[1] or found[2]), MOST_DIMENSIONS + 1))

@@ -1,4 +1,4 @@
-"""Where the sources of the operators, which decide what a device refuses, differ from a document."""
+"""Where the sources of operators, which decide what is refused, differ from a document."""
 
 from __future__ import annotations
 
@@ -105,7 +105,9 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
         "aclnnDequantSwigluQuantV2": _types("the remark below the table", x="INT32 BF16"),
         "aclnnDivMods": _types(_ASCEND910B, self="+BF16", out="+BF16"),
         "aclnnInplaceDivMods": _types(_ASCEND910B, selfRef="+BF16"),
-        "aclnnDynamicQuantV2": _types("GROUP_INDEX_DTYPE_SUPPORT_LIST", groupIndexOptional="INT32 INT64")
+        "aclnnDynamicQuantV2": _types(
+            "GROUP_INDEX_DTYPE_SUPPORT_LIST", groupIndexOptional="INT32 INT64"
+        )
         | _any_rank("one scale a column without groups", "smoothScalesOptional"),
         "aclnnInplaceQuantScatter": _any_rank(
             "only that both have the same number is checked",
@@ -151,14 +153,16 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             f"aclnnFlashAttention{form}": _types(
                 _ABSENT, paddingMaskOptional=_EVERY, softmaxOutOut=_EVERY
             )
-            | _any_rank("packed sequences have one dimension less", "softmaxMaxOut", "softmaxSumOut")
+            | _any_rank(
+                "packed sequences have one dimension less", "softmaxMaxOut", "softmaxSumOut"
+            )
             for form in ("Score", "ScoreV2", "VarLenScore", "VarLenScoreV2", "VarLenScoreV3")
         },
         **{
             f"aclnnFusedInferAttentionScoreV{version}": _any_rank(
                 "the document writes 1 for whatever else it says of the shape",
                 *_FUSED_INFER_ARGUMENTS,
-                *(_ROTARY_ARGUMENTS if version == 3 else ()),  # noqa: PLR2004
+                *(_ROTARY_ARGUMENTS if version == 3 else ()),
             )
             for version in (2, 3)
         },
@@ -193,9 +197,7 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             "SEED_OFFSET_DTYPE_SUPPORT_LIST", seedTensor="+INT64", offsetTensor="+INT64"
         ),
         "aclnnInplaceXLogYScalarOther": _types(_NO_TYPES, selfRef=_XLOGY["self"]),
-        "aclnnInverse": _types(
-            "DTYPE_SUPPORT_LIST", self=f"FLOAT16 FLOAT DOUBLE {_COMPLEX}"
-        )
+        "aclnnInverse": _types("DTYPE_SUPPORT_LIST", self=f"FLOAT16 FLOAT DOUBLE {_COMPLEX}")
         | _types(_OUTPUT, out=f"FLOAT16 FLOAT DOUBLE {_COMPLEX}"),
         "aclnnIsFinite": _types(_ASCEND910B, self=_REALS),
         "aclnnIsInScalarTensor": _types(
@@ -236,10 +238,14 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             out=f"{_FLOATS} DOUBLE {_COMPLEX}",
         ),
         "aclnnSignbit": _types(_OUTPUT, out=f"{_REALS} UINT16 UINT32 UINT64"),
-        "aclnnTanh": _types("the result is checked with the list of self", out=f"{_FLOATS} BOOL {_INTEGERS}"),
+        "aclnnTanh": _types(
+            "the result is checked with the list of self", out=f"{_FLOATS} BOOL {_INTEGERS}"
+        ),
         "aclnnTril": _types(_ASCEND910B, self="-COMPLEX32 -COMPLEX64", out="-COMPLEX32 -COMPLEX64"),
         "aclnnTriu": _types(_ASCEND910B, self="-COMPLEX32 -COMPLEX64", out="-COMPLEX32 -COMPLEX64"),
-        "aclnnUniqueDim": _types("has the dtype of self", valueOut=f"{_REALS} UINT16 UINT32 UINT64"),
+        "aclnnUniqueDim": _types(
+            "has the dtype of self", valueOut=f"{_REALS} UINT16 UINT32 UINT64"
+        ),
         "aclnnVarMean": _types(
             "bfloat16 is in the list of later products alone",
             self="-BF16",

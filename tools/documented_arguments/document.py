@@ -45,7 +45,7 @@ class Cells:
 
 def read_prototypes(text: str) -> dict[str, tuple[Parameter, ...]]:
     """Return the parameters of each operator in the document, without workspace and executor."""
-    prototypes = {}
+    prototypes: dict[str, tuple[Parameter, ...]] = {}
     for name, inside in _PROTOTYPE.findall(html.unescape(text)):
         parameters = []
         for part in re.sub(r"//[^\n]*|/\*.*?\*/", "", inside).split(","):
@@ -89,13 +89,15 @@ def read_arguments(
             raise ValueError(message)
         arguments[parameter.name] = _argument(parameter.name, cells, arguments, rows)
     found = {argument.name: argument for argument in restricted(section, tuple(arguments.values()))}
-    for name in found:
+    for name, argument in found.items():
         cells = _row_of(name, rows)
         if cells is None or read_data_types(cells.data_types):
             continue
-        reference = next((key for key in found if _folded(key) == _folded(same_as(cells.data_types) or "")), None)
+        reference = next(
+            (key for key in found if _folded(key) == _folded(same_as(cells.data_types) or "")), None
+        )
         if reference is not None:
-            found[name] = replace(found[name], data_types=found[reference].data_types)
+            found[name] = replace(argument, data_types=found[reference].data_types)
     if nameless := [a.name for a in found.values() if not a.data_types and a.name not in known]:
         message = f"{operator}: the document gives {nameless} no dtypes"
         raise ValueError(message)
@@ -115,7 +117,7 @@ def _argument(
         data_types = read_data_types(other.data_types) if other else frozenset()
     ranks = read_ranks(cells.ranks)
     reference = same_as(cells.ranks)
-    if reference in earlier and re.search(r"一致|相同", cells.ranks):
+    if reference is not None and reference in earlier and re.search(r"一致|相同", cells.ranks):
         ranks = earlier[reference].ranks
     plain, nz = read_formats(cells.formats)
     return Argument(
@@ -135,7 +137,9 @@ def _section(text: str, operator: str) -> str:
         names = re.findall(r"aclnn\w+", heading[1])
         if f"{operator}GetWorkspaceSize" in names:
             level = heading[0].split(" ")[0]
-            ends = (h.start() for h in headings[index + 1 :] if len(h[0].split(" ")[0]) <= len(level))
+            ends = (
+                h.start() for h in headings[index + 1 :] if len(h[0].split(" ")[0]) <= len(level)
+            )
             return text[heading.end() : next(ends, len(text))]
     return text
 
@@ -147,10 +151,18 @@ def _plain_text(cell: str) -> str:
 def _table_rows(section: str) -> Iterator[tuple[str, Cells]]:
     marks = footnotes(section)
     for table in _TABLE.findall(section):
-        rows = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in
-                re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)]
-        yield from _cells([[_plain_text(without_footnotes(cell, marks)) for cell in row] for row in rows])
-    lines = [line.strip().strip("|").split("|") for line in section.split("\n") if line.strip().startswith("|")]
+        rows = [
+            re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)
+            for row in re.findall(r"<tr[^>]*>(.*?)</tr>", table, re.DOTALL)
+        ]
+        yield from _cells(
+            [[_plain_text(without_footnotes(cell, marks)) for cell in row] for row in rows]
+        )
+    lines = [
+        line.strip().strip("|").split("|")
+        for line in section.split("\n")
+        if line.strip().startswith("|")
+    ]
     yield from _cells([[_plain_text(cell) for cell in line] for line in lines])
 
 
@@ -160,16 +172,26 @@ def _cells(rows: list[list[str]]) -> Iterator[tuple[str, Cells]]:
         if any("参数名" in cell for cell in row) and any("数据类型" in cell for cell in row):
             columns = {}
             for index, cell in enumerate(row):
-                for key, word in (("data_types", "数据类型"), ("formats", "格式"), ("ranks", "维度"), ("strided", "非连续")):
+                for key, word in (
+                    ("data_types", "数据类型"),
+                    ("formats", "格式"),
+                    ("ranks", "维度"),
+                    ("strided", "非连续"),
+                ):
                     if word in cell:
                         columns[key] = index
             continue
         if columns and len(row) > max(columns.values()):
             name = re.match(r"\w+", row[0])
             if name:
-                yield name[0], Cells(**{key: row[index] for key, index in columns.items()}) if len(
-                    columns
-                ) == 4 else Cells(data_types=row[columns["data_types"]], formats="ND", ranks="-", strided="√")
+                yield (
+                    name[0],
+                    Cells(**{key: row[index] for key, index in columns.items()})
+                    if len(columns) == 4
+                    else Cells(
+                        data_types=row[columns["data_types"]], formats="ND", ranks="-", strided="√"
+                    ),
+                )
 
 
 def _bulleted_rows(section: str) -> Iterator[tuple[str, Cells]]:
@@ -182,7 +204,9 @@ def _bulleted_rows(section: str) -> Iterator[tuple[str, Cells]]:
         for following in lines[index + 1 :]:
             if re.match(r"^ {0,3}[-*] ", following):
                 break
-            if "（" in following and _BULLET.match(following) or re.match(r"^ *[-*] *`?\w+`?\s*[(（]", following):
+            if ("（" in following and _BULLET.match(following)) or re.match(
+                r"^ *[-*] *`?\w+`?\s*[(（]", following
+            ):
                 break
             text += "\n" + following
         ranks = re.search(r"维度?(?:为|支持)?(\d-\d)|(\d-\d)维|不(?:大于|超过|高于)(\d)", text)

@@ -51,7 +51,9 @@ class Repository:
 
     @cached_property
     def _sources(self) -> dict[str, list[str]]:
-        lines = self._git("grep", "-o", "-E", r"aclnn\w+GetWorkspaceSize *\(", "HEAD", "--", "*.cpp")
+        lines = self._git(
+            "grep", "-o", "-E", r"aclnn\w+GetWorkspaceSize *\(", "HEAD", "--", "*.cpp"
+        )
         found: dict[str, list[str]] = {}
         for line in lines.splitlines():
             _, path, text = line.split(":", 2)

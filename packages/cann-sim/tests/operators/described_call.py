@@ -13,7 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TENSORS = frozenset(
-    {"Tensor", "OptionalTensor", "ResizableTensor", "TensorAsList", "TensorInList"}
+    {
+        "Tensor",
+        "OptionalTensor",
+        "ResizableTensor",
+        "TensorAsList",
+        "TensorInList",
+        "OptionalTensorInList",
+    }
 )
 TENSOR_LISTS = frozenset({"TensorList", "OptionalTensorList"})
 FORMAT_ND = 2
@@ -116,37 +123,40 @@ class Interface:
                 *made, ctypes.byref(size), ctypes.byref(executor)
             )
             message = (self._message() or b"").decode() if status else ""
-            if executor:
+            if executor.value:
                 self._library.aclDestroyAclOpExecutor(executor)
         return Answer(status=status, message=message)
 
     def _make(self, kind: str, value: Any, owned: ExitStack) -> object:
+        made: object = None
         if kind in _NUMBERS:
-            return _NUMBERS[kind](value or 0)
-        if value is None:
-            return None
-        if kind in TENSORS:
+            made = _NUMBERS[kind](value or 0)
+        elif value is None:
+            pass
+        elif kind in TENSORS:
             made = self._tensor(value, owned)
             owned.callback(self._library.aclDestroyTensor, made)
-            return made
-        if kind in TENSOR_LISTS:
-            # A list owns its tensors.
-            members = [None if item is None else self._tensor(item, owned) for item in value]
+        elif kind in {"Scalar", "OptionalScalar"}:
+            made = self._scalar(value, owned)
+        elif kind in {"Text", "OptionalText"}:
+            made = ctypes.c_char_p(value.encode())
+        else:
+            made = self._list(kind.removeprefix("Optional"), value, owned)
+        return made
+
+    def _list(self, kind: str, values: Sequence[Any], owned: ExitStack) -> Handle:
+        array: ctypes.Array[Any]
+        if kind == "TensorList":
+            # A list owns its members.
+            members = [None if item is None else self._tensor(item, owned) for item in values]
             array = (Handle * len(members))(*members)
-            return self._create("TensorList", owned, array, ctypes.c_uint64(len(members)))
-        if kind in {"Scalar", "OptionalScalar"}:
-            return self._scalar(value, owned)
-        if kind == "ScalarList":
-            members = [self._scalar(item, ExitStack()) for item in value]
-            array = (Handle * len(members))(*members)
-            return self._create("ScalarList", owned, array, ctypes.c_uint64(len(members)))
-        if kind in {"IntArray", "OptionalIntArray"}:
-            integers = (ctypes.c_int64 * len(value))(*value)
-            return self._create("IntArray", owned, integers, ctypes.c_uint64(len(value)))
-        if kind in {"BoolArray", "OptionalBoolArray"}:
-            flags = (ctypes.c_bool * len(value))(*map(bool, value))
-            return self._create("BoolArray", owned, flags, ctypes.c_uint64(len(value)))
-        return ctypes.c_char_p(value.encode())
+        elif kind == "ScalarList":
+            array = (Handle * len(values))(*[self._scalar(item, ExitStack()) for item in values])
+        elif kind == "IntArray":
+            array = (ctypes.c_int64 * len(values))(*values)
+        else:
+            array = (ctypes.c_bool * len(values))(*map(bool, values))
+        return self._create(kind, owned, array, ctypes.c_uint64(len(values)))
 
     def _create(self, kind: str, owned: ExitStack, *parts: object) -> Handle:
         create = self._library[f"aclCreate{kind}"]

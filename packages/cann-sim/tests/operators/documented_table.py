@@ -1,4 +1,4 @@
-"""The tables of what the device's operators accept, read from the headers they are compiled from."""
+"""The tables of what the device's operators accept, read from the headers that are compiled."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""What an operator's document leaves out is refused, with the argument named; what it lists is taken."""
+"""What an operator's document leaves out is refused, with the argument named."""
 
 from __future__ import annotations
 
 import re
+
 import pytest
 
 from cann_sim.simulated_operators import simulated_arguments, simulated_operators

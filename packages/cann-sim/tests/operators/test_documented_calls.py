@@ -52,9 +52,7 @@ def of_type(value: Any, name: str) -> Any:
     return value.of_type(DATA_TYPES[name])
 
 
-def variants(
-    values: list[Any], rows: dict[int, Row], place: int, name: str
-) -> list[list[Any]]:
+def variants(values: list[Any], rows: dict[int, Row], place: int, name: str) -> list[list[Any]]:
     """Return the call with the tensor at `place` in the dtype, alone and with others."""
     given = {index: data_type(values[index]) for index in rows}
     taking = [index for index in rows if given[index] and name in rows[index].data_types]
@@ -117,14 +115,22 @@ def test_documented_dtypes_are_taken_in_calls_of_the_conformance_tests(
     refused = {}
     for operator, rows in documented_operators().items():
         calls = [
-            [described(kind, value) for (kind, _), value in zip(arguments[operator], call, strict=True)]
+            [
+                described(kind, value)
+                for (kind, _), value in zip(arguments[operator], call, strict=True)
+            ]
             for call in recorded.get(operator, [])
         ]
         names = [name for _, name in arguments[operator]]
         for row in rows:
             for name in sorted(row.data_types):
                 message = is_taken(
-                    recorded_calls, operator, arguments[operator], calls, names.index(row.name), name
+                    recorded_calls,
+                    operator,
+                    arguments[operator],
+                    calls,
+                    names.index(row.name),
+                    name,
                 )
                 if message:
                     refused[f"{operator} {row.name} {name}"] = message

@@ -42,9 +42,9 @@ void WriteList(std::ostream& json, const Items& items, Write write) {
   json << ']';
 }
 
-void WriteSizes(std::ostream& json, const char* name, const int64_t* sizes, int rank) {
+void WriteSizes(std::ostream& json, const char* name, const Dimensions& sizes) {
   json << ",\"" << name << "\":[";
-  for (int dim = 0; dim < rank; ++dim) {
+  for (int dim = 0; dim < sizes.count(); ++dim) {
     json << (dim == 0 ? "" : ",") << sizes[dim];
   }
   json << ']';
@@ -58,9 +58,9 @@ void WriteTensor(std::ostream& json, std::string& dtypes, const aclTensor* tenso
   }
   json << "{\"type\":" << static_cast<int>(tensor->type) << ",\"format\":" << static_cast<int>(tensor->format)
        << ",\"offset\":" << tensor->offset;
-  WriteSizes(json, "sizes", tensor->sizes, tensor->rank);
-  WriteSizes(json, "strides", tensor->strides, tensor->rank);
-  WriteSizes(json, "storage", tensor->storage_sizes, tensor->storage_rank);
+  WriteSizes(json, "sizes", tensor->sizes);
+  WriteSizes(json, "strides", tensor->strides);
+  WriteSizes(json, "storage", tensor->storage_sizes);
   json << '}';
 }
 

@@ -20,12 +20,12 @@ constexpr uint8_t kStrided = 4;  // need not be contiguous
 
 bool IsContiguous(const aclTensor& tensor) {
   int64_t step = 1;
-  for (int dim = tensor.rank - 1; dim >= 0; --dim) {
+  for (int dim = tensor.rank() - 1; dim >= 0; --dim) {
     if (tensor.sizes[dim] == 0) {
       return true;
     }
   }
-  for (int dim = tensor.rank - 1; dim >= 0; --dim) {
+  for (int dim = tensor.rank() - 1; dim >= 0; --dim) {
     if (tensor.sizes[dim] != 1 && tensor.strides[dim] != step) {
       return false;
     }
@@ -35,7 +35,7 @@ bool IsContiguous(const aclTensor& tensor) {
 }
 
 // torch_npu stands an empty tensor for one, or for a list, that it was not given.
-bool IsPlaceholder(const aclTensor& tensor) { return tensor.rank == 1 && tensor.sizes[0] == 0; }
+bool IsPlaceholder(const aclTensor& tensor) { return tensor.rank() == 1 && tensor.sizes[0] == 0; }
 
 // Names in the order of the bits: "float32, bfloat16".
 std::string DescribeDataTypes(uint64_t data_types) {
@@ -88,15 +88,15 @@ void Require(const DocumentedArgument& documented, const aclTensor& tensor) {
     RefuseArgument(documented.name, "the format FRACTAL_NZ",
                    "aclFormat " + std::to_string(static_cast<int>(tensor.format)));
   }
-  const c10::IntArrayRef sizes(tensor.sizes, static_cast<size_t>(tensor.rank));
+  const c10::IntArrayRef sizes = tensor.sizes;
   // Documents count the dimensions of the blocks of a tensor in the NZ format, views those of its matrix. A tensor [0] is how
   // torch_npu says that there is none.
-  if (tensor.format != ACL_FORMAT_FRACTAL_NZ && !IsPlaceholder(tensor) && ((documented.ranks >> tensor.rank) & 1) == 0) {
+  if (tensor.format != ACL_FORMAT_FRACTAL_NZ && !IsPlaceholder(tensor) && ((documented.ranks >> tensor.rank()) & 1) == 0) {
     RefuseArgument(documented.name, DescribeRanks(documented.ranks), "shape " + Describe(sizes));
   }
   if ((documented.layouts & kStrided) == 0 && tensor.format != ACL_FORMAT_FRACTAL_NZ && !IsContiguous(tensor)) {
     RefuseArgument(documented.name, "a contiguous tensor of shape " + Describe(sizes),
-                   "strides " + Describe(c10::IntArrayRef(tensor.strides, static_cast<size_t>(tensor.rank))));
+                   "strides " + Describe(tensor.strides));
   }
 }
 

@@ -710,6 +710,9 @@ CANN_SIM_DOCUMENTED(aclnnNormalTensorTensor,
     {"mean", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided},
     {"std", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnNpuFormatCast,
+    {"srcTensor", FLOAT16 | BF16 | FLOAT | INT8 | INT32 | UINT8 | UINT32, Ranks(2, 6), kPlain | kNz | kStrided},
+    {"dstTensor", FLOAT16 | BF16 | FLOAT | INT8 | INT32 | UINT8 | UINT32, Ranks(0, 8), kNz | kStrided})
 CANN_SIM_DOCUMENTED(aclnnOneHot,
     {"self", INT32 | INT64, Ranks(0, 7), kPlain | kStrided},
     {"onValue", FLOAT16 | FLOAT | INT32 | INT64, Ranks(0, 8), kPlain | kStrided},
