@@ -1,21 +1,24 @@
-"""Each dtype that an operator's document lists is taken, in a call that the conformance tests made.
+"""Each dtype that an operator's document lists is taken, in a call that torch_npu made.
 
-Runs after all other tests of the folder (see conftest.py), on the calls that these made through
-torch_npu: one tensor's dtype is replaced, or that of all tensors of the same dtype, which many
+One tensor's dtype of that call is replaced, or that of all tensors of the same dtype, which many
 operators want equal.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
+import torch_npu
 
 from cann_sim.simulated_operators import simulated_arguments
-from operators.combined_dtypes import COMBINED
 from operators.described_call import TENSOR_LISTS, TENSORS, Description, Interface
 from operators.documented_table import DATA_TYPES, Row, documented_operators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Arguments = tuple[tuple[str, str], ...]
 NAMES = {number: name for name, number in DATA_TYPES.items()}
@@ -102,38 +105,37 @@ def is_taken(
     return message
 
 
-def test_documented_dtypes_are_taken_in_calls_of_the_conformance_tests(
-    request: pytest.FixtureRequest, recorded_calls: Interface
-) -> None:
-    folder = request.path.parent
-    collected = {item.path for item in request.session.items if item.path.parent == folder}
-    if collected != set(folder.glob("test_*.py")) or request.config.option.keyword:
-        pytest.skip("only a run of the whole folder makes all calls")
-    arguments = simulated_arguments(recorded_calls.library_path)
-    recorded_calls.record_calls(on=False)
-    recorded = json.loads(recorded_calls.recorded_calls())
+VALUES = torch.rand(2, 4)
+CALLS: dict[str, Callable[[torch.Tensor], object]] = {
+    "aclnnAdd": lambda x: x + x,
+    "aclnnMul": lambda x: x * x,
+    "aclnnExp": torch.exp,
+    "aclnnSoftmax": lambda x: torch.softmax(x, -1),
+    "aclnnMm": lambda x: torch.mm(x, x.t()),
+    "aclnnTopk": lambda x: torch.topk(x, 2),
+    "aclnnRmsNorm": lambda x: torch_npu.npu_rms_norm(x, x[0]),
+    "aclnnSilu": torch.nn.functional.silu,
+    "aclnnEqTensor": lambda x: x == x.flip(0),
+    "aclnnIndexSelect": lambda x: x.index_select(0, torch.tensor([1], device="npu")),
+}
+
+
+@pytest.mark.parametrize("operator", CALLS)
+def test_documented_dtypes_are_taken(operator: str, recorded_calls: Interface) -> None:
+    CALLS[operator](VALUES.to("npu"))
+    torch_npu.npu.synchronize()
+    arguments = simulated_arguments(recorded_calls.library_path)[operator]
+    recorded = json.loads(recorded_calls.recorded_calls())[operator]
+    calls = [
+        [described(kind, value) for (kind, _), value in zip(arguments, call, strict=True)]
+        for call in recorded
+    ]
+    names = [name for _, name in arguments]
     refused = {}
-    for operator, rows in documented_operators().items():
-        calls = [
-            [
-                described(kind, value)
-                for (kind, _), value in zip(arguments[operator], call, strict=True)
-            ]
-            for call in recorded.get(operator, [])
-        ]
-        names = [name for _, name in arguments[operator]]
-        for row in rows:
-            for name in sorted(row.data_types):
-                message = is_taken(
-                    recorded_calls,
-                    operator,
-                    arguments[operator],
-                    calls,
-                    names.index(row.name),
-                    name,
-                )
-                if message:
-                    refused[f"{operator} {row.name} {name}"] = message
-    unexplained = {key: text for key, text in refused.items() if key not in COMBINED}
-    assert not unexplained
-    assert COMBINED.keys() <= refused.keys(), "of these some are taken now: take them away"
+    for row in documented_operators()[operator]:
+        for name in sorted(row.data_types):
+            place = names.index(row.name)
+            message = is_taken(recorded_calls, operator, arguments, calls, place, name)
+            if message:
+                refused[row.name, name] = message
+    assert not refused

@@ -54,7 +54,7 @@ ROWS_READ_BY_EYE: tuple[tuple[str, str, str, int, int], ...] = (
     ("aclnnSwiGlu", "x", FLOATS, 0, 8),
     ("aclnnQuantMatmulV5", "x1", "INT4 INT8 INT32", 2, 6),
     ("aclnnQuantMatmulV5", "x2Scale", "UINT64 INT64 FLOAT BF16", 1, 7),
-    ("aclnnQuantMatmulV5", "out", f"{FLOATS} INT8 INT32", 2, 2),
+    ("aclnnQuantMatmulV5", "out", f"{FLOATS} INT8 INT32", 0, 8),
     ("aclnnWeightQuantBatchMatmulV2", "x", HALVES, 2, 2),
     ("aclnnDynamicQuantV2", "x", HALVES, 2, 8),
     ("aclnnDynamicQuantV2", "y", "INT4 INT8 INT32", 2, 8),

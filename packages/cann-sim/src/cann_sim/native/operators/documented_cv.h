@@ -1,5 +1,25 @@
 // Made by tools/documented_arguments from the documents of ops-cv at
 // 6ae87653464d2afb064c829e529abba2e278b0c4. Do not edit: make it again.
+CANN_SIM_DOCUMENTED(aclnnGridSampler2D,
+    {"input", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided},
+    {"grid", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided},
+    {"out", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnGridSampler2DBackward,
+    {"gradOutput", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided},
+    {"input", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided},
+    {"grid", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided},
+    {"inputGrad", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided},
+    {"gridGrad", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(4, 4), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnGridSampler3D,
+    {"input", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided},
+    {"grid", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided},
+    {"out", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnGridSampler3DBackward,
+    {"gradOutput", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided},
+    {"input", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided},
+    {"grid", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided},
+    {"inputGrad", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided},
+    {"gridGrad", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(5, 5), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnIm2colBackward,
     {"gradOutput", FLOAT16 | BF16 | FLOAT, Ranks(2, 3), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})

@@ -34,6 +34,9 @@ CANN_SIM_DOCUMENTED(aclnnAddr,
 CANN_SIM_DOCUMENTED(aclnnAdds,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnAffineGrid,
+    {"theta", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided},
+    {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnAll,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided},
     {"out", BOOL | UINT8, Ranks(0, 8), kPlain | kStrided})
@@ -133,6 +136,12 @@ CANN_SIM_DOCUMENTED(aclnnCdist,
     {"x1", FLOAT16 | BF16 | FLOAT, Ranks(2, 8), kPlain | kStrided},
     {"x2", FLOAT16 | BF16 | FLOAT, Ranks(2, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(2, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnCdistBackward,
+    {"grad", FLOAT16 | BF16 | FLOAT, Ranks(2, 7), kPlain | kStrided},
+    {"x1", FLOAT16 | BF16 | FLOAT, Ranks(2, 7), kPlain | kStrided},
+    {"x2", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided},
+    {"cdist", FLOAT16 | BF16 | FLOAT, Ranks(2, 7), kPlain | kStrided},
+    {"out", FLOAT16 | BF16 | FLOAT, Ranks(2, 7), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnCeil,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided})
@@ -616,6 +625,8 @@ CANN_SIM_DOCUMENTED(aclnnLogAddExp2,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
     {"other", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnLogSpace,
+    {"out", FLOAT16 | BF16 | FLOAT, Ranks(2, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnLogSumExp,
     {"self", FLOAT16 | BF16 | FLOAT | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
