@@ -479,8 +479,6 @@ CANN_SIM_DOCUMENTED(aclnnInplaceNeScalar,
 CANN_SIM_DOCUMENTED(aclnnInplaceNeTensor,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided},
     {"other", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided})
-CANN_SIM_DOCUMENTED(aclnnInplaceNormal,
-    {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnInplaceNormalTensor,
     {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided},
     {"seedTensor", INT64, Ranks(0, 8), kPlain | kStrided},
@@ -625,8 +623,6 @@ CANN_SIM_DOCUMENTED(aclnnLogAddExp2,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
     {"other", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
-CANN_SIM_DOCUMENTED(aclnnLogSpace,
-    {"out", FLOAT16 | BF16 | FLOAT, Ranks(2, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnLogSumExp,
     {"self", FLOAT16 | BF16 | FLOAT | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
@@ -721,9 +717,6 @@ CANN_SIM_DOCUMENTED(aclnnNormalTensorTensor,
     {"mean", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided},
     {"std", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT | DOUBLE, Ranks(0, 8), kPlain | kStrided})
-CANN_SIM_DOCUMENTED(aclnnNpuFormatCast,
-    {"srcTensor", FLOAT16 | BF16 | FLOAT | INT8 | INT32 | UINT8 | UINT32, Ranks(2, 6), kPlain | kNz | kStrided},
-    {"dstTensor", FLOAT16 | BF16 | FLOAT | INT8 | INT32 | UINT8 | UINT32, Ranks(0, 8), kNz | kStrided})
 CANN_SIM_DOCUMENTED(aclnnOneHot,
     {"self", INT32 | INT64, Ranks(0, 7), kPlain | kStrided},
     {"onValue", FLOAT16 | FLOAT | INT32 | INT64, Ranks(0, 8), kPlain | kStrided},
