@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from documented_arguments.argument import ANY_RANK, Argument
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,12 @@ def _types(reason: str, **arguments: str) -> dict[str, Correction]:
 
 def _any_rank(reason: str, *arguments: str) -> dict[str, Correction]:
     """Return corrections that take back what a document says of dimensions."""
-    return {name: Correction(reason=reason, ranks=ANY_RANK) for name in arguments}
+    return _ranks(reason, ANY_RANK, *arguments)
+
+
+def _ranks(reason: str, ranks: Iterable[int], *arguments: str) -> dict[str, Correction]:
+    """Return corrections of numbers of dimensions."""
+    return {name: Correction(reason=reason, ranks=frozenset(ranks)) for name in arguments}
 
 
 # Names of lists are those of aclnn_*.cpp of the operator.
@@ -138,6 +143,10 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
         ),
         "aclnnInplaceCosh": _types(_ASCEND910B, selfRef=f"{_FLOATS} DOUBLE {_COMPLEX}"),
         "aclnnCtcLossBackward": _types(_ASCEND910B, targets="+BOOL +FLOAT +FLOAT16"),
+        **{
+            operator: _types("its definition for ascend910b lacks float32", x="-FLOAT")
+            for operator in ("aclnnDynamicBlockQuant", "aclnnDynamicBlockQuantV2")
+        },
         "aclnnElu": _types(_ASCEND910B, self="+DOUBLE", out="+DOUBLE"),
         "aclnnEmbeddingBag": _types(
             "INT_DTYPE_LIST_ALL; one of the two has to be int32 or int64",
@@ -176,6 +185,21 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
         "aclnnGeScalar": _types(_ASCEND910B, self="-BOOL"),
         "aclnnGeTensor": _types(_ASCEND910B, self="-BOOL", other="-BOOL"),
         "aclnnInplaceGeTensor": _types(_ASCEND910B, selfRef="-BOOL", other="-BOOL"),
+        "aclnnGroupNormSwish": _ranks("one value a channel, like gamma", (1,), "beta"),
+        "aclnnGroupNormSwishGrad": _ranks(
+            "have the shape of gamma, as the document says beside", (1,), "dgammaOut", "dbetaOut"
+        ),
+        "aclnnGroupedMatmulFinalizeRoutingV2": _types(
+            "takes int32 alone, which it unpacks into int4", x2="INT32"
+        ),
+        "aclnnGroupedMatmulFinalizeRoutingWeightNz": _types(
+            "SCALE_TYPE_SUPPORT_LIST; float32 in the combinations below the table",
+            scale="+FLOAT +BF16",
+        )
+        | _types("BIAS_TYPE_SUPPORT_LIST, beside int8 matrices", bias="BF16"),
+        "aclnnGroupedMatmulFinalizeRoutingWeightNzV2": _types(
+            "int32 is unpacked into int4", x2="+INT32"
+        ),
         "aclnnIndexFill": _types("DTYPE_INDEX_SUPPORT_LIST", index="INT32 INT64"),
         "aclnnInplaceIndexFill": _types("DTYPE_INDEX_SUPPORT_LIST", index="INT32 INT64"),
         "aclnnInplaceBernoulliTensor": _types(_ASCEND910B, selfRef="+BF16", prob="+BF16"),
@@ -190,6 +214,10 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             "the rows of the document lack a cell",
             selfRef=f"{_REALS} {_COMPLEX}",
             other=f"{_REALS} {_COMPLEX}",
+        ),
+        "aclnnInplaceNormal": _types(
+            "DTYPE_SUPPORT_LIST; integers are warned of",
+            selfRef=_REALS,
         ),
         "aclnnInplaceScatterUpdate": _types(_ASCEND910B, data="-UINT8", updates="-UINT8"),
         "aclnnInplaceSin": _types(_ASCEND910B, selfRef="+DOUBLE +COMPLEX64 +COMPLEX128"),
@@ -212,6 +240,15 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
         "aclnnLinalgCholesky": _types(_ASCEND910B, self="+FLOAT16", out="+FLOAT16"),
         "aclnnLinspace": _types(_ASCEND910B, out="+INT64"),
         "aclnnLog10": _types("has the dtype of a floating point self", out="+DOUBLE"),
+        "aclnnLogSpace": _any_rank(
+            "one dimension of `steps`; dimensions are not checked", "result"
+        ),
+        "aclnnLSTM": _ranks(
+            "[steps * batch, size] beside batchSizes: CheckDimsAndListLength", (2, 3), "input"
+        ),
+        "aclnnMaxPool2dWithIndicesBackward": _types(
+            "has the dtype of self: CheckDtypeValid", gradInput="FLOAT"
+        ),
         "aclnnLogSigmoidForward": _types(_ABSENT, buffer=_EVERY),
         "aclnnNeTensor": _types(_ASCEND910B, self="-UINT64", other="-UINT64")
         | _types(_OUTPUT, out=f"{_REALS} {_COMPLEX}"),
@@ -240,6 +277,16 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
         "aclnnSignbit": _types(_OUTPUT, out=f"{_REALS} UINT16 UINT32 UINT64"),
         "aclnnTanh": _types(
             "the result is checked with the list of self", out=f"{_FLOATS} BOOL {_INTEGERS}"
+        ),
+        "aclnnTopKTopPSample": _ranks(
+            "has the shape of logits: CheckOpOutputShape of the tiling", (2,), "logitsTopKPSelect"
+        ),
+        "aclnnTopKTopPSampleV2": _ranks(
+            "one value a row: CheckOpInputShape of the tiling", (1,), "minPs"
+        )
+        | _any_rank(
+            "looked at where it is wanted alone: CheckOpOutputShape of the tiling",
+            *("logitsSelectIdx", "logitsTopKPSelect", "logitsIdx", "logitsSortMasked"),
         ),
         "aclnnTril": _types(_ASCEND910B, self="-COMPLEX32 -COMPLEX64", out="-COMPLEX32 -COMPLEX64"),
         "aclnnTriu": _types(_ASCEND910B, self="-COMPLEX32 -COMPLEX64", out="-COMPLEX32 -COMPLEX64"),

@@ -57,9 +57,10 @@ def integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
 
 
 def nz_sizes(matrices: torch.Tensor) -> list[int]:
-    """Return the sizes of the blocks of matrices of 16 bits in the NZ format."""
+    """Return the sizes of the blocks of matrices of 8 or 16 bits in the NZ format."""
     *batch, rows, columns = matrices.shape
-    return [*batch, -(-columns // 16), -(-rows // 16), 16, 16]
+    width = 32 // matrices.element_size()
+    return [*batch, -(-columns // width), -(-rows // 16), 16, width]
 
 
 class Arguments:

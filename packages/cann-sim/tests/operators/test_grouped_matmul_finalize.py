@@ -153,13 +153,17 @@ def test_int4_products_are_added_up_by_token(conformance: Any, pieces: int, offs
     call.check(conformance, result, products, bounds)
 
 
-def test_older_versions_equal_the_newer_ones() -> None:
-    call = Call(2048, 7168, [4, 5])
-    weight = packed(integers(-8, 7, 2, 2048, 7168, seed=6)).to("npu")
-    scale, bias = (
-        as_int64(random(2, 1, 7168, seed=7).abs()).to("npu"),
-        random(2, 7168, seed=8).to("npu"),
-    )
+@pytest.mark.parametrize("version", ["V2", "WeightNz"])
+def test_older_version_equals_the_newer_one(version: str) -> None:
+    nz = version == "WeightNz"
+    call = Call(*((32, 256) if nz else (2048, 7168)), [4, 5])
+    if nz:
+        weight = torch_npu.npu_format_cast(integers(-128, 127, 2, 32, 256, seed=6).to("npu"), NZ)
+        scale, bias = random(2, 256, seed=7).to("npu"), None
+    else:
+        weight = packed(integers(-8, 7, 2, 2048, 7168, seed=6)).to("npu")
+        scale = as_int64(random(2, 1, 7168, seed=7).abs()).to("npu")
+        bias = random(2, 7168, seed=8).to("npu")
     given = call.arguments()
     expected = torch_npu.npu_grouped_matmul_finalize_routing(
         call.x.to("npu"), weight, scale=scale, bias=bias, **given
@@ -168,15 +172,14 @@ def test_older_versions_equal_the_newer_ones() -> None:
         given[name]
         for name in ("pertoken_scale", "group_list", "shared_input", "logit", "row_index")
     ]
-    absent = {"V2": [None] * 3, "WeightNz": []}
-    for version, nothing in absent.items():
-        out = torch.empty_like(expected)
-        call_operator(
-            f"aclnnGroupedMatmulFinalizeRouting{version}",
-            *(call.x.to("npu"), weight, scale, bias, *nothing, *rows),
-            *(0, Single(0.5), START, False, False, 1, out),
-        )
-        assert torch.equal(out.cpu(), expected.cpu())
+    nothing = [] if nz else [None] * 3
+    out = torch.empty_like(expected)
+    call_operator(
+        f"aclnnGroupedMatmulFinalizeRouting{version}",
+        *(call.x.to("npu"), weight, scale, bias, *nothing, *rows),
+        *(0, Single(0.5), START, False, False, 1, out),
+    )
+    assert torch.equal(out.cpu(), expected.cpu())
 
 
 @pytest.mark.parametrize(

@@ -109,8 +109,9 @@ def test_multinomial_choices_are_among_what_is_left() -> None:
             assert chosen.flatten()[row].item() in places
 
 
-def test_first_version_equals_the_second() -> None:
-    logits, k, p = (tensor.to("npu") for tensor in parameters(torch.float32))
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_first_version_equals_the_second(dtype: torch.dtype) -> None:
+    logits, k, p = (tensor.to("npu") for tensor in parameters(dtype))
     q = random(ROWS, VOCABULARY, seed=2).abs().to("npu")
     expected = torch_npu.npu_top_k_top_p_sample(logits, k, p, q=q, is_need_logits=True)
     results = [torch.empty_like(tensor) for tensor in expected]

@@ -479,6 +479,8 @@ CANN_SIM_DOCUMENTED(aclnnInplaceNeScalar,
 CANN_SIM_DOCUMENTED(aclnnInplaceNeTensor,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided},
     {"other", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnInplaceNormal,
+    {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnInplaceNormalTensor,
     {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided},
     {"seedTensor", INT64, Ranks(0, 8), kPlain | kStrided},
@@ -622,6 +624,8 @@ CANN_SIM_DOCUMENTED(aclnnLogAddExp,
 CANN_SIM_DOCUMENTED(aclnnLogAddExp2,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
     {"other", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
+    {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnLogSpace,
     {"out", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnLogSumExp,
     {"self", FLOAT16 | BF16 | FLOAT | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(0, 8), kPlain | kStrided},
