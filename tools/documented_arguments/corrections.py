@@ -72,6 +72,7 @@ def _ranks(reason: str, ranks: Iterable[int], *arguments: str) -> dict[str, Corr
 _ASCEND910B = "its list for DAV_2201 has others than the document"
 _OUTPUT = "the result is checked against a list of its own"
 _ABSENT = "no use is made of it, so that nothing is checked"
+_DEFINED = "the document leaves it out; that of the definition of the kernel"
 _NO_TYPES = "the document gives no dtypes; those the source checks"
 _FUSED_INFER_ARGUMENTS = (
     *("deqScale1Optional", "quantScale1Optional", "deqScale2Optional", "quantScale2Optional"),
@@ -82,6 +83,11 @@ _FUSED_INFER_ARGUMENTS = (
     *("key", "value", "softmaxLse"),
 )
 _ROTARY_ARGUMENTS = ("queryRopeOptional", "keyRopeOptional", "keyRopeAntiquantScaleOptional")
+_COMBINE_ARGUMENTS = {
+    "activationScaleOptional": "FLOAT",
+    "weightScaleOptional": "FLOAT",
+    "groupListOptional": "INT64",
+}
 _XLOGY = {"self": f"{_FLOATS} BOOL {_INTEGERS}", "other": f"{_FLOATS} BOOL {_INTEGERS}"}
 
 CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
@@ -94,6 +100,13 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             _ASCEND910B, self=f"{_REALS} {_COMPLEX}", out=f"{_FLOATS} DOUBLE {_COMPLEX}"
         ),
         "aclnnInplaceAcosh": _types(_ASCEND910B, selfRef=f"{_FLOATS} DOUBLE {_COMPLEX}"),
+        "aclnnAddmmWeightNz": {
+            "out": Correction(
+                reason="its row cannot be read; dtypeSupportList of aclnn_addmm.cpp",
+                data_types=_FLOATS,
+                ranks=frozenset({2}),
+            )
+        },
         "aclnnAdaptiveAvgPool3dBackward": _types(
             _ASCEND910B, gradOutput="+DOUBLE", self="+DOUBLE", out="+DOUBLE"
         ),
@@ -119,8 +132,24 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             *("selfRef", "updates", "quantScales", "quantZeroPoints"),
         ),
         "aclnnBatchNormReduce": _any_rank("torch_npu passes what batch_norm was given", "x"),
+        "aclnnMoeDistributeCombine": _types(
+            _DEFINED,
+            xActiveMask="BOOL",
+            activationScale="FLOAT",
+            weightScale="FLOAT",
+            groupList="INT64",
+        ),
+        "aclnnMoeDistributeCombineV2": _types(_DEFINED, **_COMBINE_ARGUMENTS),
+        "aclnnMoeDistributeCombineV3": _types(
+            _DEFINED, tpSendCountsOptional="INT32", **_COMBINE_ARGUMENTS
+        ),
+        "aclnnMoeDistributeDispatch": _types(_DEFINED, xActiveMask="BOOL"),
         "aclnnMoeInitRoutingV3": _any_rank(
             "[experts, capacity, columns] where surplus tokens are dropped", "expandedXOut"
+        ),
+        "aclnnQuantMatmulReduceSumWeightNz": _types(
+            "an empty tensor stands for none as well",
+            **dict.fromkeys(("yScale", "x1Offset", "x2Offset", "yOffset", "bias"), _EVERY),
         ),
         "aclnnWeightQuantBatchMatmulV2": _types(
             "torch_npu keeps scales of 64 bits in int64", quantScaleOptional="+INT64"
@@ -165,7 +194,42 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             | _any_rank(
                 "packed sequences have one dimension less", "softmaxMaxOut", "softmaxSumOut"
             )
-            for form in ("Score", "ScoreV2", "VarLenScore", "VarLenScoreV2", "VarLenScoreV3")
+            for form in (
+                "Score",
+                "ScoreV2",
+                "VarLenScore",
+                "VarLenScoreV2",
+                "VarLenScoreV3",
+                "VarLenScoreV4",
+            )
+        },
+        **{
+            f"aclnnFlashAttention{form}": _types(
+                _DEFINED, paddingMaskOptional=_FLOATS, softmaxInOptional=_FLOATS
+            )
+            for form in ("ScoreGrad", "ScoreGradV2")
+        },
+        **{
+            f"aclnnFlashAttentionUnpaddingScoreGrad{version}": _types(
+                _DEFINED, paddingMaskOptional=_FLOATS, softmaxInOptional=_FLOATS
+            )
+            | _any_rank(
+                "packed sequences have one dimension less",
+                *("softmaxMaxOptional", "softmaxSumOptional"),
+            )
+            | (_types("has to be absent", pseShiftOptional="") if version == "V3" else {})
+            for version in ("", "V2", "V3", "V4")
+        },
+        **{
+            operator: _types(
+                "an empty tensor stands for none as well: CheckInputExistence",
+                **dict.fromkeys(
+                    ("yScaleOptional", "x1OffsetOptional", "x2OffsetOptional", "yOffsetOptional"),
+                    _EVERY,
+                ),
+                x3Optional=_EVERY,
+            )
+            for operator in ("aclnnFusedQuantMatmul", "aclnnFusedQuantMatmulWeightNz")
         },
         **{
             f"aclnnFusedInferAttentionScoreV{version}": _any_rank(

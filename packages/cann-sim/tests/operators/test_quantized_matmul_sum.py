@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch_npu
 
+from operators.operator_call import call_operator
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -49,6 +51,20 @@ def test_products_are_scaled_and_added_up(conformance: Any, rows: int, columns: 
     products = x1.double() @ x2.double() * x1_scale.double().unsqueeze(-1) * x2_scale.double()
     result = run(x1, x2, x1_scale, x2_scale).cpu()
     conformance.close(result, products.sum(0), magnitude=products.abs().sum(0))
+
+
+def test_empty_tensors_stand_for_what_is_not_given() -> None:
+    given = inputs(5, 64)
+    expected = run(*given)
+    x1, x2, x1_scale, x2_scale = (tensor.to("npu") for tensor in given)
+    nothing = [torch.empty(0, device="npu")] * 5
+    out = torch.empty_like(expected)
+    call_operator(
+        "aclnnQuantMatmulReduceSumWeightNz",
+        *(x1, torch_npu.npu_format_cast(x2, NZ), x1_scale, x2_scale, *nothing),
+        *(False, False, 0, (0,), False, out),
+    )
+    assert torch.equal(out.cpu(), expected.cpu())
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,22 @@
 // What tools/documented_arguments does not find in documents, written by hand: rows of operators whose document is announced
-// but not there yet, read from the definitions of their kernels (op_host/*_def.cpp of ops-transformer), and the operators of
-// which no facts are public. A new operator that a document describes needs no line here: make the other headers again.
+// but not there yet, read from the definitions of their kernels (op_host/*_def.cpp of ops-transformer) or, for
+// aclnnGroupedMatmulFinalizeRoutingV3, whose document holds an unfinished merge, from aclnn_grouped_matmul_finalize_routing.cpp,
+// and the operators of which no facts are public. A new operator that a document describes needs no line here: make the other
+// headers again.
+CANN_SIM_DOCUMENTED(aclnnGroupedMatmulFinalizeRoutingV3,
+    {"x1", INT8, Ranks(0, 8), kPlain | kStrided},
+    {"x2", INT32, Ranks(0, 8), kPlain | kStrided},
+    {"scale", INT64, Ranks(0, 8), kPlain},
+    {"bias", FLOAT, Ranks(0, 8), kPlain},
+    {"offset", FLOAT, Ranks(0, 8), kPlain},
+    {"antiquantScale", FLOAT, Ranks(0, 8), kPlain},
+    {"antiquantOffset", FLOAT, Ranks(0, 8), kPlain},
+    {"pertokenScale", FLOAT, Ranks(0, 8), kPlain},
+    {"groupList", INT64, Ranks(0, 8), kPlain},
+    {"sharedInput", BF16, Ranks(0, 8), kPlain},
+    {"logit", FLOAT, Ranks(0, 8), kPlain},
+    {"rowIndex", INT64, Ranks(0, 8), kPlain},
+    {"out", FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnInterleaveRope,
     {"x", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
     {"cos", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
@@ -113,28 +129,17 @@ CANN_SIM_DOCUMENTED(aclnnRopeWithSinCosCache,
     {"cosSinCache", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided},
     {"queryOut", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided},
     {"keyOut", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
-CANN_SIM_UNDOCUMENTED(aclnnAddmmWeightNz, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnAttentionUpdate, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnBlockSparseAttention, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnBlockSparseAttentionGrad, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnChunkGatedDeltaRule, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnFFNV2, "neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionScoreGrad, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionScoreGradV2, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionScoreGradV3, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionScoreV3, "of a later CANN: neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionUnpaddingScoreGrad, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionUnpaddingScoreGradV2, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionUnpaddingScoreGradV3, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionUnpaddingScoreGradV4, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionUnpaddingScoreGradV5, "neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionVarLenScoreV4, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionVarLenScoreV5, "of a later CANN: neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnFusedQuantMatmul, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnFusedQuantMatmulWeightNz, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnGatherPaKvCache, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnGroupedMatmul, "its document is announced, not there; what goes with what decides, which the body knows")
-CANN_SIM_UNDOCUMENTED(aclnnGroupedMatmulFinalizeRoutingV3, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnGroupedMatmulSwigluQuantV2, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnGroupedMatmulSwigluQuantWeightNZ, "its document is announced, not there; what goes with what decides, which the body knows")
 CANN_SIM_UNDOCUMENTED(aclnnGroupedMatmulSwigluQuantWeightNzV2, "of a later CANN: neither its document nor its source is public")
@@ -147,17 +152,12 @@ CANN_SIM_UNDOCUMENTED(aclnnKvRmsNormRopeCacheV2, "of a later CANN: neither its d
 CANN_SIM_UNDOCUMENTED(aclnnLightningIndexer, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnMlaPrologV2WeightNz, "its document tells dtypes by scenario, which the body knows")
 CANN_SIM_UNDOCUMENTED(aclnnMlaPrologV3WeightNz, "its document tells dtypes by scenario, which the body knows")
-CANN_SIM_UNDOCUMENTED(aclnnMoeDistributeCombine, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnMoeDistributeCombineV2, "its document leaves rows or dtypes out, and has no other source")
-CANN_SIM_UNDOCUMENTED(aclnnMoeDistributeCombineV3, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnMoeDistributeCombineV4, "neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnMoeDistributeDispatch, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnMoeDistributeDispatchV4, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnMoeFinalizeRoutingV4, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnMoeGatingTopKV2, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnQkvRmsNormRopeCache, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnQuantLightningIndexer, "of a later CANN: neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnQuantMatmulReduceSumWeightNz, "its document leaves rows or dtypes out, and has no other source")
 CANN_SIM_UNDOCUMENTED(aclnnRecurrentGatedDeltaRule, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnRingAttentionUpdateV2, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnRopeWithSinCosCacheV2, "of a later CANN: neither its document nor its source is public")

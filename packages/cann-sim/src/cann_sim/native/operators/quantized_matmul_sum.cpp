@@ -28,7 +28,9 @@ CANN_SIM_OPERATOR(aclnnQuantMatmulReduceSumWeightNz, (Tensor, x1), (Tensor, x2),
   RequireDtype(x2Scale, {ScalarType::BFloat16});
   RequireShape(x2Scale, {x2.size(2)});
   for (const OptionalTensor* unused : {&yScale, &x1Offset, &x2Offset, &yOffset, &bias}) {
-    RefuseIfPresent(*unused, "anything but scales of the matrices");
+    if (*unused && (*unused)->numel() != 0) {
+      RefuseIfPresent(*unused, "anything but scales of the matrices");
+    }
   }
   if (transposeX1 || transposeX2 || keepDims || (groupSize != 0 && groupSize != -1)) {
     RefuseArgument("transposeX1, transposeX2, keepDims and groupSize", "false, false, false and 0 or -1", "others");
