@@ -156,9 +156,9 @@ void Counters() {
   });
   Together(3, [](int index) {
     const aclrtStream stream = NewStream();
-    const std::string name = "operator" + std::to_string(index);
+    constexpr const char* kNames[] = {"operator0", "operator1", "operator2"};
     for (int number = 0; number < 200; ++number) {
-      Launch(stream, name.c_str(), [] {});
+      Launch(stream, kNames[index], [] {});
     }
     CHECK_OK(aclrtDestroyStream(stream));
   });
