@@ -50,9 +50,9 @@ def whole_mask(model: CaseModel, key: int) -> dict[str, object]:
 
 
 def sinks(model: CaseModel, key: int) -> dict[str, object]:
-    """Return a learnable sink for each head."""
+    """Return a learnable sink for each head; of any query the operator takes it in bfloat16."""
     del key
-    return {"learnable_sink": model.random(HEADS)}
+    return {"learnable_sink": model.random(HEADS, dtype=torch.bfloat16)}
 
 
 def int8_cache(model: CaseModel, shape: tuple[int, ...]) -> torch.Tensor:
