@@ -1,8 +1,24 @@
-// What tools/documented_arguments does not find in documents, written by hand: rows of operators whose document is announced
-// but not there yet, read from the definitions of their kernels (op_host/*_def.cpp of ops-transformer) or, for
-// aclnnGroupedMatmulFinalizeRoutingV3, whose document holds an unfinished merge, from aclnn_grouped_matmul_finalize_routing.cpp,
-// and the operators of which no facts are public. A new operator that a document describes needs no line here: make the other
-// headers again.
+// What tools/documented_arguments does not find in documents, written by hand. Rows of operators whose document is announced
+// but not there yet are read from the definitions of their kernels (op_host/*_def.cpp of ops-transformer, aclnnFFNV2's among
+// them). The document of aclnnGroupedMatmulFinalizeRoutingV3 holds an unfinished merge: read from
+// aclnn_grouped_matmul_finalize_routing.cpp. That of aclnnTransposeBatchMatMulWeightNz is filed under another spelling: read
+// there, and in aclnn_transpose_batch_mat_mul.cpp. Then the operators of which no facts are public. A new operator that a
+// document describes needs no line here: make the other headers again.
+CANN_SIM_DOCUMENTED(aclnnFFNV2,
+    {"x", FLOAT16 | BF16 | INT8, Ranks(0, 8), kPlain | kStrided},
+    {"weight1", FLOAT16 | BF16 | INT4 | INT8, Ranks(0, 8), kPlain | kStrided},
+    {"weight2", FLOAT16 | BF16 | INT4 | INT8, Ranks(0, 8), kPlain | kStrided},
+    {"bias1", FLOAT16 | FLOAT | INT32, Ranks(0, 8), kPlain | kStrided},
+    {"bias2", FLOAT16 | FLOAT | INT32, Ranks(0, 8), kPlain | kStrided},
+    {"scale", FLOAT, Ranks(0, 8), kPlain | kStrided},
+    {"offset", FLOAT, Ranks(0, 8), kPlain | kStrided},
+    {"deqScale1", BF16 | FLOAT | INT64 | UINT64, Ranks(0, 8), kPlain | kStrided},
+    {"deqScale2", BF16 | FLOAT | INT64 | UINT64, Ranks(0, 8), kPlain | kStrided},
+    {"antiquantScale1", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
+    {"antiquantScale2", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
+    {"antiquantOffset1", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
+    {"antiquantOffset2", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
+    {"y", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnGroupedMatmulFinalizeRoutingV3,
     {"x1", INT8, Ranks(0, 8), kPlain | kStrided},
     {"x2", INT32, Ranks(0, 8), kPlain | kStrided},
@@ -129,11 +145,16 @@ CANN_SIM_DOCUMENTED(aclnnRopeWithSinCosCache,
     {"cosSinCache", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided},
     {"queryOut", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided},
     {"keyOut", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
+CANN_SIM_DOCUMENTED(aclnnTransposeBatchMatMulWeightNz,
+    {"x1", FLOAT16 | BF16, Ranks(3, 3), kPlain | kStrided},
+    {"x2", FLOAT16 | BF16, Ranks(0, 8), kNz | kStrided},
+    {"bias", 0, Ranks(0, 8), kPlain | kStrided},
+    {"scale", INT64 | UINT64, Ranks(1, 1), kPlain | kStrided},
+    {"out", FLOAT16 | BF16, Ranks(3, 3), kPlain | kStrided})
 CANN_SIM_UNDOCUMENTED(aclnnAttentionUpdate, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnBlockSparseAttention, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnBlockSparseAttentionGrad, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnChunkGatedDeltaRule, "of a later CANN: neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnFFNV2, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionScoreGradV3, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionScoreV3, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnFlashAttentionUnpaddingScoreGradV5, "neither its document nor its source is public")
@@ -166,5 +187,4 @@ CANN_SIM_UNDOCUMENTED(aclnnScatterPaCache, "of a later CANN: neither its documen
 CANN_SIM_UNDOCUMENTED(aclnnScatterPaKvCache, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnSparseFlashAttention, "of a later CANN: neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnSparseFlashAttentionV2, "of a later CANN: neither its document nor its source is public")
-CANN_SIM_UNDOCUMENTED(aclnnTransposeBatchMatMulWeightNz, "neither its document nor its source is public")
 CANN_SIM_UNDOCUMENTED(aclnnNpuFormatCast, "it casts between formats, of which its document tells other products'")
