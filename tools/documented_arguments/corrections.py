@@ -171,6 +171,7 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             _ASCEND910B, self=f"{_REALS} {_COMPLEX}", out=f"{_FLOATS} DOUBLE {_COMPLEX}"
         ),
         "aclnnInplaceCosh": _types(_ASCEND910B, selfRef=f"{_FLOATS} DOUBLE {_COMPLEX}"),
+        "aclnnCumsum": _types("only the result is checked; self is cast to it", self="+BOOL"),
         "aclnnCtcLossBackward": _types(_ASCEND910B, targets="+BOOL +FLOAT +FLOAT16"),
         **{
             operator: _types("its definition for ascend910b lacks float32", x="-FLOAT")

@@ -117,3 +117,8 @@ def test_remaining_reductions_equal_reference(conformance: Any) -> None:
             ulps=24,
             magnitude=torch.tensor(4.0).double(),
         )
+
+
+def test_cumulative_sum_of_booleans_counts_them() -> None:
+    mask = torch.tensor([[True, False, True], [True, True, True]])
+    assert torch.equal(mask.to("npu").cumsum(-1).cpu(), mask.cumsum(-1))

@@ -198,7 +198,7 @@ CANN_SIM_DOCUMENTED(aclnnCumprod,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT | DOUBLE | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnCumsum,
-    {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided},
+    {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided},
     {"out", FLOAT16 | BF16 | FLOAT | DOUBLE | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnDiv,
     {"self", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided},
