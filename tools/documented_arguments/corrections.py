@@ -271,7 +271,13 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
         "aclnnInplaceDivMod": _types(
             _ASCEND910B, selfRef="+BF16", other="+BF16 +COMPLEX64 +COMPLEX128"
         ),
-        "aclnnInplaceFillDiagonal": _types(_ASCEND910B, selfRef="-COMPLEX64"),
+        "aclnnInplaceFillDiagonal": {
+            "selfRef": Correction(
+                reason="its list for ascend910b; OP_CHECK_MIN_DIM, above 2 all sizes are equal",
+                data_types="-COMPLEX64",
+                ranks=frozenset(range(2, 9)),
+            )
+        },
         "aclnnInplaceHardtanh": _types(
             "the row of the document lacks a cell", selfRef=f"{_FLOATS} DOUBLE {_INTEGERS}"
         ),

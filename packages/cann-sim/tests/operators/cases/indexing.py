@@ -99,7 +99,7 @@ CASES = (
     Case(
         operator="aclnnInplaceFillDiagonal",
         call=filled,
-        shapes=fixed(((3, 4),), ((4, 4),), ((1, 1),)),
+        shapes=fixed(((3, 4),), ((4, 4),), ((1, 1),), ((3, 3, 3),)),
     ),
     Case(
         operator="aclnnIm2col",

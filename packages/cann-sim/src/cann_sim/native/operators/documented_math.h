@@ -395,7 +395,7 @@ CANN_SIM_DOCUMENTED(aclnnInplaceExp2,
 CANN_SIM_DOCUMENTED(aclnnInplaceExpm1,
     {"self", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnInplaceFillDiagonal,
-    {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(1, 2), kPlain | kStrided})
+    {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8, Ranks(2, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnInplaceFillScalar,
     {"selfRef", FLOAT16 | BF16 | FLOAT | DOUBLE | BOOL | INT8 | INT16 | INT32 | INT64 | UINT8 | UINT16 | UINT32 | UINT64 | COMPLEX64 | COMPLEX128, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnInplaceFillTensor,
