@@ -50,6 +50,9 @@ _REALS = "FLOAT16 BF16 FLOAT DOUBLE BOOL INT8 INT16 INT32 INT64 UINT8"
 _FLOATS = "FLOAT16 BF16 FLOAT"
 _INTEGERS = "INT8 INT16 INT32 INT64 UINT8"
 _COMPLEX = "COMPLEX64 COMPLEX128"
+_PLACEHOLDER = (
+    "without the flag engines give one of the dtype of the query; the body checks with it"
+)
 _EVERY = f"{_REALS} UINT16 UINT32 UINT64 INT4 UINT1 COMPLEX32 {_COMPLEX}"
 
 
@@ -238,6 +241,7 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
                 *_FUSED_INFER_ARGUMENTS,
                 *(_ROTARY_ARGUMENTS if version == 3 else ()),
             )
+            | _types(_PLACEHOLDER, softmaxLse=_FLOATS)
             for version in (2, 3)
         },
         "aclnnFusedInferAttentionScoreV4": _types(
@@ -245,7 +249,8 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
             keyAntiquantOffsetOptional=_FLOATS,
             valueAntiquantOffsetOptional=_FLOATS,
             keyRopeAntiquantScaleOptional=_FLOATS,
-        ),
+        )
+        | _types(_PLACEHOLDER, softmaxLse=_FLOATS),
         "aclnnGatherV3": _types(_ASCEND910B, self="+BF16 +COMPLEX128", out="+BF16 +COMPLEX128"),
         "aclnnGeScalar": _types(_ASCEND910B, self="-BOOL"),
         "aclnnGeTensor": _types(_ASCEND910B, self="-BOOL", other="-BOOL"),

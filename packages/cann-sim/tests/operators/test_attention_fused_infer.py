@@ -371,7 +371,7 @@ def test_out_overload_with_workspace_gives_the_same_bits() -> None:
     workspace = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
         *inputs, **batch.arguments()
     )
-    out, lse = torch.empty_like(expected), torch.empty(1, dtype=torch.float32, device="npu")
+    out, lse = torch.empty_like(expected), torch.empty(1, dtype=batch.query.dtype, device="npu")
     torch_npu.npu_fused_infer_attention_score.out(
         *inputs, workspace=workspace, out=[out, lse], **batch.arguments()
     )

@@ -213,7 +213,7 @@ CANN_SIM_DOCUMENTED(aclnnFusedInferAttentionScoreV2,
     {"keySharedPrefix", FLOAT16 | BF16 | INT8, Ranks(0, 8), kPlain | kStrided},
     {"valueSharedPrefix", FLOAT16 | BF16 | INT8, Ranks(0, 8), kPlain | kStrided},
     {"attentionOut", FLOAT16 | BF16 | INT8, Ranks(3, 4), kPlain | kStrided},
-    {"softmaxLse", FLOAT, Ranks(0, 8), kPlain | kStrided})
+    {"softmaxLse", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnFusedInferAttentionScoreV3,
     {"query", FLOAT16 | BF16 | INT8, Ranks(3, 4), kPlain | kStrided},
     {"key", FLOAT16 | BF16 | INT4 | INT8 | INT32, Ranks(0, 8), kPlain | kStrided},
@@ -240,7 +240,7 @@ CANN_SIM_DOCUMENTED(aclnnFusedInferAttentionScoreV3,
     {"keyRope", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
     {"keyRopeAntiquantScale", FLOAT16 | BF16, Ranks(0, 8), kPlain | kStrided},
     {"attentionOut", FLOAT16 | BF16 | INT8, Ranks(3, 4), kPlain | kStrided},
-    {"softmaxLse", FLOAT, Ranks(0, 8), kPlain | kStrided})
+    {"softmaxLse", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnFusedInferAttentionScoreV4,
     {"query", FLOAT16 | BF16 | INT8, Ranks(0, 8), kPlain | kStrided},
     {"key", FLOAT16 | BF16 | INT4 | INT8 | INT32, Ranks(0, 8), kPlain | kStrided},
@@ -269,7 +269,7 @@ CANN_SIM_DOCUMENTED(aclnnFusedInferAttentionScoreV4,
     {"dequantScaleQuery", FLOAT, Ranks(0, 8), kPlain | kStrided},
     {"learnableSink", BF16, Ranks(0, 8), kPlain | kStrided},
     {"attentionOut", FLOAT16 | BF16 | INT8, Ranks(0, 8), kPlain | kStrided},
-    {"softmaxLse", FLOAT, Ranks(0, 8), kPlain | kStrided})
+    {"softmaxLse", FLOAT16 | BF16 | FLOAT, Ranks(0, 8), kPlain | kStrided})
 CANN_SIM_DOCUMENTED(aclnnGroupedMatmulFinalizeRoutingV2,
     {"x1", INT8, Ranks(0, 8), kPlain | kStrided},
     {"x2", INT32, Ranks(0, 8), kPlain | kStrided},
