@@ -38,7 +38,20 @@ class WritingDevice:
             "aclrtRecordEvent": ctypes.CFUNCTYPE(integer, pointer, pointer)(
                 lambda event, stream: self._note("record", event, stream)
             ),
+            "aclrtCreateEventExWithFlag": ctypes.CFUNCTYPE(
+                integer, ctypes.POINTER(pointer), ctypes.c_uint32
+            )(self._create),
+            "aclrtStreamWaitEvent": ctypes.CFUNCTYPE(integer, pointer, pointer)(
+                lambda stream, event: self._note("wait", event, stream)
+            ),
+            "aclrtDestroyEvent": ctypes.CFUNCTYPE(integer, pointer)(
+                lambda event: self._note("destroy", event, STREAM)
+            ),
         }
+
+    def _create(self, event: Any, flag: int) -> int:
+        event[0] = 99
+        return self._note("create", flag, STREAM)
 
     def _note(self, call: str, value: int, stream: int) -> int:
         assert stream == STREAM
@@ -148,9 +161,47 @@ def test_native_launches_stop_at_a_failing_operator_with_its_update_open(sums: S
     assert device.seen[-1] == ("begin", 11)
 
 
-def test_native_launches_without_a_way_to_set_events_are_refused(sums: Sums) -> None:
+def test_native_launches_without_one_of_the_calls_are_refused(sums: Sums) -> None:
     device = WritingDevice()
     calls = device.native_calls()
     del calls["aclrtRecordEvent"]
-    with pytest.raises(ValueError, match="expected one way to record an external event"):
+    with pytest.raises(ValueError, match="the device did not tell aclrtRecordEvent"):
         NativeUpdater.load().bind(sums.plan, device, calls)
+
+
+def test_replay_event_is_recorded_once_waited_for_and_destroyed() -> None:
+    device = WritingDevice()
+    event = NativeUpdater.load().replay_events(device.native_calls()).record(STREAM)
+    event.wait(STREAM)
+    event.wait(STREAM)
+    del event
+    synchronises_streams = 1
+    steps = [("record", 99), ("wait", 99), ("wait", 99), ("destroy", 99)]
+    assert device.seen == [("create", synchronises_streams), *steps]
+
+
+@pytest.mark.parametrize(
+    ("failing", "message"),
+    [
+        (("create", 1), "aclrtCreateEventExWithFlag returned 107000"),
+        (("record", 99), "aclrtRecordEvent returned 107000"),
+    ],
+)
+def test_replay_event_that_cannot_be_recorded_leaves_none(
+    failing: tuple[str, int], message: str
+) -> None:
+    device = WritingDevice()
+    device.failing = failing
+    events = NativeUpdater.load().replay_events(device.native_calls())
+    with pytest.raises(RuntimeError, match=message):
+        events.record(STREAM)
+    made = failing[0] != "create"
+    assert device.seen.count(("destroy", 99)) == int(made)
+
+
+def test_replay_event_that_cannot_be_waited_for_says_so() -> None:
+    device = WritingDevice()
+    event = NativeUpdater.load().replay_events(device.native_calls()).record(STREAM)
+    device.failing = ("wait", 99)
+    with pytest.raises(RuntimeError, match="aclrtStreamWaitEvent returned 107000"):
+        event.wait(STREAM)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -21,9 +21,13 @@ from attn_update import (
     UpdateOrder,
     UpdatePlan,
 )
+from attn_update.kinds import FusedInferAttention, fused_infer_attention_v1
 from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal, draw_lengths
 from attn_update.testing.paged_model import COLUMNS
 from npu_graph_runtime import NpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +79,61 @@ def test_native_steps_take_a_rebound_block_table(
         outputs = [out.clone() for out in model.outputs[2]]
         model.inputs[2]["block_table"] = device_table
         assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+class _SometimesTuples(FusedInferAttention):
+    """Gives lengths as tuples, which operators take as well, where the last one is odd."""
+
+    def prepare(
+        self, values: Mapping[str, object], geometry: Hashable, *, pad: bool, what: str
+    ) -> dict[str, object]:
+        prepared = super().prepare(values, geometry, pad=pad, what=what)
+        keys = prepared[self.family.key_lengths]
+        assert isinstance(keys, list)
+        return {**prepared, self.family.key_lengths: tuple(keys) if keys[-1] % 2 else keys}
+
+
+def test_native_steps_take_lists_and_tuples_in_turn(
+    npu_device: NpuDevice, native: NativeUpdater
+) -> None:
+    kind_name = "fused_infer_attention_v1_sometimes_tuples"
+    kinds = {kind_name: _SometimesTuples(family=fused_infer_attention_v1().family)}
+    model = PagedModel(device=npu_device, kind_name=kind_name, kinds=kinds)
+    model.capture(2)
+    lane = UpdateLane(npu_device, native=native)
+    for lengths in ([1, 2], [3, 4], [5, 7], [8, 10], [11, 12], [13, 15], [16, 17], [18, 20]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+    assert lane.counters.native_steps == 8
+
+
+def test_native_steps_on_changing_streams_wait_for_all_that_a_replay_queued(
+    npu_device: NpuDevice, native: NativeUpdater
+) -> None:
+    random = Random(7)
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, native=native)
+    streams = [npu_device.create_stream() for _ in range(2)]
+    steps: list[tuple[list[int], list[torch.Tensor]]] = []
+    npu_device.synchronize()
+    for number in range(40):
+        lengths = draw_lengths(random, 2)
+
+        def replay() -> list[torch.Tensor]:
+            model.graphs[2].replay()
+            # Behind the replay in torch_npu's launch queue; the next step overwrites the outputs.
+            filler = torch.zeros(2**20, device=npu_device.torch_device)
+            for _ in range(8):
+                filler += 1
+            return [out.clone() for out in model.outputs[2]]
+
+        with npu_device.use_stream(streams[number % 2]):
+            copies = lane.run(model.plans[2], model.parameters(2, lengths), replay)
+        steps.append((lengths, copies))
+    npu_device.synchronize()
+    for lengths, copies in steps:
+        assert_layers_equal(copies, model.eager(2, lengths))
+    assert lane.counters.native_steps == 40
 
 
 def test_native_steps_skip_launches_that_did_not_change(

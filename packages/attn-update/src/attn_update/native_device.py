@@ -24,12 +24,14 @@ class NativeUpdateDevice(Protocol):
         """Launch on `stream` inside the context."""
 
     def native_calls(self) -> Mapping[str, int]:
-        """Return the addresses of the functions that update task groups and set external events.
+        """Return the addresses of the functions that update task groups and order streams.
 
         Returns:
             From the names of C functions (acl/acl_rt.h of CANN 8) to addresses:
-            ``aclmdlRICaptureTaskUpdateBegin``, ``aclmdlRICaptureTaskUpdateEnd``, and the one that
-            sets an external event, ``aclrtValueWrite`` or ``aclrtRecordEvent``. Empty if the
+            ``aclmdlRICaptureTaskUpdateBegin``, ``aclmdlRICaptureTaskUpdateEnd``,
+            ``aclrtCreateEventExWithFlag``, ``aclrtRecordEvent``, ``aclrtStreamWaitEvent`` and
+            ``aclrtDestroyEvent``; and ``aclrtValueWrite`` where external events are words of
+            memory, which are set by it, else they are events and are recorded. Empty if the
             device's libraries lack one.
         """
 
@@ -48,7 +50,11 @@ class NativeUpdateDevice(Protocol):
         """
 
     def stream_address(self, stream: Stream) -> int:
-        """Return the address of a stream, valid as long as the stream."""
+        """Return the address of a stream, valid as long as the stream.
+
+        What this thread queued before for the stream has been handed to the device by then, unless
+        the stream launches directly.
+        """
 
     def task_group_address(self, handle: object) -> int:
         """Return the address of a task group, valid as long as its graph."""

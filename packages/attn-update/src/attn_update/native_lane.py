@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from attn_update.errors import PlanError
 from attn_update.native_device import find_native_calls
+from attn_update.replay_mark import NativeReplayMark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +38,7 @@ class NativeLane:
         self._updater = updater
         self._device = device
         self._calls = calls
+        self._events = updater.replay_events(calls)
         self._stream = stream
         self._stream_address = device.stream_address(stream)
         self._bound: weakref.WeakKeyDictionary[UpdatePlan, NativeLaunches]
@@ -57,6 +59,12 @@ class NativeLane:
                 f"binding the launches of key {plan.key!r} natively: {error}; make the lane "
                 f"without a native updater for this kind",
             ) from error
+
+    def mark_replay(self, stream: Stream) -> NativeReplayMark:
+        """Return a mark behind all that this thread has put on a stream."""
+        # The address is told when all that was queued has been handed over.
+        event = self._events.record(self._device.stream_address(stream))
+        return NativeReplayMark(event, self._device)
 
     def run(self, step: CheckedStep, changed: Sequence[bool]) -> NativeFailure | None:
         """Issue a step of a bound plan."""

@@ -55,10 +55,26 @@ class _Launches(Protocol):
     ) -> tuple[int, bool, str] | None: ...
 
 
+class ReplayEvent(Protocol):
+    """An event of the device behind a replay. CANN keeps it until nothing waits for it."""
+
+    def wait(self, stream: int, /) -> None:
+        """Let all later work of the stream with this address wait for it, at once."""
+
+
+class ReplayEvents(Protocol):
+    """Makes events behind replays."""
+
+    def record(self, stream: int, /) -> ReplayEvent:
+        """Return a new event, recorded on the stream with this address, at once."""
+
+
 class _Module(Protocol):
     def Launches(  # noqa: N802
         self, calls: Mapping[str, int], kernels: Mapping[str, int], /
     ) -> _Launches: ...
+
+    def ReplayEvents(self, calls: Mapping[str, int], /) -> ReplayEvents: ...  # noqa: N802
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +162,14 @@ class NativeUpdater:
                 f"again",
             ) from error
         return cls(cast("_Module", module))
+
+    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
+        """Return what makes events behind replays.
+
+        Args:
+            calls: What the device's `native_calls` returned.
+        """
+        return self._module.ReplayEvents(dict(calls))
 
     def bind(
         self, plan: UpdatePlan, device: NativeUpdateDevice, calls: Mapping[str, int]

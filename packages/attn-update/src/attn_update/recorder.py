@@ -20,6 +20,7 @@ from attn_update.kind import needs_update
 from attn_update.kinds.kind_table import default_kinds
 from attn_update.operator_lookup import find_operator
 from attn_update.record import KeyRecords, Record
+from attn_update.weak_tensors import WeakTensors
 from attn_update.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @dataclass(kw_only=True)
 class _Recording:
     records: KeyRecords
+    weak: WeakTensors
     streams: list[Stream] = field(default_factory=list)
 
     def stream_index(self, stream: Stream) -> int:
@@ -117,7 +119,7 @@ class Recorder:
                 f"recording key {key!r}: it is recorded already; release it first, with its graph",
             )
         records = KeyRecords(key)
-        self._recording = _Recording(records=records)
+        self._recording = _Recording(records=records, weak=WeakTensors(self.device))
         try:
             yield
         except BaseException:
@@ -274,7 +276,11 @@ class Recorder:
 
         for name, tensor in self._watched(kind, arguments):
             recording.records.watch.add(tensor, f"{name!r} of layer {layer_name!r}")
-        held = {name: self._weak(value) for name, value in launch.items() if name != "workspace"}
+        held = {
+            name: recording.weak.replace(value)
+            for name, value in launch.items()
+            if name != "workspace"
+        }
         recording.records.records[layer_name] = Record(
             layer_name=layer_name,
             key=key,
@@ -321,10 +327,3 @@ class Recorder:
                 message += f"; closing the task group failed too ({second})"
             raise CaptureError(message, layer_name=layer_name, operator=name) from error
         return self.device.end_task_group(stream)
-
-    def _weak(self, value: object) -> object:
-        if isinstance(value, torch.Tensor):
-            return self.device.weak_reference(value)
-        if isinstance(value, (list, tuple)):
-            return [self._weak(item) for item in value]
-        return value

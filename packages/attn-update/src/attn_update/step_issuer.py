@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from attn_update.native_lane import NativeLane
     from attn_update.native_updater import NativeUpdater
-    from attn_update.task_device import Event, Stream, TaskDevice
+    from attn_update.replay_mark import ReplayMark
+    from attn_update.task_device import Stream, TaskDevice
     from attn_update.update_plan import CheckedStep, PlannedUpdate, UpdatePlan
 
 
@@ -88,14 +89,22 @@ class StepIssuer:
         if self._native is not None:
             self._native.bind(plan)
 
-    def wait_for_replay(self, replayed: Event | None) -> None:
-        """Let all later updates wait, on the device, for a replay."""
+    def mark_replay(self, stream: Stream) -> ReplayMark:
+        """Return a mark behind all that this thread has put on a stream, such as a replay."""
+        return stream.record_event() if self._native is None else self._native.mark_replay(stream)
+
+    def wait_for_replay(self, replayed: ReplayMark | None) -> None:
+        """Let all later updates wait, on the device, for a replay.
+
+        Args:
+            replayed: Made by `mark_replay`; None for no replay.
+        """
         if replayed is None:
             return
-        if self._direct is not None:
+        if self._direct is not None and self._native is None:
             # What stands in the launch queue would be overtaken: Note [direct launch] of the lane.
             self._direct.flush_launches()
-        self.stream.wait_event(replayed)
+        replayed.wait(self.stream)
 
     def issue(self, step: CheckedStep, changed: Sequence[bool], *, release: bool) -> None:
         """Update the launches of the changed slots and set all external events of a step.

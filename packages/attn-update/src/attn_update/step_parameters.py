@@ -58,7 +58,7 @@ def to_lengths(value: object, *, what: str) -> list[int]:
     lengths = value.copy() if type(value) is list else _read_lengths(value, what=what)
     assert isinstance(lengths, list)  # noqa: S101
     # One pass in C over the types; a float or a bool is named only when there is one.
-    if set(map(type, lengths)) - {int}:
+    if not {int}.issuperset(map(type, lengths)):
         wrong = next(item for item in lengths if type(item) is not int)
         raise StepParameterError(
             f"reading {what}: expected integers, found {wrong!r} of type {type(wrong).__name__}",

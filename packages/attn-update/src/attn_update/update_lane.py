@@ -33,7 +33,8 @@ not needed for the order, and the replay leaves all of them unset, as 3 demands 
 Note [direct launch]. On a device with a launch queue U may be a stream without it, see
 `attn_update.direct_launch`. What is put on U then reaches the device at once, what is put on C
 later. Only one wait crosses in that direction, that of U for d(i - 1), so the queue is flushed
-before it.
+before it. The native updater flushes it behind R(i) instead, where replays have mostly done so, and
+records d(i) past it: then nothing of a step stands in the queue, and its thread need not wake up.
 
 Note [worker]. With a worker thread the caller puts R(i) and d(i) on C, and the thread the rest of
 the step on U, step after step in the caller's order: what is on C and on U is the same as without.
@@ -194,7 +195,7 @@ class UpdateLane:
         last = records.replayed_on
         if records.replayed is not None and last is not current and last != current:
             # Replays of one graph have no order but that of their streams.
-            current.wait_event(records.replayed)
+            records.replayed.wait(current)
         if records.unsettled or order is UpdateOrder.UPDATE_FIRST:
             return self._update_first(step, replay, issuer, current)
         return self._replay_first(step, replay, issuer, current)
@@ -223,14 +224,14 @@ class UpdateLane:
             issuer.wait_for_replay(previous)
         try:
             result = replay()
+            records.note_replay(issuer.mark_replay(current), current)
         except BaseException:
             # See Note [failure]: the replay may be queued or not.
             self._fail(records)
             self._drain()
             issuer.release(step.plan.updates)
-            records.note_replay(current)
+            records.note_replay(issuer.mark_replay(current), current)
             raise
-        records.note_replay(current)
         if self._worker is None:
             self._issue(step, changed, issuer, release=True)
             self._settle(step)
@@ -260,7 +261,7 @@ class UpdateLane:
             self._fail(records)
             raise
         finally:
-            records.note_replay(current)
+            records.note_replay(issuer.mark_replay(current), current)
         self._settle(step)
         return result
 

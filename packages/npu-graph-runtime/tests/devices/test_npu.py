@@ -58,6 +58,10 @@ def test_native_addresses_are_those_of_torch_npu_and_of_the_loaded_library(npu: 
     assert set(calls) == {
         "aclmdlRICaptureTaskUpdateBegin",
         "aclmdlRICaptureTaskUpdateEnd",
+        "aclrtCreateEventExWithFlag",
+        "aclrtRecordEvent",
+        "aclrtStreamWaitEvent",
+        "aclrtDestroyEvent",
         "aclrtValueWrite",
     }
     # A call through the address sets the word, so that the wait below ends.

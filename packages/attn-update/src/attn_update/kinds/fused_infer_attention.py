@@ -201,12 +201,13 @@ class FusedInferAttention:
                 f"checking {name!r} of {what}: it was not given at capture, and a launch "
                 f"cannot gain an argument; capture with lengths",
             )
-        lengths = to_lengths(value, what=f"{name!r} of {what}")
+        named = f"{name!r} of {what}"
+        lengths = to_lengths(value, what=named)
         if pad:
             lengths = rule.padded(lengths)
         elif self.unpadded:
             rule = rule.shortened(len(lengths))
-        rule.check(lengths, what=f"{name!r} of {what}")
+        rule.check(lengths, what=named)
         return lengths
 
     def _check_counts(

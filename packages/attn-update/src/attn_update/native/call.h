@@ -38,7 +38,8 @@ class Integers {
   std::shared_ptr<void> array_;
 };
 
-// A value of an argument.
+// A value of an argument, one for all launches that take it, with what they make of it for a kernel: each at the first
+// launch that needs it. Little memory for each launch is what keeps all of them in the cache.
 struct Value {
   explicit Value(c10::IValue given) : value(std::move(given)) {
     if (value.isIntList()) {
@@ -48,7 +49,11 @@ struct Value {
 
   c10::IValue value;
   std::shared_ptr<Integers> integers;
+  mutable std::shared_ptr<void> described;
+  mutable std::shared_ptr<void> described_list;
 };
+
+using Values = std::vector<std::shared_ptr<const Value>>;
 
 // One call of an operator with its arguments, which are indexed as in the operator's schema.
 class Call {
@@ -68,9 +73,9 @@ class Call {
 // all arguments anew.
 class OperatorCall : public Call {
  public:
-  OperatorCall(c10::OperatorHandle op, const std::vector<Value>& values) : op_(std::move(op)) {
+  OperatorCall(c10::OperatorHandle op, const Values& values) : op_(std::move(op)) {
     for (const auto& value : values) {
-      arguments_.push_back(value.value);
+      arguments_.push_back(value->value);
     }
   }
 

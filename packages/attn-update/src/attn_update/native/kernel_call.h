@@ -42,13 +42,23 @@ struct KernelLibrary {
   Destroy destroy_executor;
   RecentMessage recent_message;
 
-  std::shared_ptr<void> tensor(const at::Tensor& given) const {
+  std::shared_ptr<void> describe(const at::Tensor& given) const {
     return {describe_tensor(given), [destroy = destroy_tensor](void* held) { destroy(held); }};
   }
 
-  std::shared_ptr<void> list_of(const at::Tensor& given) const {
-    const void* only = describe_tensor(given);
-    return {make_list(&only, 1), [destroy = destroy_list](void* held) { destroy(held); }};
+  const std::shared_ptr<void>& tensor(const Value& given) const {
+    if (!given.described && !given.value.isNone()) {
+      given.described = describe(given.value.toTensor());
+    }
+    return given.described;
+  }
+
+  const std::shared_ptr<void>& list_of(const Value& given) const {
+    if (!given.described_list) {
+      const void* only = describe_tensor(given.value.toTensor());
+      given.described_list = {make_list(&only, 1), [destroy = destroy_list](void* held) { destroy(held); }};
+    }
+    return given.described_list;
   }
 
   // What a call passes for what a parameter keeps.
@@ -72,7 +82,7 @@ struct KernelLibrary {
 struct TensorParameter {
   using Passed = void*;
   TensorParameter(const KernelLibrary& library, const Value* value)
-      : held(value == nullptr || value->value.isNone() ? nullptr : library.tensor(value->value.toTensor())) {}
+      : held(value == nullptr ? nullptr : library.tensor(*value)) {}
   Passed get() const { return held.get(); }
   std::shared_ptr<void> held;
 };
@@ -81,7 +91,7 @@ struct TensorParameter {
 struct ListParameter {
   using Passed = void*;
   ListParameter(const KernelLibrary& library, const Value* value)
-      : held(library.list_of(value->value.toTensor())) {}
+      : held(library.list_of(*value)) {}
   Passed get() const { return held.get(); }
   std::shared_ptr<void> held;
 };
@@ -115,7 +125,7 @@ template <std::size_t Index>
 struct OutputParameter {
   using Passed = void*;
   OutputParameter(const KernelLibrary& library, const Value* value)
-      : held(library.tensor(value->value.toTensorVector().at(Index))) {}
+      : held(library.describe(value->value.toTensorVector().at(Index))) {}
   Passed get() const { return held.get(); }
   std::shared_ptr<void> held;
 };
@@ -179,7 +189,7 @@ class KernelCall : public Call {
       const KernelLibrary& library,
       const KernelPhases& phases,
       const c10::FunctionSchema& schema,
-      const std::vector<Value>& values)
+      const Values& values)
       : KernelCall(signature, library, phases, schema, values, std::index_sequence_for<Parameters...>()) {}
 
   void set(std::size_t index, const Value& value) override {
@@ -223,17 +233,17 @@ class KernelCall : public Call {
       const KernelLibrary& library,
       const KernelPhases& phases,
       const c10::FunctionSchema& schema,
-      const std::vector<Value>& values,
+      const Values& values,
       std::index_sequence<Index...>)
       : kernel_(signature.kernel),
         library_(library),
         prepare_(reinterpret_cast<Prepare>(phases.prepare)),
         launch_(reinterpret_cast<Launch>(phases.launch)),
         sources_{source_of(schema, signature.arguments[Index])...},
-        parameters_{Parameters(library, sources_[Index] < 0 ? nullptr : &values[sources_[Index]])...},
+        parameters_{Parameters(library, sources_[Index] < 0 ? nullptr : values[sources_[Index]].get())...},
         kept_{std::get<Index>(parameters_).get()...},
         workspace_index_(static_cast<std::size_t>(source_of(schema, "workspace"))) {
-    set_workspace(values[workspace_index_]);
+    set_workspace(*values[workspace_index_]);
   }
 
   static int source_of(const c10::FunctionSchema& schema, std::string_view argument) {

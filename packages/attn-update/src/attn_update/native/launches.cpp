@@ -15,53 +15,18 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "call.h"
+#include "device_calls.h"
 #include "kernel_call.h"
+#include "replay_event.h"
 
 namespace {
 
 using namespace attn_update;
-
-// The C interface of CANN 8 (acl/acl_rt.h); 0 is success.
-using BeginUpdate = int (*)(void* stream, void* group);
-using EndUpdate = int (*)(void* stream);
-using WriteValue = int (*)(void* word, std::uint64_t value, std::uint32_t flag, void* stream);
-using RecordEvent = int (*)(void* event, void* stream);
-
-template <typename T>
-T as_pointer(std::uint64_t address) {
-  return reinterpret_cast<T>(static_cast<std::uintptr_t>(address));
-}
-
-std::uint64_t address_of(const py::dict& calls, const char* name) {
-  return calls.contains(name) ? calls[name].cast<std::uint64_t>() : 0;
-}
-
-struct Calls {
-  explicit Calls(const py::dict& calls)
-      : begin(as_pointer<BeginUpdate>(address_of(calls, "aclmdlRICaptureTaskUpdateBegin"))),
-        end(as_pointer<EndUpdate>(address_of(calls, "aclmdlRICaptureTaskUpdateEnd"))),
-        write(as_pointer<WriteValue>(address_of(calls, "aclrtValueWrite"))),
-        record(as_pointer<RecordEvent>(address_of(calls, "aclrtRecordEvent"))) {
-    TORCH_CHECK_VALUE(begin != nullptr && end != nullptr, "the calls of a task update are missing");
-    TORCH_CHECK_VALUE(
-        (write != nullptr) != (record != nullptr),
-        "expected one way to record an external event, aclrtValueWrite or aclrtRecordEvent");
-  }
-
-  // An external event is a word where the device can wait for a value, else an event of its own.
-  int record_event(void* event, void* stream) const {
-    return write != nullptr ? write(event, 1, 0, stream) : record(event, stream);
-  }
-
-  BeginUpdate begin;
-  EndUpdate end;
-  WriteValue write;
-  RecordEvent record;
-};
 
 // The kernels past torch's dispatcher, and what is around them; empty where torch_npu does not tell.
 class Kernels {
@@ -82,7 +47,7 @@ class Kernels {
   }
 
   // Returns nothing where the launch has to go through the dispatcher.
-  std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const std::vector<Value>& values) const {
+  std::unique_ptr<Call> make_call(const c10::OperatorHandle& op, const Values& values) const {
     if (calls_.empty() || op.schema().overload_name() != "out" || !is_plain(op.schema(), values)) {
       return nullptr;
     }
@@ -102,7 +67,7 @@ class Kernels {
   std::unique_ptr<Call> make_one(
       const KernelSignature<Parameters...>& signature,
       const c10::FunctionSchema& schema,
-      const std::vector<Value>& values) const {
+      const Values& values) const {
     const std::string kernel = signature.kernel;
     const KernelPhases phases{
         as_pointer<void*>(address_of(calls_, (kernel + "GetWorkspaceSize").c_str())),
@@ -114,10 +79,10 @@ class Kernels {
   }
 
   // Whether every tensor has the data type that torch knows, and there is a workspace.
-  static bool is_plain(const c10::FunctionSchema& schema, const std::vector<Value>& values) {
+  static bool is_plain(const c10::FunctionSchema& schema, const Values& values) {
     for (std::size_t index = 0; index < values.size(); ++index) {
       const std::string& name = schema.arguments()[index].name();
-      const bool given = !values[index].value.isNone();
+      const bool given = !values[index]->value.isNone();
       if (name == "workspace" ? !given : given && name.ends_with("_dtype")) {
         return false;
       }
@@ -195,18 +160,18 @@ class Launches {
       std::size_t slot) {
     auto op = c10::Dispatcher::singleton().findSchemaOrThrow(name.c_str(), overload.c_str());
     const auto& schema = op.schema();
-    std::vector<Value> arguments;
+    Values arguments;
     arguments.reserve(schema.arguments().size());
     std::size_t used = 0;
     for (const auto& argument : schema.arguments()) {
       const py::str key(argument.name());
       if (given.contains(key)) {
-        arguments.emplace_back(convert(given[key], argument));
+        arguments.push_back(share(convert(given[key], argument)));
         ++used;
       } else {
         TORCH_CHECK_VALUE(
             argument.default_value().has_value(), name, ": argument '", argument.name(), "' is missing");
-        arguments.emplace_back(*argument.default_value());
+        arguments.push_back(share(*argument.default_value()));
       }
     }
     TORCH_CHECK_VALUE(used == given.size(), name, ": an argument is unknown to the operator");
@@ -256,17 +221,31 @@ class Launches {
     std::shared_ptr<Integers> integers;
   };
 
+  // Launches that are given the same tensor, such as a mask, share what they make of it.
+  std::shared_ptr<const Value> share(c10::IValue given) {
+    if (!given.isTensor() || !given.toTensor().defined()) {
+      return std::make_shared<const Value>(std::move(given));
+    }
+    auto& known = tensors_[given.toTensor().unsafeGetTensorImpl()];
+    if (!known) {
+      known = std::make_shared<const Value>(std::move(given));
+    }
+    return known;
+  }
+
   // Replaces one argument of all launches of a slot; converted once.
   void set(std::size_t slot, const py::handle& key, const py::handle& value) {
     const auto name = py::cast<std::string_view>(key);
-    std::optional<std::vector<std::int64_t>> integers = read_integers(value);
-    if (integers) {
-      for (const auto& shared : shared_) {
-        if (shared.slot == slot && shared.argument == name) {
-          shared.integers->assign(std::move(*integers));
-          return;
-        }
+    const auto shared = std::find_if(shared_.begin(), shared_.end(), [&](const SharedIntegers& each) {
+      return each.slot == slot && each.argument == name;
+    });
+    if (shared != shared_.end()) {
+      if (auto integers = read_integers(value)) {
+        shared->integers->assign(std::move(*integers));
+        return;
       }
+      // The launches are given another list below, so none reads this one any more.
+      shared_.erase(shared);
     }
     std::optional<Value> converted;
     std::size_t index = 0;
@@ -310,7 +289,7 @@ class Launches {
           return Failure{position, false, status_message("aclmdlRICaptureTaskUpdateEnd", status)};
         }
       }
-      const int status = calls_.record_event(launch.event, stream);
+      const int status = calls_.set_external(launch.event, stream);
       if (status != 0) {
         return Failure{position, false, status_message("recording its external event", status)};
       }
@@ -318,9 +297,11 @@ class Launches {
     return std::nullopt;
   }
 
-  Calls calls_;
+  DeviceCalls calls_;
   Kernels kernels_;
   std::vector<Launch> launches_;
+  // They keep the tensors, so an address stays that of the tensor.
+  std::unordered_map<const c10::TensorImpl*, std::shared_ptr<const Value>> tensors_;
   std::vector<SharedIntegers> shared_;
   std::size_t num_slots_ = 0;
   std::size_t num_dispatched_ = 0;
@@ -329,6 +310,10 @@ class Launches {
 } // namespace
 
 PYBIND11_MODULE(attn_update_native, module) {
+  py::class_<ReplayEvent>(module, "ReplayEvent", py::module_local()).def("wait", &ReplayEvent::wait);
+  py::class_<ReplayEvents>(module, "ReplayEvents", py::module_local())
+      .def(py::init<const py::dict&>())
+      .def("record", &ReplayEvents::record);
   py::class_<Launches>(module, "Launches", py::module_local())
       .def(py::init<const py::dict&, py::dict>())
       .def("add", &Launches::add)

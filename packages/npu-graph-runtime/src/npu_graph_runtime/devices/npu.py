@@ -31,7 +31,14 @@ _FUSED_UPDATES = MappingProxyType(
 _FIND_KERNEL = "_Z16GetOpApiFuncAddrPKc"
 _DESCRIBE_TENSOR = "_Z11ConvertTypeRKN2at6TensorE"
 
-_TASK_UPDATE_CALLS = ("aclmdlRICaptureTaskUpdateBegin", "aclmdlRICaptureTaskUpdateEnd")
+_UPDATE_CALLS = (
+    "aclmdlRICaptureTaskUpdateBegin",
+    "aclmdlRICaptureTaskUpdateEnd",
+    "aclrtCreateEventExWithFlag",
+    "aclrtRecordEvent",
+    "aclrtStreamWaitEvent",
+    "aclrtDestroyEvent",
+)
 
 
 class NpuDevice:
@@ -179,20 +186,21 @@ class NpuDevice:
         return call
 
     def native_calls(self) -> dict[str, int]:
-        """Return addresses of the CANN functions that update a task group and set an event.
+        """Return addresses of the CANN functions that update task groups and order streams.
 
-        They act at once, so they are only right on a stream of `create_direct_stream`.
+        They act at once, so they are only right on a stream of `create_direct_stream`, or when the
+        task queue is empty.
 
         Returns:
-            From names (acl/acl_rt.h of CANN 8) to addresses: the two calls of a task update, and
-            ``aclrtValueWrite`` where external events are words of memory, as torch_npu 2.13 makes
-            them if CANN has value wait and write, else ``aclrtRecordEvent``. Empty where the
-            loaded CANN lacks one.
+            From names (acl/acl_rt.h of CANN 8) to addresses: the two calls of a task update, the
+            four of an event between streams, and ``aclrtValueWrite`` where external events are
+            words of memory, as torch_npu 2.13 makes them if CANN has value wait and write. Empty
+            where the loaded CANN lacks one.
         """
         # Loaded by torch_npu before, so this finds it by its name.
         library = ctypes.CDLL("libascendcl.so")
         has_words = hasattr(library, "aclrtValueWait") and hasattr(library, "aclrtValueWrite")
-        names = (*_TASK_UPDATE_CALLS, "aclrtValueWrite" if has_words else "aclrtRecordEvent")
+        names = (*_UPDATE_CALLS, "aclrtValueWrite") if has_words else _UPDATE_CALLS
         if not all(hasattr(library, name) for name in names):
             return {}
         pointers = {name: ctypes.cast(library[name], ctypes.c_void_p) for name in names}
@@ -223,7 +231,10 @@ class NpuDevice:
         return {name: address for name, address in found.items() if address}
 
     def stream_address(self, stream: Stream) -> int:
-        """Return the ``aclrtStream`` of a stream."""
+        """Return the ``aclrtStream`` of a stream, when the task queue is empty.
+
+        The queue does not matter to a stream of `create_direct_stream`.
+        """
         native: Any = stream
         address: int = native.npu_stream
         return address
