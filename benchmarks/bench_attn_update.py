@@ -1,7 +1,7 @@
 """Host cost of rewriting attention arguments in a captured graph: attn_update against its peers.
 
 Run by `nox -s bench -- attn-update`. Options (as `--name=value`): `--layers=64`,
-`--sequences=16,256`, `--task-queues=0,1`, `--steps=30`. Each task queue setting is a process of its
+`--sequences=16,256`, `--task-queues=0,1`, `--turns=12`. Each task queue setting is a process of its
 own, under `cann-sim run` with kernels that do nothing, so that only the host is measured. Prints a
 table and writes rows `{case, layers, sequences, task_queue, subject, microseconds_per_step_median,
 microseconds_per_step_minimum, ratio_to_floor}` to build/bench/attn-update.json.
@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 # By name: it is a peer here, and banned elsewhere.
 TORCH_NPU = "torch_npu"
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
-STEPS_PER_TURN = 3
+# Of one subject before the next one's, the first ones not counted.
+STEPS_PER_TURN, STEPS_TO_WARM_UP = 10, 3
 FLOOR = "floor: aclnn calls from C++"
 
 
@@ -311,30 +312,30 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
 }
 
 
-def measure(steps: list[Callable[[int], None]], rounds: int) -> list[list[float]]:
+def measure(steps: list[Callable[[int], None]], turns: int) -> list[list[float]]:
     """Return the microseconds of each subject's steps, the subjects taking turns in every round.
 
-    A turn is a step that is not counted, so that nobody pays for what the others left in the
-    caches, and then `STEPS_PER_TURN` that are, each from an empty device.
+    A turn begins with steps that are not counted, so that nobody pays for what the others left in
+    the caches, as in a decode loop. Each step begins with an empty device.
     """
     npu = importlib.import_module(TORCH_NPU).npu
     microseconds: list[list[float]] = [[] for _ in steps]
     gc.collect()
     gc.disable()
-    for turn in range(rounds + 2):
+    for turn in range(turns + 2):
         for step, times in zip(steps, microseconds, strict=True):
-            for number in range(STEPS_PER_TURN + 1):
+            for number in range(STEPS_PER_TURN):
                 begin = time.perf_counter()
-                step(turn * (STEPS_PER_TURN + 1) + number)
+                step(turn * STEPS_PER_TURN + number)
                 elapsed = (time.perf_counter() - begin) * 1e6
                 npu.synchronize()
-                if number > 0 and turn > 1:
+                if number >= STEPS_TO_WARM_UP and turn > 1:
                     times.append(elapsed)
     gc.enable()
     return microseconds
 
 
-def measure_process(layers: int, sequences: list[int], rounds: int) -> None:
+def measure_process(layers: int, sequences: list[int], turns: int) -> None:
     """Measure all subjects in this process and print the rows as JSON."""
     npu = importlib.import_module(TORCH_NPU).npu
     npu.config.allow_internal_format = False
@@ -345,7 +346,7 @@ def measure_process(layers: int, sequences: list[int], rounds: int) -> None:
         workload = make_workload(layers, count)
         with npu.stream(workload.stream):
             steps = [make(workload) for make in SUBJECTS.values()]
-            times = measure(steps, rounds)
+            times = measure(steps, turns)
         medians = [statistics.median(each) for each in times]
         floor = medians[list(SUBJECTS).index(("update", FLOOR))]
         rows += [
@@ -375,7 +376,7 @@ def run_processes(options: argparse.Namespace) -> list[Row]:
         }
         script = [sys.executable, __file__, "--in-this-process"]
         script += [f"--layers={options.layers}", f"--sequences={options.sequences}"]
-        script += [f"--steps={options.steps}"]
+        script += [f"--turns={options.turns}"]
         launcher = str(Path(sys.executable).with_name("cann-sim"))
         result = subprocess.run(
             [launcher, "run", "--", *script],
@@ -411,12 +412,12 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--sequences", default="16,256")
     parser.add_argument("--task-queues", default="0,1")
-    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--turns", type=int, default=12)
     parser.add_argument("--in-this-process", action="store_true")
     options = parser.parse_args()
     if options.in_this_process:
         counts = [int(count) for count in options.sequences.split(",")]
-        measure_process(options.layers, counts, options.steps)
+        measure_process(options.layers, counts, options.turns)
         return
     rows = run_processes(options)
     print_table(rows)
