@@ -2,7 +2,8 @@ r"""Makes the tables of what the device's operators accept from CANN's documents
 
 Run in the folder `tools`:
 
-    python -m documented_arguments --library <libopapi.so of a build> --into <native/operators> \\
+    python -m documented_arguments --library <libopapi.so of a build> \\
+        --into <native/operators/documented> \\
         --math <checkout of ops-math> --nn <ops-nn> --transformer <ops-transformer> --cv <ops-cv>
 
 It writes `documented_<repository>.h` for the operators that the library implements, and names those

@@ -10,6 +10,7 @@ import pytest
 
 import cann_sim
 from cann_sim import requested_operators as subject
+from cann_sim.native_library import NATIVE
 
 
 def libraries() -> list[Path]:
@@ -35,7 +36,7 @@ def test_requested_operators_of_another_library_are_an_error(tmp_path: Path) -> 
 
 
 def test_header_of_the_sources_is_that_of_the_installed_torch_npu() -> None:
-    header = Path(subject.__file__).parent / "native" / "operators" / "requested_operators.h"
+    header = NATIVE / "operators" / "coverage" / "requested_operators.h"
     assert header.read_text() == subject.requested_operators_source(libraries())
 
 

@@ -60,7 +60,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             sources=_files("compiler", "*.cpp"),
             headers=(
                 *_files("compiler", "*.h"),
-                *_files("operators", "compiled_call.h"),
+                *_files("operators/compiled", "compiled_call.h"),
                 *_files("runtime", "*.h"),
             ),
             compile_flags=flags,
@@ -122,8 +122,8 @@ def _operator_library(flags: tuple[str, ...], installation: Installation) -> Nat
     return NativeLibrary(
         name="libopapi.so",
         folder="common",
-        sources=_files("operators", "*.cpp"),
-        headers=(*_files("operators", "*.h"), *_files("runtime", "launch.h")),
+        sources=_files("operators", "**/*.cpp"),
+        headers=(*_files("operators", "**/*.h"), *_files("runtime", "launch.h")),
         compile_flags=_with_torch(flags, installation),
         link_flags=(*_LINK_RUNTIME, *_link_torch(installation)),
     )
@@ -137,7 +137,7 @@ def _transformer_boost_library(flags: tuple[str, ...], installation: Installatio
         sources=_files("atb", "*.cpp"),
         headers=(
             *_files("atb", "*.h"),
-            *_files("operators", "*.h"),
+            *_files("operators", "**/*.h"),
             *_files("runtime", "launch.h"),
         ),
         compile_flags=_with_torch(flags, installation),

@@ -21,7 +21,7 @@ _WEAK: Final = 2
 _UNDEFINED: Final = 0
 
 _SUFFIX: Final = "GetWorkspaceSize"
-# As in native/operators/compiled_call.h.
+# As in native/operators/compiled/compiled_call.h.
 _COMPILED_PREFIX: Final = "cann_sim_compiled_"
 
 # Texts that CANN_SIM_OPERATOR leaves in the library: "(Tensor, self), (Scalar, other)".
@@ -99,7 +99,7 @@ def simulated_arguments(library: Path) -> dict[str, tuple[tuple[str, str], ...]]
     Returns:
         Of each operator the (type, name) of its arguments, for instance
         `{"aclnnAdds": (("Tensor", "self"), ("Scalar", "other"), ...), ...}`. The types are those of
-        the simulator's own definitions (`native/operators/argument.h`).
+        the simulator's own definitions (`native/operators/interface/argument.h`).
 
     Raises:
         OSError: The library cannot be read.

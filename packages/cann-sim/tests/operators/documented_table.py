@@ -55,7 +55,7 @@ class Row:
 
 
 def _header(name: str) -> str:
-    folder = Path(cann_sim.__file__).parent / "native" / "operators"
+    folder = Path(cann_sim.__file__).parent / "native" / "operators" / "documented"
     return (folder / f"documented_{name}.h").read_text()
 
 

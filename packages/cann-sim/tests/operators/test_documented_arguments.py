@@ -73,7 +73,7 @@ def test_every_operator_has_rows_or_an_exemption(interface: Interface) -> None:
     operators = set(simulated_operators(interface.library_path))
     exempt = exempt_operators()
     missing = operators - ROWS.keys() - exempt.keys()
-    assert not missing, "no rows in native/operators/documented_*.h: see CONTRIBUTING.md"
+    assert not missing, "no rows in native/operators/documented/documented_*.h: see CONTRIBUTING.md"
     assert not ROWS.keys() & exempt.keys()
     assert ROWS.keys() | exempt.keys() == operators
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../operators/validation.h"
+#include "../operators/interface/validation.h"
 
 namespace cann_sim::atb_library {
 

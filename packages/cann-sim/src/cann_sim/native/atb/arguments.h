@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "../operators/argument.h"
+#include "../operators/interface/argument.h"
 #include "interface.h"
 
 namespace cann_sim::atb_library {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "../operators/validation.h"
+#include "../operators/interface/validation.h"
 
 namespace cann_sim::atb_library {
 

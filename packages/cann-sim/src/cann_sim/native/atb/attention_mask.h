@@ -1,7 +1,7 @@
 // The masks of the operations that attend over whole sequences.
 #pragma once
 
-#include "../operators/argument.h"
+#include "../operators/interface/argument.h"
 #include "packed_sequences.h"
 
 namespace cann_sim::atb_library {

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-#include "../operators/data_type.h"
+#include "../operators/interface/data_type.h"
 #include "interface.h"
 
 namespace {

@@ -9,7 +9,7 @@
 
 #include <functional>
 
-#include "../operators/operator.h"
+#include "../operators/interface/operator.h"
 #include "arguments.h"
 #include "interface.h"
 

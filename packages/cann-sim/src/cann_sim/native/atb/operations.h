@@ -2,7 +2,7 @@
 // and refuses by throwing a Refusal.
 #pragma once
 
-#include "../operators/operator.h"
+#include "../operators/interface/operator.h"
 #include "arguments.h"
 #include "parameters.h"
 

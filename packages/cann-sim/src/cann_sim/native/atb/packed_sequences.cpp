@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "../operators/paged_cache.h"
-#include "../operators/validation.h"
+#include "../operators/cache/paged_cache.h"
+#include "../operators/interface/validation.h"
 
 namespace cann_sim::atb_library {
 

@@ -7,8 +7,8 @@
 #include <functional>
 #include <vector>
 
-#include "../operators/argument.h"
-#include "../operators/attention.h"
+#include "../operators/attention/attention.h"
+#include "../operators/interface/argument.h"
 
 namespace cann_sim::atb_library {
 
@@ -19,7 +19,7 @@ struct PackedSequence {
   int64_t key_length;
 };
 
-// What the scores of one sequence are changed by; see operators/attention.h.
+// What the scores of one sequence are changed by; see operators/attention/attention.h.
 struct SequenceMask {
   at::Tensor hidden;
   at::Tensor bias;

@@ -1,6 +1,6 @@
 // Writing rows of keys and values into a paged cache, and reading them back as packed rows.
 
-#include "../operators/paged_cache.h"
+#include "../operators/cache/paged_cache.h"
 
 #include "operation.h"
 #include "operations.h"

@@ -1,10 +1,10 @@
 // Quantisation to int8 with given scales: element by element, and behind RMSNorm.
 
-#include "../operators/quantization.h"
+#include "../operators/quantization/quantization.h"
 
 #include <ATen/ops/round.h>
 
-#include "../operators/norm.h"
+#include "../operators/normalization/norm.h"
 #include "operations.h"
 
 namespace cann_sim::atb_library {

@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "../operators/compiled_call.h"
+#include "../operators/compiled/compiled_call.h"
 #include "../runtime/error_message.h"
 #include "format_copy.h"
 #include "operator_attribute.h"

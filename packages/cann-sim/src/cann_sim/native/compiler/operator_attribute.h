@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "../operators/compiled_call.h"
+#include "../operators/compiled/compiled_call.h"
 
 // torch_npu makes the attributes in the thread that calls the torch operator, also where a task queue executes the compiled
 // one in another thread. So this is where the asking operator can still be found.
