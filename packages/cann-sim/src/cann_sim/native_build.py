@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import sys
 import tempfile
-import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cann_sim.build_cache import cache_folder, content_key, locked
+from cann_sim.compilation import ObjectFile, compile_all
 from cann_sim.compiler import Compiler, find_compiler
 from cann_sim.errors import CompilerNotFoundError
 from cann_sim.included_files import included_files
@@ -21,8 +18,6 @@ from cann_sim.native_library import NativeLibrary, native_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_MOST_PROCESSES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +117,24 @@ def _build_into(
         for source in library.sources
     }
     missing = {
-        path: (library, source)
+        path: ObjectFile(
+            path=path,
+            source=source,
+            flags=library.compile_flags,
+            precompiled_header=library.precompiled_header,
+        )
         for library in libraries
         for source in library.sources
         if not (path := object_files[library.folder, source]).exists()
     }
-    _compile(missing, compiler)
+    # Of a fixed name, so that what a killed build left there goes when the build is made again.
+    scratch = objects / f"scratch-{folder.name}"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    try:
+        compile_all(tuple(missing.values()), compiler, scratch)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
     partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
     try:
         for library in libraries:
@@ -150,40 +157,6 @@ def _object_key(
         f"{installation.torch_npu_folder}/", f"torch_npu {installation.torch_npu_version}/"
     )
     return content_key([compiler.version, flags], [source, *included_files(source)])
-
-
-def _compile(missing: dict[Path, tuple[NativeLibrary, Path]], compiler: Compiler) -> None:
-    if not missing:
-        return
-    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
-    sys.stderr.write(f"cann-sim: compiling {len(missing)} native sources, once ... ")
-    sys.stderr.flush()
-    start = time.monotonic()
-    with ThreadPoolExecutor(processes) as pool:
-        futures = [
-            pool.submit(_compile_one, library, source, target, compiler)
-            for target, (library, source) in missing.items()
-        ]
-        try:
-            for future in as_completed(futures):
-                future.result()
-        except BaseException:
-            sys.stderr.write("failed\n")
-            pool.shutdown(cancel_futures=True)
-            raise
-    sys.stderr.write(f"done in {time.monotonic() - start:.0f} s\n")
-
-
-def _compile_one(library: NativeLibrary, source: Path, target: Path, compiler: Compiler) -> None:
-    partial = target.with_suffix(f".{os.getpid()}.partial")
-    try:
-        compiler.run(
-            [*library.compile_flags, "-c", str(source), "-o", str(partial)],
-            f"compiling {source.parent.name}/{source.name}",
-        )
-        partial.rename(target)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _link(library: NativeLibrary, inputs: list[Path], build: Path, compiler: Compiler) -> None:

@@ -23,6 +23,9 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wno-deprecated-declarations")
 _VALUE_SOURCE = "value_signal.cpp"
 
 
+_TORCH_HEADERS = NATIVE / "operators" / "interface" / "torch_headers.h"
+
+
 @dataclass(frozen=True, kw_only=True)
 class NativeLibrary:
     """One shared library.
@@ -33,6 +36,8 @@ class NativeLibrary:
         sources: C++ sources, sorted.
         headers: Headers the sources may include, sorted.
         compile_flags: Flags of every source.
+        precompiled_header: A header, of installed headers only, that may be compiled once and put
+            in front of every source; ``None`` where there is none.
         link_flags: Flags of the library; ``{build}`` stands for the folder of the build.
     """
 
@@ -41,6 +46,7 @@ class NativeLibrary:
     sources: tuple[Path, ...]
     headers: tuple[Path, ...]
     compile_flags: tuple[str, ...]
+    precompiled_header: Path | None = None
     link_flags: tuple[str, ...]
 
 
@@ -125,6 +131,7 @@ def _operator_library(flags: tuple[str, ...], installation: Installation) -> Nat
         sources=_files("operators", "**/*.cpp"),
         headers=(*_files("operators", "**/*.h"), *_files("runtime", "launch.h")),
         compile_flags=_with_torch(flags, installation),
+        precompiled_header=_TORCH_HEADERS,
         link_flags=(*_LINK_RUNTIME, *_link_torch(installation)),
     )
 
@@ -141,6 +148,7 @@ def _transformer_boost_library(flags: tuple[str, ...], installation: Installatio
             *_files("runtime", "launch.h"),
         ),
         compile_flags=_with_torch(flags, installation),
+        precompiled_header=_TORCH_HEADERS,
         link_flags=("-L{build}/common", "-lopapi", *_LINK_RUNTIME, *_link_torch(installation)),
     )
 

@@ -1,0 +1,111 @@
+"""Compiling sources to object files, several at once, behind a header that is compiled once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from cann_sim.compiler import Compiler
+
+_MOST_PROCESSES: Final = 8
+
+# Compiling torch's headers once takes about as long as including them in this many sources.
+_SOURCES_PER_HEADER: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectFile:
+    """One object file to make.
+
+    Attributes:
+        path: The object file. It appears only when it is complete.
+        source: The C++ source it is made of.
+        flags: Flags of the compiler.
+        precompiled_header: A header that may be compiled once and put in front of the source. The
+            source includes what it needs by itself, so that it does not matter whether that is
+            done. ``None`` where there is none.
+    """
+
+    path: Path
+    source: Path
+    flags: tuple[str, ...]
+    precompiled_header: Path | None
+
+
+def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) -> None:
+    """Make object files, the largest sources first, on several cores.
+
+    Where many sources have a precompiled header, it is compiled before them, and they wait for it
+    while others are compiled. Prints one line to stderr where there is something to do.
+
+    Args:
+        files: What to make.
+        compiler: The compiler.
+        scratch: A folder for precompiled headers, of some 250 MB. It has to exist; the caller
+            removes it.
+
+    Raises:
+        CompilationError: A source was refused by the compiler.
+    """
+    if not files:
+        return
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    uses = Counter((file.precompiled_header, file.flags) for file in files)
+    sys.stderr.write(f"cann-sim: compiling {len(files)} native sources, once ... ")
+    sys.stderr.flush()
+    start = time.monotonic()
+    with ThreadPoolExecutor(processes) as pool:
+        # First in the pool, so that a source that waits for its header never keeps it from running.
+        headers: dict[tuple[Path | None, tuple[str, ...]], Future[Path]] = {
+            (header, flags): pool.submit(
+                _precompile, header, flags, compiler, scratch / f"{index}-{header.name}"
+            )
+            for index, ((header, flags), count) in enumerate(uses.items())
+            if header is not None and count > _SOURCES_PER_HEADER * processes
+        }
+        waiting = {file: headers.get((file.precompiled_header, file.flags)) for file in files}
+        order = sorted(
+            files, key=lambda file: (waiting[file] is not None, -file.source.stat().st_size)
+        )
+        futures = [pool.submit(_compile, file, waiting[file], compiler) for file in order]
+        try:
+            for future in as_completed(futures):
+                future.result()
+        except BaseException:
+            sys.stderr.write("failed\n")
+            pool.shutdown(cancel_futures=True)
+            raise
+    sys.stderr.write(f"done in {time.monotonic() - start:.0f} s\n")
+
+
+def _precompile(header: Path, flags: tuple[str, ...], compiler: Compiler, copy: Path) -> Path:
+    """Compile a copy of the header; the compiler takes what lies beside it under this name."""
+    copy.write_bytes(header.read_bytes())
+    compiler.run(
+        [*flags, "-x", "c++-header", str(copy), "-o", f"{copy}.gch"],
+        f"precompiling {header.parent.name}/{header.name}",
+    )
+    return copy
+
+
+def _compile(file: ObjectFile, header: Future[Path] | None, compiler: Compiler) -> None:
+    partial = file.path.with_suffix(f".{os.getpid()}.partial")
+    included = [] if header is None else ["-include", str(header.result())]
+    try:
+        compiler.run(
+            [*file.flags, *included, "-c", str(file.source), "-o", str(partial)],
+            f"compiling {file.source.parent.name}/{file.source.name}",
+        )
+        partial.rename(file.path)
+    finally:
+        partial.unlink(missing_ok=True)
