@@ -27,6 +27,7 @@ import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -125,14 +126,55 @@ def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
             operator(**first, workspace=workspace, out=out)
             tasks.append((npu.graph_task_group_end(stream), event, out))
     update_stream = npu.Stream()
+    # As the engine keeps it: what does not change in a tuple for each layer, the lengths in
+    # metadata by layer name, one object for all layers that are alike.
+    params = [(*workload.arguments.values(), *out) for _, _, out in tasks]
+    metadata = SimpleNamespace(seq_lens_list=[], actual_seq_lengths_q=[])
+    metadata_by_layer = {f"layers.{layer}": metadata for layer in range(workload.layers)}
 
     def loop(step: int) -> None:
         graph.replay()
         lengths = workload.lengths(step)
+        metadata.actual_seq_lengths_q = lengths["actual_seq_lengths"]
+        metadata.seq_lens_list = lengths["actual_seq_lengths_kv"]
         with npu.stream(update_stream):
-            for handle, event, out in tasks:
+            for layer, param, (handle, event, _) in zip(
+                metadata_by_layer, params, tasks, strict=True
+            ):
+                (
+                    query,
+                    key,
+                    value,
+                    mask,
+                    table,
+                    layout,
+                    block_size,
+                    num_heads,
+                    num_kv_heads,
+                    scale,
+                    sparse_mode,
+                    output,
+                    softmax_lse,
+                ) = param
+                of_layer = metadata_by_layer[layer]
                 npu.graph_task_update_begin(update_stream, handle)
-                operator(**workload.arguments, **lengths, workspace=workspace, out=out)
+                torch_npu.npu_fused_infer_attention_score.out(
+                    query=query,
+                    key=key,
+                    value=value,
+                    atten_mask=mask,
+                    block_table=table,
+                    input_layout=layout,
+                    block_size=block_size,
+                    num_heads=num_heads,
+                    num_key_value_heads=num_kv_heads,
+                    scale=scale,
+                    sparse_mode=sparse_mode,
+                    actual_seq_lengths=of_layer.actual_seq_lengths_q,
+                    actual_seq_lengths_kv=of_layer.seq_lens_list,
+                    workspace=workspace,
+                    out=[output, softmax_lse],
+                )
                 npu.graph_task_update_end(update_stream)
                 event.record(update_stream)
 
