@@ -10,7 +10,7 @@ import torch
 
 import cann_sim
 from attn_update import ArgumentError, StepParameterError
-from attn_update.kinds.latent_attention import padded_heads
+from attn_update.kinds.latent_attention import latent_attention_v2, padded_heads
 from attn_update.testing.cases import CaseModel, all_cases, all_kinds
 
 if TYPE_CHECKING:
@@ -30,6 +30,20 @@ def test_padded_heads_are_the_next_power_of_two(heads: int, padded: int) -> None
     assert padded_heads(heads) == padded
 
 
+def test_scales_of_queries_are_the_graphs_own_as_the_queries_are(npu_device: NpuDevice) -> None:
+    case = CASES["latent_attention_v2 int8"]
+    model = CaseModel(device=npu_device, case=case, kinds=all_kinds(), num_layers=1)
+    given = model.arguments(2, 0, model.captured_step(2))
+    assert latent_attention_v2().persistent_arguments(given) == {
+        "key",
+        "value",
+        "key_rope",
+        "block_table",
+        "dequant_scale_key",
+        "dequant_scale_value",
+    }
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_latent_attention_equals_the_operator_on_padded_heads(
     npu_device: NpuDevice, name: str
@@ -46,7 +60,9 @@ def test_latent_attention_equals_the_operator_on_padded_heads(
     count = "num_heads" if is_v1 else "num_query_heads"
     heads = given[count]
     given[count] = padded_heads(heads)
-    for part in ("query", "query_rope"):
+    for part in ("query", "query_rope", "dequant_scale_query"):
+        if part not in given:
+            continue
         tensor = given[part]
         shape = list(tensor.shape)
         shape[QUERY_HEADS[query_layout]] = padded_heads(heads) - heads

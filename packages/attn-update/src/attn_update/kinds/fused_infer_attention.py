@@ -139,7 +139,7 @@ class FusedInferAttention:
 
     def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
         """Return all tensors but activations; a paged key and value are the cache and count."""
-        activations = {"query", "query_rope", "out"}
+        activations = {"query", "query_rope", "dequant_scale_query", "out"}
         if arguments.get("block_table") is None:
             activations |= {"key", "value", "key_rope"}
         host = {self.family.query_lengths, self.family.key_lengths}

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 _QUERY_HEADS = MappingProxyType({"TND": 1, "NTD": 0, "BNSD": 1, "BSND": 2})
 _OUTPUT_HEADS = MappingProxyType({"TND": 1, "NTD": 0, "BNSD": 1, "BSND": 2, "NBSD": 0})
 _LSE_HEADS = 1
+# What has the heads where the query has them; the last comes with queries in int8, of v2 only.
+_WITH_QUERY_HEADS = ("query", "query_rope", "dequant_scale_query")
 _MOST_HEADS = 128
 _MOST_QUERY_TOKENS = 16
 
@@ -150,7 +152,11 @@ class LatentAttention(FusedInferAttention):
         if not missing:
             return dict(given)
         dimension = _QUERY_HEADS[str(given["input_layout"]).partition("_")[0]]
-        widened = {name: widen(given[name], dimension, missing) for name in ("query", "query_rope")}
+        widened = {
+            name: widen(given[name], dimension, missing)
+            for name in _WITH_QUERY_HEADS
+            if given.get(name) is not None
+        }
         return {**given, **widened, self.family.heads: given[self.family.heads] + missing}
 
     def _own_heads(

@@ -55,8 +55,8 @@ def sinks(model: CaseModel, key: int) -> dict[str, object]:
     return {"learnable_sink": model.random(HEADS, dtype=torch.bfloat16)}
 
 
-def int8_cache(model: CaseModel, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return quantised keys or values."""
+def int8_tensor(model: CaseModel, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return quantised queries, keys or values."""
     return (model.random(*shape) * 40).clamp(-127, 127).to(torch.int8)
 
 
@@ -106,7 +106,7 @@ def fused_infer_cases() -> list[AttentionCase]:
     """Return all of them."""
     decode = PagedCase(name="v1 decode", kind_name=V1)
     several = replace(decode, tokens=3, ragged=True)
-    quantised = replace(decode, cache=int8_cache, layer_arguments=scales_by_channel)
+    quantised = replace(decode, cache=int8_tensor, layer_arguments=scales_by_channel)
     v2 = PagedCase(name="v2 decode", kind_name=V2, family=FIA_V2)
     cases = [
         decode,
@@ -122,7 +122,7 @@ def fused_infer_cases() -> list[AttentionCase]:
             decode,
             name="v1 int8 by token",
             layout="BNSD",
-            cache=int8_cache,
+            cache=int8_tensor,
             arguments=scales_by_token,
         ),
         replace(decode, name="v1 NTD_TND", layout="NTD_TND", tokens=2, cache_has_heads=True),

@@ -5,21 +5,67 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from attn_update.kinds import FIA_V1, FIA_V2
-from attn_update.testing.cases.fused_infer_cases import causal, rebound, unpadded
+from attn_update.testing.cases.fused_infer_cases import causal, int8_tensor, rebound, unpadded
 from attn_update.testing.cases.paged_case import PagedCase
 
 if TYPE_CHECKING:
     from attn_update.kinds import OperatorFamily
-    from attn_update.testing.cases.attention_case import AttentionCase
+    from attn_update.testing.cases.attention_case import AttentionCase, CaseModel
 
 LATENT_DIM, ROPE_DIM = 512, 64
 
 
 def latent_cases() -> list[AttentionCase]:
-    """Return all of them, over both operators."""
+    """Return all of them, over both operators; queries in int8 over the second, which has them."""
     both = (("latent_attention_v1", FIA_V1), ("latent_attention_v2", FIA_V2))
-    return [case for kind_name, family in both for case in _cases(kind_name, family)]
+    cases = [case for kind_name, family in both for case in _cases(kind_name, family)]
+    return [*cases, *(case.build() for case in _quantised_cases())]
+
+
+def bfloat16_tensor(model: CaseModel, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return random values of the one dtype that rotary parts have beside queries in int8."""
+    return model.random(*shape, dtype=torch.bfloat16)
+
+
+def _quantised_cases() -> list[PagedCase]:
+    decode = PagedCase(
+        name="latent_attention_v2 int8",
+        kind_name="latent_attention_v2",
+        family=FIA_V2,
+        kv_heads=1,
+        dim=LATENT_DIM,
+        rope_dim=ROPE_DIM,
+        # Units of 32 bytes, and the one block size of this form.
+        cache_unit=32,
+        rope_cache_unit=16,
+        block_size=128,
+        query=int8_tensor,
+        cache=int8_tensor,
+        rope=bfloat16_tensor,
+        arguments=lambda model, key: _query_scales(model, key, heads=4),
+    )
+    padded = replace(
+        decode,
+        name=f"{decode.name} padded",
+        heads=3,
+        arguments=lambda model, key: _query_scales(model, key, heads=3),
+    )
+    return [decode, padded]
+
+
+def _query_scales(model: CaseModel, key: int, *, heads: int) -> dict[str, object]:
+    def scale(*shape: int) -> torch.Tensor:
+        return model.random(*shape, dtype=torch.float32).abs() * 0.02 + 0.001
+
+    return {
+        "dequant_scale_query": scale(key, heads),
+        "dequant_scale_key": scale(1),
+        "dequant_scale_value": scale(1),
+        "query_quant_mode": 3,
+    }
 
 
 def _cases(kind_name: str, family: OperatorFamily) -> list[AttentionCase]:

@@ -16,7 +16,6 @@ from attn_update.testing.cases.attention_case import (
     HEAD_DIM,
     HEADS,
     KV_HEADS,
-    LONGEST,
     AttentionCase,
 )
 
@@ -28,6 +27,11 @@ if TYPE_CHECKING:
     from attn_update.testing.cases.attention_case import CaseModel, Step
 
 RAGGED = frozenset({"TND", "NTD"})
+
+
+def random_tensor(model: CaseModel, shape: tuple[int, ...]) -> torch.Tensor:
+    """Return random values of the model's dtype."""
+    return model.random(*shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +54,11 @@ class PagedCase:
         cache_has_heads: Whether the cache is [blocks, heads, block size, dim].
         cache_unit: The unit of a five-dimensional cache, [blocks, heads, dim / unit, block size,
             unit]; 0 for none.
+        rope_cache_unit: That of the rotary part; default `cache_unit`.
+        block_size: Of the cache, in tokens.
+        query: Makes the query of a shape; default random.
         cache: Makes keys or values of a shape; default random.
+        rope: Makes rotary parts of queries and keys; default random.
         key_lengths: Turns drawn lengths into what the step gives; default as they are.
         arguments: Further arguments for a key.
         layer_arguments: Further arguments of each layer.
@@ -72,7 +80,11 @@ class PagedCase:
     gives_query_lengths: bool = True
     cache_has_heads: bool = False
     cache_unit: int = 0
-    cache: Callable[[CaseModel, tuple[int, ...]], torch.Tensor] | None = None
+    rope_cache_unit: int | None = None
+    block_size: int = BLOCK_SIZE
+    query: Callable[[CaseModel, tuple[int, ...]], torch.Tensor] = random_tensor
+    cache: Callable[[CaseModel, tuple[int, ...]], torch.Tensor] = random_tensor
+    rope: Callable[[CaseModel, tuple[int, ...]], torch.Tensor] = random_tensor
     key_lengths: Callable[[list[int]], Any] = list
     arguments: Callable[[CaseModel, int], dict[str, object]] | None = None
     layer_arguments: Callable[[CaseModel], dict[str, object]] | None = None
@@ -97,52 +109,50 @@ class PagedCase:
     def _query_layout(self) -> str:
         return self.layout.partition("_")[0]
 
-    def _query(self, model: CaseModel, key: int, dim: int) -> torch.Tensor:
+    def _query_shape(self, key: int, dim: int) -> tuple[int, ...]:
         heads, tokens = self.heads, self.tokens
-        shape = {
+        return {
             "TND": (key * tokens, heads, dim),
             "NTD": (heads, key * tokens, dim),
             "BSH": (key, tokens, heads * dim),
             "BSND": (key, tokens, heads, dim),
             "BNSD": (key, heads, tokens, dim),
         }[self._query_layout]
-        return model.random(*shape)
 
     def _shared(self, model: CaseModel, key: int) -> dict[str, object]:
         is_v1 = self.family is FIA_V1
         shared: dict[str, object] = {
-            "query": self._query(model, key, self.dim),
+            "query": self.query(model, self._query_shape(key, self.dim)),
             "block_table": self._table(model, range(key * COLUMNS)),
-            "block_size": BLOCK_SIZE,
+            "block_size": self.block_size,
             "input_layout": self.layout,
             self.family.heads: self.told_heads or self.heads,
             "num_key_value_heads": self.kv_heads,
             "scale" if is_v1 else "softmax_scale": (self.dim + self.rope_dim) ** -0.5,
         }
         if self.rope_dim:
-            shared["query_rope"] = self._query(model, key, self.rope_dim)
+            shared["query_rope"] = self.rope(model, self._query_shape(key, self.rope_dim))
         return shared | (self.arguments(model, key) if self.arguments else {})
 
     def _table(self, model: CaseModel, blocks: range | list[int]) -> torch.Tensor:
         table = torch.tensor(list(blocks), dtype=torch.int32).reshape(-1, COLUMNS) % BLOCKS
         return table.to(model.device.torch_device)
 
-    def _cache_shape(self, dim: int) -> tuple[int, ...]:
-        if self.cache_unit:
-            return BLOCKS, self.kv_heads, dim // self.cache_unit, BLOCK_SIZE, self.cache_unit
+    def _cache_shape(self, dim: int, unit: int) -> tuple[int, ...]:
+        if unit:
+            return BLOCKS, self.kv_heads, dim // unit, self.block_size, unit
         if self.cache_has_heads:
-            return BLOCKS, self.kv_heads, BLOCK_SIZE, dim
-        return BLOCKS, BLOCK_SIZE, self.kv_heads * dim
+            return BLOCKS, self.kv_heads, self.block_size, dim
+        return BLOCKS, self.block_size, self.kv_heads * dim
 
     def _layer(self, model: CaseModel) -> dict[str, object]:
-        def make(dim: int) -> torch.Tensor:
-            shape = self._cache_shape(dim)
-            return model.random(*shape) if self.cache is None else self.cache(model, shape)
-
-        key = make(self.dim)
-        layer: dict[str, object] = {"key": key, "value": key if self.rope_dim else make(self.dim)}
+        shape = self._cache_shape(self.dim, self.cache_unit)
+        key = self.cache(model, shape)
+        value = key if self.rope_dim else self.cache(model, shape)
+        layer: dict[str, object] = {"key": key, "value": value}
         if self.rope_dim:
-            layer["key_rope"] = make(self.rope_dim)
+            unit = self.cache_unit if self.rope_cache_unit is None else self.rope_cache_unit
+            layer["key_rope"] = self.rope(model, self._cache_shape(self.rope_dim, unit))
         return layer | (self.layer_arguments(model) if self.layer_arguments else {})
 
     def _step(self, ends: list[int], lengths: list[int]) -> Step:
@@ -163,7 +173,7 @@ class PagedCase:
             total = self.tokens * count
             ends = [*sorted(random.randint(0, total) for _ in range(count - 1)), total]
         counts = [end - begin for begin, end in pairwise([0, *ends])]
-        lengths = [random.randint(own, LONGEST) for own in counts]
+        lengths = [random.randint(own, self.block_size * COLUMNS) for own in counts]
         step = self._step(ends, lengths)
         if self.rebinds:
             blocks = [random.randrange(BLOCKS) for _ in range(key * COLUMNS)]
