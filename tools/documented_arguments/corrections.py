@@ -83,7 +83,7 @@ _FUSED_INFER_ARGUMENTS = (
     *("blockTableOptional", "queryPaddingSizeOptional", "kvPaddingSizeOptional"),
     *("keyAntiquantScaleOptional", "keyAntiquantOffsetOptional", "valueAntiquantScaleOptional"),
     *("valueAntiquantOffsetOptional", "keySharedPrefixOptional", "valueSharedPrefixOptional"),
-    *("key", "value", "softmaxLse"),
+    *("key", "value"),
 )
 _ROTARY_ARGUMENTS = ("queryRopeOptional", "keyRopeOptional", "keyRopeAntiquantScaleOptional")
 _COMBINE_ARGUMENTS = {
@@ -241,7 +241,13 @@ CORRECTIONS: Final[Mapping[str, Mapping[str, Correction]]] = MappingProxyType(
                 *_FUSED_INFER_ARGUMENTS,
                 *(_ROTARY_ARGUMENTS if version == 3 else ()),
             )
-            | _types(_PLACEHOLDER, softmaxLse=_FLOATS)
+            | {
+                "softmaxLse": Correction(
+                    reason=f"{_PLACEHOLDER}, and of any shape: the document writes 1",
+                    data_types=_FLOATS,
+                    ranks=ANY_RANK,
+                )
+            }
             for version in (2, 3)
         },
         "aclnnFusedInferAttentionScoreV4": _types(
