@@ -30,6 +30,8 @@ class Counters:
         copies: Memory copies asked for, captured ones included.
         blocking_copies: Those of them that made the host wait.
         copied_bytes: Bytes of all of them.
+        collectives: Collectives, sends and receipts that began to run, those in replays included.
+        collective_bytes: Bytes that they read of this process's memory.
         launches_by_operator: Kernels of the first three counts, by aclnn name.
     """
 
@@ -44,6 +46,8 @@ class Counters:
     copies: int = 0
     blocking_copies: int = 0
     copied_bytes: int = 0
+    collectives: int = 0
+    collective_bytes: int = 0
     launches_by_operator: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     def __sub__(self, earlier: Counters) -> Counters:

@@ -72,14 +72,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             compile_flags=flags,
             link_flags=_LINK_RUNTIME,
         ),
-        NativeLibrary(
-            name="libhccl.so",
-            folder="common",
-            sources=_files("collectives", "*.cpp"),
-            headers=(),
-            compile_flags=flags,
-            link_flags=(),
-        ),
+        *_collective_libraries(flags, installation),
         *_empty_libraries(flags),
         _operator_library(flags, installation),
         _transformer_boost_library(flags, installation),
@@ -109,6 +102,30 @@ def _runtime_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
             compile_flags=flags,
             link_flags=("-pthread",),
         )
+
+
+def _collective_libraries(
+    flags: tuple[str, ...], installation: Installation
+) -> Iterator[NativeLibrary]:
+    """Yield the collectives, and the second name under which torch_npu looks for their groups."""
+    torch_include = installation.torch_folder / "include"
+    yield NativeLibrary(
+        name="libhccl.so",
+        folder="common",
+        sources=_files("collectives", "*.cpp"),
+        headers=(*_files("collectives", "*.h"), *_files("runtime", "*.h")),
+        # Of torch only the arithmetic of half precision, which is all in headers.
+        compile_flags=(*flags, f"-isystem{torch_include}"),
+        link_flags=_LINK_RUNTIME,
+    )
+    yield NativeLibrary(
+        name="libhcomm.so",
+        folder="common",
+        sources=(),
+        headers=(),
+        compile_flags=flags,
+        link_flags=("-L{build}/common", "-Wl,--no-as-needed", "-lhccl"),
+    )
 
 
 def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:

@@ -51,6 +51,11 @@ void CountLaunch(const char* name) {
   ++names.counts[name];
 }
 
+void CountCollective(uint64_t bytes) {
+  ++TheCounters().collectives;
+  TheCounters().collective_bytes += bytes;
+}
+
 }  // namespace cann_sim
 
 // Writes the counters as JSON text into `buffer`, cut at `size`, and returns the length of the whole text.
@@ -68,6 +73,8 @@ extern "C" CANN_SIM_EXPORT size_t cann_sim_counters(char* buffer, size_t size) {
   Append(json, "copies", counters.copies);
   Append(json, "blocking_copies", counters.blocking_copies);
   Append(json, "copied_bytes", counters.copied_bytes);
+  Append(json, "collectives", counters.collectives);
+  Append(json, "collective_bytes", counters.collective_bytes);
   json += ",\"launches_by_operator\":{";
   const char* separator = "";
   for (const auto& [name, count] : LaunchesByName()) {

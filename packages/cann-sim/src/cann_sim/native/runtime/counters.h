@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "launch.h"
+
 namespace cann_sim {
 
 struct Counters {
@@ -19,10 +21,14 @@ struct Counters {
   std::atomic<uint64_t> copies{0};             // memory copies that were asked for, captured ones included
   std::atomic<uint64_t> blocking_copies{0};    // those of them that made the host wait
   std::atomic<uint64_t> copied_bytes{0};
+  std::atomic<uint64_t> collectives{0};       // collectives, sends and receipts that began to run, in replays too
+  std::atomic<uint64_t> collective_bytes{0};  // what they read of this process's memory
 };
 
 Counters& TheCounters();
 // Counts the name, in static memory, of a kernel launch of any of the three sorts.
 void CountLaunch(const char* name);
+// Called by a collective when it runs.
+CANN_SIM_EXPORT void CountCollective(uint64_t bytes);
 
 }  // namespace cann_sim

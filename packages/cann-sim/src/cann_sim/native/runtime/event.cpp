@@ -47,9 +47,14 @@ cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventRecord, [point = std::move(point)] {
     TheMonitor().Update([&] {
       point->time = std::chrono::steady_clock::now();
+      point->failure = cann_sim::FailureOfThisStream();
       point->done = true;
     });
   });
+}
+
+std::shared_ptr<const cann_sim::StreamFailure> FailureOf(const EventPoint& point) {
+  return TheMonitor().Look([&] { return point.failure; });
 }
 
 std::string Describe(uint32_t event, const EventPoint& point) {
@@ -66,6 +71,7 @@ std::string DescribeInGraph(uint32_t event) {
 cann_sim::Task WaitTaskOf(uint32_t event, std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventWait, [event, point = std::move(point)] {
     TheMonitor().Wait([&] { return Describe(event, *point); }, [&] { return point->done; });
+    cann_sim::ThrowFailure(FailureOf(*point));
   });
 }
 
@@ -83,9 +89,12 @@ aclError AwaitRecord(uint32_t event, const EventPoint& point) {
     while (!TheMonitor().WaitFor(kDeadlockCheckMilliseconds, done) && !is_stuck()) {
     }
   }
-  return stuck.empty() ? ACL_SUCCESS
-                       : Fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT,
-                              "synchronise event " + std::to_string(event) + ": deadlock: " + stuck);
+  if (!stuck.empty()) {
+    return Fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "synchronise event " + std::to_string(event) + ": deadlock: " + stuck);
+  }
+  const std::shared_ptr<const cann_sim::StreamFailure> failure = FailureOf(point);
+  return failure == nullptr ? ACL_SUCCESS
+                            : Fail(failure->code, "synchronise event " + std::to_string(event) + ": " + failure->what);
 }
 
 aclError RefuseWhileCaptured(const char* function, Event& event) {

@@ -10,13 +10,15 @@
 #include <mutex>
 
 #include "capture.h"
+#include "device_failure.h"
 #include "shared_event.h"
 
 namespace cann_sim {
 
 // One record of an event.
 struct EventPoint {
-  bool done = false;  // guarded by the monitor, as is the time
+  bool done = false;  // guarded by the monitor, as are the time and the failure
+  std::shared_ptr<const StreamFailure> failure;  // of the stream that recorded it
   std::atomic<int32_t> recorded_on{-1};  // the stream that was last told to record it; none below 0
   std::chrono::steady_clock::time_point time;
 };

@@ -11,7 +11,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "event.h"
-#include "monitor.h"
+#include "outside_work.h"
 
 namespace {
 
@@ -21,13 +21,10 @@ using cann_sim::SharedRecords;
 // Other processes cannot wake a wait, so it looks again and again.
 constexpr std::chrono::microseconds kInterval{200};
 
-// To the deadlock detector the thread works: another process may still record the event.
 void AwaitCount(const SharedRecords& records, uint64_t count) {
-  const cann_sim::Schedule::Outside outside;
+  const cann_sim::OutsideWork outside([] { return "waits for an event of another process"; });
   while (records.happened.load() < count) {
-    if (cann_sim::TheMonitor().stopped()) {
-      throw cann_sim::Stopped();
-    }
+    cann_sim::OutsideWork::CheckProcess();
     std::this_thread::sleep_for(kInterval);
   }
 }

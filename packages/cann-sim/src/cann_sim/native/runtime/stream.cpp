@@ -100,12 +100,12 @@ aclError Stream::Synchronize(int32_t milliseconds) {
     return error;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (error_ == ACL_SUCCESS) {
+  if (failure_ == nullptr) {
     return ACL_SUCCESS;
   }
-  const aclError error = error_;
-  error_ = ACL_SUCCESS;
-  return Fail(error, "stream " + std::to_string(id) + ": " + std::move(error_message_));
+  const std::shared_ptr<const StreamFailure> failure = std::move(failure_);
+  failure_.reset();
+  return Fail(failure->code, "stream " + std::to_string(id) + ": " + failure->what);
 }
 
 void Stream::Stop() {
@@ -176,13 +176,16 @@ void Stream::Work() {
     }
     Take();
     busy_ = true;
-    bool failed = error_ != ACL_SUCCESS;
+    std::shared_ptr<const StreamFailure> failure = failure_;
     lock.unlock();
     // A task is freed before anybody is told that it is done.
     while (std::optional<Task> task = NextTaken()) {
       TheSchedule().Begin(lane_);
-      if (!failed || Signals(task->kind)) {
-        failed = !Run(*task) || failed;
+      if (failure == nullptr) {
+        failure = Run(*task);
+      } else if (Signals(task->kind)) {
+        const WithFailure with(failure);
+        Run(*task);
       }
     }
     lock.lock();
@@ -198,26 +201,37 @@ void Stream::Work() {
   }
 }
 
-bool Stream::Run(Task& task) {
-  bool succeeded = false;
+std::shared_ptr<const StreamFailure> Stream::KeepFailure(const Task& task, aclError code, const std::string& what) {
+  const bool replay = task.kind == TaskKind::kReplay;
+  auto failure = std::make_shared<const StreamFailure>(
+      StreamFailure{replay ? ACL_ERROR_RT_MODEL_EXECUTE : code, std::string(task.name) + " failed on the device: " + what});
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    failure_ = failure;
+  }
+  TellOfFailure("stream " + std::to_string(id) + ": " + failure->what);
+  return failure;
+}
+
+std::shared_ptr<const StreamFailure> Stream::Run(Task& task) {
+  std::shared_ptr<const StreamFailure> failure;
   try {
     const Progress::Run run("stream " + std::to_string(id));
     const Span span(task);
     FailOnPurpose(task);
     task.run();
-    succeeded = true;
   } catch (const Stopped&) {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;
-  } catch (const std::exception& failure) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    error_ = task.kind == TaskKind::kReplay ? ACL_ERROR_RT_MODEL_EXECUTE : ACL_ERROR_RT_AICORE_EXCEPTION;
-    error_message_ = std::string(task.name) + " failed on the device: " + failure.what();
+  } catch (const DeviceFailure& thrown) {
+    failure = KeepFailure(task, thrown.code(), thrown.what());
+  } catch (const std::exception& thrown) {
+    failure = KeepFailure(task, ACL_ERROR_RT_AICORE_EXCEPTION, thrown.what());
   }
   if (task.kind == TaskKind::kKernel || task.kind == TaskKind::kMemoryCopy || task.kind == TaskKind::kMemorySet) {
     TheMonitor().MemoryChanged();
   }
-  return succeeded;
+  return failure;
 }
 
 Stream* FindStream(const char* function, aclrtStream handle, aclError& error) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "device_failure.h"
 #include "schedule.h"
 #include "task.h"
 
@@ -64,8 +65,10 @@ class Stream {
   void Take();
   // The next task that was taken, unless the worker has to stop.
   std::optional<Task> NextTaken();
-  // Whether it went well.
-  bool Run(Task& task);
+  // Returns why it failed; null where it went well.
+  std::shared_ptr<const StreamFailure> Run(Task& task);
+  // Keeps the first failure, and tells of it.
+  std::shared_ptr<const StreamFailure> KeepFailure(const Task& task, aclError code, const std::string& what);
   bool Done();
   // Waits until all tasks have run; else says why it gave up.
   aclError AwaitIdle(int32_t milliseconds);
@@ -82,8 +85,7 @@ class Stream {
   bool sleeping_ = false;
   bool busy_ = false;
   std::atomic<bool> stopping_{false};
-  aclError error_ = ACL_SUCCESS;
-  std::string error_message_;
+  std::shared_ptr<const StreamFailure> failure_;  // null while all is well
 };
 
 // The stream behind a handle, the default stream of the current device where it is null; null (with an error set)

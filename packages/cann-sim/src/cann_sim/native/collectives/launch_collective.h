@@ -1,0 +1,25 @@
+// How a collective becomes a kernel of a stream.
+#pragma once
+
+#include <acl/acl_base_rt.h>
+
+#include <functional>
+#include <memory>
+
+#include "communicator.h"
+
+namespace cann_sim::collectives {
+
+// Gives the work to the stream, which runs it in its order, or records it where the stream is captured. `function` is in
+// static memory. Between HcclGroupStart and HcclGroupEnd it is given when the group ends.
+HcclResult LaunchCollective(const char* function, aclrtStream stream, std::function<void()> run);
+
+}  // namespace cann_sim::collectives
+
+// At the beginning of a collective.
+#define HCCL_FIND_COMMUNICATOR(variable, function, handle)                                          \
+  const std::shared_ptr<::cann_sim::collectives::Communicator> variable =                           \
+      ::cann_sim::collectives::FindCommunicator(function, handle);                                  \
+  if (variable == nullptr) {                                                                        \
+    return HCCL_E_PARA;                                                                             \
+  }
