@@ -132,7 +132,7 @@ void Communicator::FailAndThrow(const std::string& text) {
   throw DeviceFailure(ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, "EI0002: " + Describe() + ": " + text);
 }
 
-void Communicator::CheckFailure() {
+void Communicator::CheckUsable() {
   OutsideWork::CheckProcess();
   if (left_.load()) {
     throw DeviceFailure(ACL_ERROR_RT_FFTS_PLUS_TIMEOUT, Describe() + ": this rank has destroyed the communicator");
@@ -169,7 +169,7 @@ std::string Communicator::DescribeGone(const std::vector<uint32_t>& missing) {
 
 void Communicator::Pause(const std::string& what, const Missing& missing, uint32_t since, Clock::time_point begun,
                          uint32_t milliseconds) {
-  CheckFailure();
+  CheckUsable();
   const auto waited = Clock::now() - begun;
   const bool late = timeouts_.exec_seconds > 0 && waited > std::chrono::duration<double>(timeouts_.exec_seconds);
   if (late || waited > kLifeCheckInterval) {

@@ -37,6 +37,10 @@ class Communicator {
   // The same from a kernel, which fails too.
   [[noreturn]] void FailAndThrow(const std::string& text);
 
+  // Called by kernels before they begin: throws where the communicator failed, was left, or the process ends. What another
+  // rank did in a collective that failed must not be taken for its part in the next one.
+  void CheckUsable();
+
   // Which ranks keep this one waiting.
   using Missing = std::function<std::vector<uint32_t>()>;
   // Called by kernels: waits until nobody is missing. Throws DeviceFailure where a rank has ended, has left or failed, or did
@@ -67,8 +71,6 @@ class Communicator {
   Communicator(std::unique_ptr<SharedSegment> segment, const RootInfo& root, uint32_t ranks, uint32_t rank,
                std::string name, const Timeouts& timeouts);
 
-  // Throws where the wait makes no sense any more.
-  void CheckFailure();
   // Those that will never come, or empty.
   std::string DescribeGone(const std::vector<uint32_t>& missing);
   std::string DescribeRank(uint32_t other);

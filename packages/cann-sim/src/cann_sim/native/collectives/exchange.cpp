@@ -21,6 +21,7 @@ Exchange::Exchange(Communicator& communicator, const char* operation, const std:
       what_(std::string(operation) + " of " + details),
       outside_([this] { return "waits for the other ranks in " + what_; }),
       lock_(communicator.collective) {
+  communicator.CheckUsable();
   RankSlot& slot = communicator.segment().slot(communicator.rank);
   const uint64_t number = slot.operations.load() + 1;
   Description& description = slot.descriptions[number % 2];

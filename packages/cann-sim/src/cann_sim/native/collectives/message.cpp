@@ -233,6 +233,9 @@ void ExchangeMessages(const char* function, const std::vector<MessageRequest>& r
     return;
   }
   const OutsideWork outside([&] { return "waits in " + Describe(function, requests.front()); });
+  for (const MessageRequest& request : requests) {
+    request.communicator->CheckUsable();
+  }
   Queues queues(function, requests);
   Mover mover(queues);
   for (std::vector<const Message*> next = queues.Next(); !next.empty(); next = queues.Next()) {

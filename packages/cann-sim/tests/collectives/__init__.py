@@ -1,0 +1,1 @@
+"""Collectives between processes: real torch.distributed calls on the simulated HCCL."""
