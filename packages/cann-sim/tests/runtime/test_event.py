@@ -5,9 +5,13 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import pytest
 import torch
 
+import cann_sim
+
 EXTERNAL = 0x20
+KERNEL_FAILED = 507015
 NOT_READY, COMPLETE = 0, 1
 
 
@@ -54,6 +58,33 @@ def test_event_recorded_again_moves_the_next_wait_only(npu: Any) -> None:
     assert not event.query()
     gate.record(second)
     event.synchronize()
+
+
+def test_stream_that_waits_for_a_failed_one_fails_with_the_same_code(npu: Any) -> None:
+    first, second = npu.Stream(), npu.Stream()
+    value, other = torch.ones(1).to("npu:0"), torch.ones(1).to("npu:0")
+    npu.synchronize()
+    with cann_sim.injected_faults("run(aclnnInplaceAdds):1"):
+        with npu.stream(first):
+            value.add_(4.0)
+        event = first.record_event()
+        second.wait_event(event)
+        with npu.stream(second):
+            other.mul_(value)
+        for stream in (second, first):
+            with pytest.raises(RuntimeError, match=rf"(?s){KERNEL_FAILED}.*injected fault"):
+                stream.synchronize()
+    with pytest.raises(RuntimeError, match=str(KERNEL_FAILED)):
+        event.synchronize()
+    # A later record of a stream that is well again is waited for as ever.
+    with npu.stream(first):
+        value.add_(4.0)
+    event.record(first)
+    second.wait_event(event)
+    with npu.stream(second):
+        other.mul_(value)
+    npu.synchronize()
+    assert other.cpu().item() == 5.0
 
 
 def test_event_times_are_ordered(npu: Any) -> None:
