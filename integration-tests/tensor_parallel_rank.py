@@ -48,14 +48,15 @@ class TensorParallelLayer:
 
     def __call__(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return the layer's output, float32 of (tokens, hidden), the same on all ranks."""
-        partial = torch.relu(hidden @ self._up) @ self._down
+        partial: torch.Tensor = torch.relu(hidden @ self._up) @ self._down
         dist.all_reduce(partial)
         return partial + hidden
 
     def reference(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return what the whole layer gives in float64."""
         wide = hidden.double()
-        return torch.relu(wide @ self.whole_up.double()) @ self.whole_down.double() + wide
+        inner: torch.Tensor = torch.relu(wide @ self.whole_up.double())
+        return inner @ self.whole_down.double() + wide
 
 
 def steps() -> Iterator[torch.Tensor]:
