@@ -55,8 +55,8 @@ class TensorParallelLayer:
     def reference(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return what the whole layer gives in float64."""
         wide = hidden.double()
-        inner: torch.Tensor = torch.relu(wide @ self.whole_up.double())
-        return inner @ self.whole_down.double() + wide
+        output: torch.Tensor = torch.relu(wide @ self.whole_up.double()) @ self.whole_down.double()
+        return output + wide
 
 
 def steps() -> Iterator[torch.Tensor]:
