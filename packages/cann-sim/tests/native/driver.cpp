@@ -27,6 +27,7 @@ constexpr Named kScenarios[] = {
     {"task-updates", scenario::TaskUpdates},
     {"fuzzed-schedules", scenario::FuzzedSchedules},
     {"faults", scenario::Faults},
+    {"collectives", scenario::Collectives},
     {"deadlock", scenario::Deadlock},
     {"exit", scenario::Exit},
     {"planted-race", scenario::PlantedRace},

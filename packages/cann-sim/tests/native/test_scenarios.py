@@ -1,7 +1,7 @@
-"""The runtime without torch, driven from C++ by several host threads, also under sanitizers.
+"""Runtime and collectives without torch, driven from C++ by several host threads.
 
-The gate runs every scenario once on the library as it is. `--sanitizers=address,thread` compiles
-the sources of the runtime and of the driver again with each sanitizer, and fails on what it
+The gate runs every scenario once on the libraries as they are. `--sanitizers=address,thread`
+compiles their sources and those of the driver again with each sanitizer, and fails on what it
 reports; `nox -s sanitizers` is that.
 """
 
@@ -20,6 +20,7 @@ from cann_sim.compiler import find_compiler
 from cann_sim.installation import find_installation
 from cann_sim.native_library import NATIVE, native_libraries
 
+HCCL = "libhccl.so"
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))
 FLAGS = {
     "none": [],
@@ -42,6 +43,7 @@ SCENARIOS = [
     "task-updates",
     "fuzzed-schedules",
     "faults",
+    "collectives",
     "deadlock",
     "exit",
 ]
@@ -63,6 +65,7 @@ class Driver:
         environment = {
             **os.environ,
             "CANN_SIM_DEADLOCK_SECONDS": "0.5",
+            "CANN_SIM_DEVICES": "2",
             # Kernels that have not run when the process ends are dropped with all they own.
             "ASAN_OPTIONS": "detect_leaks=1",
             "TSAN_OPTIONS": "second_deadlock_stack=1",
@@ -78,12 +81,15 @@ class Driver:
 
 
 def compile_driver(folder: Path, sanitizer: str) -> Path:
-    """Compile and link the driver; without a sanitizer against the library that exists."""
+    """Compile and link the driver; without a sanitizer against the libraries that exist."""
     compiler = find_compiler()
-    runtime = native_libraries(find_installation())[0]
-    flags = [*runtime.compile_flags, "-g", "-fno-omit-frame-pointer", *FLAGS[sanitizer]]
+    libraries = native_libraries(find_installation())
+    runtime, collectives = libraries[0], next(each for each in libraries if each.name == HCCL)
+    # Those of the collectives contain those of the runtime.
+    flags = [*collectives.compile_flags, "-g", "-fno-omit-frame-pointer", *FLAGS[sanitizer]]
     flags.append(f"-I{NATIVE / 'runtime'}")
-    sources = SOURCES if sanitizer == "none" else [*runtime.sources, *SOURCES]
+    tested = [] if sanitizer == "none" else [*runtime.sources, *collectives.sources]
+    sources = [*tested, *SOURCES]
     objects = [folder / f"{number}-{source.stem}.o" for number, source in enumerate(sources)]
 
     def compile_one(source: Path, target: Path) -> None:
@@ -94,8 +100,9 @@ def compile_driver(folder: Path, sanitizer: str) -> Path:
         list(pool.map(compile_one, sources, objects))
     linked = ["-pthread", *FLAGS[sanitizer]]
     if sanitizer == "none":
-        library = build().library_paths("value")[0]
-        linked += [str(library), f"-Wl,-rpath,{library.parent}"]
+        for library in build().library_paths("value"):
+            if library.name in (runtime.name, HCCL):
+                linked += [str(library), f"-Wl,-rpath,{library.parent}"]
     program = folder / "driver"
     compiler.run([*map(str, objects), *linked, "-o", str(program)], "linking the driver")
     return program
