@@ -51,6 +51,15 @@ struct QueriesAndKeys {
   void RequireBlock(const Tensor& key, int64_t group) const;
   // The keys of sequence `index`, [length, heads, ...], out of a tensor laid out as the keys.
   at::Tensor KeysOf(const Tensor& cache, size_t index, const RowSpan& span) const;
+  // Calls `run(index, rows of its queries, rows of its keys)` for every sequence, with the lengths that are in memory now.
+  template <class Run>
+  void ForEachSequence(const Run& run) const {
+    const std::vector<RowSpan> own = queries.Read();
+    const std::vector<RowSpan> seen = keys.Read();
+    for (size_t index = 0; index < own.size(); ++index) {
+      run(index, own[index], seen[index]);
+    }
+  }
 };
 
 // The integers that `tensor` holds now.

@@ -34,9 +34,22 @@ void RequireOnePerRow(const Tensor& statistic, const Tensor& x, const Tensor& ga
   }
 }
 
-void RequireParameterGradient(const Tensor& gradient, const Tensor& gamma) {
-  RequireDtype(gradient, {ScalarType::Float});
-  RequireShape(gradient, gamma.sizes());
+// What every gradient demands. `like` have the shape and dtype of `dy`, `statistics` a value a row, `parameters` are the gradients
+// of `gamma` and its like. Which dtype `gamma` has is the caller's.
+void RequireGradient(const Tensor& dy, const Tensor& gamma, std::initializer_list<const Tensor*> like,
+                     std::initializer_list<const Tensor*> statistics, std::initializer_list<const Tensor*> parameters) {
+  RequireDtype(dy, kFloats);
+  for (const Tensor* tensor : like) {
+    RequireLike(*tensor, dy);
+  }
+  RequireTrailingShape(gamma, dy);
+  for (const Tensor* statistic : statistics) {
+    RequireOnePerRow(*statistic, dy, gamma);
+  }
+  for (const Tensor* parameter : parameters) {
+    RequireDtype(*parameter, {ScalarType::Float});
+    RequireShape(*parameter, gamma.sizes());
+  }
 }
 
 struct LayerNormResults {
@@ -64,20 +77,28 @@ void RequireLayerNorm(const Tensor& x, const Tensor& gamma, const Tensor& beta, 
   RequireOnePerRow(results.rstd, x, gamma);
 }
 
-struct LayerNormGradient {
+struct NormGradient {
   at::Tensor input, gamma, beta;  // `input` [rows, columns]
 };
 
-// Of the sum that was normalised, by the statistics of its rows.
-LayerNormGradient GradientOfLayerNorm(const Tensor& dy, const at::Tensor& sum, const Tensor& gamma, const Tensor& mean,
-                                      const Tensor& rstd) {
+// Through normalized * gamma + beta, where `normalized` [rows, columns] is what was normalised, less its mean where `centred`,
+// times `scale` [rows, 1].
+NormGradient GradientThrough(const Tensor& dy, const at::Tensor& normalized, const Tensor& gamma, const at::Tensor& scale,
+                             bool centred) {
   const at::Tensor gradient = Rows(dy.Widened(), gamma);
-  const at::Tensor scale = rstd.Widened().reshape({-1, 1});
-  const at::Tensor normalized = Rows(sum, gamma).sub(mean.Widened().reshape({-1, 1})).mul_(scale);
   const at::Tensor scaled = gradient.mul(Columns(gamma));
   const at::Tensor along = at::mean(scaled.mul(normalized), {1}, true);
-  const at::Tensor input = scaled.sub(at::mean(scaled, {1}, true)).sub_(normalized.mul(along)).mul_(scale);
-  return {input, gradient.mul(normalized).sum(0), gradient.sum(0)};
+  const at::Tensor across = centred ? scaled.sub(at::mean(scaled, {1}, true)) : scaled;
+  return {across.sub(normalized.mul(along)).mul_(scale), gradient.mul(normalized).sum(0), gradient.sum(0)};
+}
+
+at::Tensor OnePerRow(const Tensor& statistic) { return statistic.Widened().reshape({-1, 1}); }
+
+// Of the sum that was normalised, by the statistics of its rows.
+NormGradient GradientOfLayerNorm(const Tensor& dy, const at::Tensor& sum, const Tensor& gamma, const Tensor& mean,
+                                 const Tensor& rstd) {
+  const at::Tensor scale = OnePerRow(rstd);
+  return GradientThrough(dy, Rows(sum, gamma).sub(OnePerRow(mean)).mul_(scale), gamma, scale, true);
 }
 
 }  // namespace
@@ -113,21 +134,13 @@ CANN_SIM_OPERATOR(aclnnAddLayerNorm, (Tensor, x1), (Tensor, x2), (Tensor, gamma)
 
 CANN_SIM_OPERATOR(aclnnAddLayerNormGrad, (Tensor, dy), (Tensor, x1), (Tensor, x2), (Tensor, rstd), (Tensor, mean),
                   (Tensor, gamma), (OptionalTensor, dsum), (Tensor, dxOut), (Tensor, dgammaOut), (Tensor, dbetaOut)) {
-  RequireDtype(dy, kFloats);
-  RequireLike(x1, dy);
-  RequireLike(x2, dy);
+  RequireGradient(dy, gamma, {&x1, &x2, &dxOut}, {&rstd, &mean}, {&dgammaOut, &dbetaOut});
   RequireSameDtype(gamma, dy);
-  RequireTrailingShape(gamma, dy);
-  RequireOnePerRow(rstd, dy, gamma);
-  RequireOnePerRow(mean, dy, gamma);
-  RequireLike(dxOut, dy);
-  RequireParameterGradient(dgammaOut, gamma);
-  RequireParameterGradient(dbetaOut, gamma);
   if (dsum) {
     RequireLike(*dsum, dy);
   }
   return [=] {
-    const LayerNormGradient gradient = GradientOfLayerNorm(dy, x1.Widened().add(x2.Widened()), gamma, mean, rstd);
+    const NormGradient gradient = GradientOfLayerNorm(dy, x1.Widened().add(x2.Widened()), gamma, mean, rstd);
     const at::Tensor input = gradient.input.view(dy.sizes());
     dxOut.Store(dsum ? input.add(dsum->Widened()) : input);
     dgammaOut.Store(gradient.gamma.view(gamma.sizes()));
@@ -149,19 +162,11 @@ CANN_SIM_OPERATOR(aclnnDeepNorm, (Tensor, x), (Tensor, gx), (Tensor, beta), (Ten
 CANN_SIM_OPERATOR(aclnnDeepNormGrad, (Tensor, dy), (Tensor, x), (Tensor, gx), (Tensor, gamma), (Tensor, mean),
                   (Tensor, rstd), (Double, alpha), (Tensor, dxOut), (Tensor, dgxOut), (Tensor, dbetaOut),
                   (Tensor, dgammaOut)) {
-  RequireDtype(dy, kFloats);
-  for (const Tensor& tensor : {x, gx, dxOut, dgxOut}) {
-    RequireLike(tensor, dy);
-  }
+  RequireGradient(dy, gamma, {&x, &gx, &dxOut, &dgxOut}, {&mean, &rstd}, {&dgammaOut, &dbetaOut});
   RequireSameDtype(gamma, dy);
-  RequireTrailingShape(gamma, dy);
-  RequireOnePerRow(mean, dy, gamma);
-  RequireOnePerRow(rstd, dy, gamma);
-  RequireParameterGradient(dgammaOut, gamma);
-  RequireParameterGradient(dbetaOut, gamma);
   return [=] {
     const at::Tensor sum = x.Widened().mul(alpha.value()).add(gx.Widened());
-    const LayerNormGradient gradient = GradientOfLayerNorm(dy, sum, gamma, mean, rstd);
+    const NormGradient gradient = GradientOfLayerNorm(dy, sum, gamma, mean, rstd);
     const at::Tensor input = gradient.input.view(dy.sizes());
     dxOut.Store(input.mul(alpha.value()));
     dgxOut.Store(input);
@@ -172,21 +177,13 @@ CANN_SIM_OPERATOR(aclnnDeepNormGrad, (Tensor, dy), (Tensor, x), (Tensor, gx), (T
 
 CANN_SIM_OPERATOR(aclnnRmsNormGrad, (Tensor, dy), (Tensor, x), (Tensor, rstd), (Tensor, gamma), (Tensor, dxOut),
                   (Tensor, dgammaOut)) {
-  RequireDtype(dy, kFloats);
-  RequireLike(x, dy);
-  RequireLike(dxOut, dy);
+  RequireGradient(dy, gamma, {&x, &dxOut}, {&rstd}, {&dgammaOut});
   RequireDtype(gamma, DtypeSet{ScalarType::Float} | DtypeSet{dy.dtype()});
-  RequireTrailingShape(gamma, dy);
-  RequireOnePerRow(rstd, dy, gamma);
-  RequireParameterGradient(dgammaOut, gamma);
   return [=] {
-    const at::Tensor gradient = Rows(dy.Widened(), gamma);
-    const at::Tensor scale = rstd.Widened().reshape({-1, 1});
-    const at::Tensor normalized = Rows(x.Widened(), gamma).mul(scale);
-    const at::Tensor scaled = gradient.mul(Columns(gamma));
-    const at::Tensor along = at::mean(scaled.mul(normalized), {1}, true);
-    dxOut.Store(scaled.sub(normalized.mul(along)).mul_(scale).view(dy.sizes()));
-    dgammaOut.Store(gradient.mul(normalized).sum(0).view(gamma.sizes()));
+    const at::Tensor scale = OnePerRow(rstd);
+    const NormGradient gradient = GradientThrough(dy, Rows(x.Widened(), gamma).mul(scale), gamma, scale, false);
+    dxOut.Store(gradient.input.view(dy.sizes()));
+    dgammaOut.Store(gradient.gamma.view(gamma.sizes()));
   };
 }
 

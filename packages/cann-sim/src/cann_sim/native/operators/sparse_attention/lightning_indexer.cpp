@@ -14,6 +14,7 @@
 
 #include "../attention/ragged_rows.h"
 #include "../interface/operator.h"
+#include "key_selection.h"
 
 namespace cann_sim::operators {
 
@@ -23,8 +24,6 @@ using c10::ScalarType;
 
 constexpr int64_t kHeadDim = 128;
 constexpr int64_t kMostHeads = 64;
-constexpr int64_t kRightDownCausal = 3;
-constexpr int64_t kFarthest = std::numeric_limits<int64_t>::max();
 // Scores that are held at a time.
 constexpr int64_t kMostScores = int64_t{1} << 24;
 
@@ -33,7 +32,7 @@ struct LightningIndexer {
   Tensor query, key, weights;
   OptionalTensor query_scale, key_scale;
   QueriesAndKeys rows;
-  bool causal;
+  SparseMask mask;
   int64_t count;
   Tensor indices;
   OptionalTensor values;
@@ -68,8 +67,7 @@ void LightningIndexer::RunSequence(size_t index, const RowSpan& own, const RowSp
     const at::Tensor chosen = rows.queries.Of(indices, index, part);
     const at::Tensor chosen_scores = values ? rows.queries.Of(*values, index, part) : at::Tensor();
     for (int64_t row = 0; row < part.length; ++row) {
-      const int64_t ahead = own.length - (first + row) - 1;
-      const int64_t visible = causal ? seen.length - ahead : seen.length;
+      const int64_t visible = mask.Seen(first + row, own, seen);
       if (visible <= 0) {
         continue;
       }
@@ -88,11 +86,8 @@ void LightningIndexer::Run() const {
   if (values) {
     at::Tensor(*values).fill_(-std::numeric_limits<double>::infinity());
   }
-  const std::vector<RowSpan> own = rows.queries.Read();
-  const std::vector<RowSpan> seen = rows.keys.Read();
-  for (size_t index = 0; index < own.size(); ++index) {
-    RunSequence(index, own[index], seen[index]);
-  }
+  rows.ForEachSequence(
+      [&](size_t index, const RowSpan& own, const RowSpan& seen) { RunSequence(index, own, seen); });
 }
 
 void LightningIndexer::Require() const {
@@ -134,7 +129,8 @@ struct Arguments {
   const Tensor &query, &key, &weights;
   const OptionalTensor &query_scale, &key_scale, &query_lengths, &key_lengths, &block_table;
   const Text &query_layout, &key_layout;
-  int64_t count, most, sparse_mode, pre_tokens, next_tokens;
+  int64_t count, most;
+  const Int &sparse_mode, &pre_tokens, &next_tokens;
   const Tensor& indices;
   const OptionalTensor& values;
 };
@@ -146,18 +142,10 @@ Plan MakePlan(const Arguments& given) {
                    given.most > 2048 ? "1 to 2048, or a multiple of 1024 up to " + std::to_string(given.most) : "1 to 2048",
                    std::to_string(given.count));
   }
-  if (given.sparse_mode != 0 && given.sparse_mode != kRightDownCausal) {
-    RefuseArgument("sparseMode", "0 (all) or 3 (right down causal)", std::to_string(given.sparse_mode));
-  }
-  for (const int64_t tokens : {given.pre_tokens, given.next_tokens}) {
-    if (tokens != kFarthest) {
-      RefuseArgument("preTokens and nextTokens", std::to_string(kFarthest), std::to_string(tokens));
-    }
-  }
   auto call = std::make_shared<LightningIndexer>(LightningIndexer{
       given.query, given.key, given.weights, given.query_scale, given.key_scale,
       {given.query_layout, given.key_layout, given.query, given.key, given.query_lengths, given.key_lengths, given.block_table},
-      given.sparse_mode == kRightDownCausal, given.count, given.indices, given.values});
+      {given.sparse_mode, given.pre_tokens, given.next_tokens}, given.count, given.indices, given.values});
   call->Require();
   return Plan([call] { call->Run(); });
 }
