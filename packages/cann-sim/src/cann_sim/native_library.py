@@ -73,6 +73,14 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             link_flags=_LINK_RUNTIME,
         ),
         *_collective_libraries(flags, installation),
+        NativeLibrary(
+            name="libge_runner.so",
+            folder="common",
+            sources=_files("graph_engine", "*.cpp"),
+            headers=(),
+            compile_flags=flags,
+            link_flags=(),
+        ),
         *_empty_libraries(flags),
         _operator_library(flags, installation),
         _transformer_boost_library(flags, installation),
@@ -129,8 +137,8 @@ def _collective_libraries(
 
 
 def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
-    """Yield libraries that torch_npu links to and takes nothing from."""
-    for name in ("ge_runner", "graph", "acl_tdt_channel"):
+    """Yield libraries that torch_npu, or torchair in it, links to and takes nothing from."""
+    for name in ("graph", "acl_tdt_channel", "fmk_parser", "ascend_protobuf"):
         yield NativeLibrary(
             name=f"lib{name}.so",
             folder="common",

@@ -5,6 +5,8 @@
 CANN_SIM_UNSIMULATED(aclmdlFinalizeDump);
 CANN_SIM_UNSIMULATED(aclmdlInitDump);
 CANN_SIM_UNSIMULATED(aclmdlSetDump);
+CANN_SIM_UNSIMULATED(aclopStartDumpArgs);
+CANN_SIM_UNSIMULATED(aclopStopDumpArgs);
 CANN_SIM_UNSIMULATED(aclrtBinaryGetFunction);
 CANN_SIM_UNSIMULATED(aclrtBinaryLoadFromData);
 CANN_SIM_UNSIMULATED(aclrtGetFunctionAddr);
