@@ -29,6 +29,7 @@ constexpr Named kScenarios[] = {
     {"faults", scenario::Faults},
     {"collectives", scenario::Collectives},
     {"deadlock", scenario::Deadlock},
+    {"slow-workers", scenario::SlowWorkers},
     {"exit", scenario::Exit},
     {"planted-race", scenario::PlantedRace},
     {"planted-overflow", scenario::PlantedOverflow},

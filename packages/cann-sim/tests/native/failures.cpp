@@ -1,4 +1,4 @@
-// Injected faults, kernels that throw, deadlocks, the end of the process; and faults planted for the sanitizers to find.
+// Injected faults, kernels that throw, deadlocks and what is none, the end of the process; and faults planted for the sanitizers to find.
 
 #include <atomic>
 #include <chrono>
@@ -53,6 +53,25 @@ void Deadlock() {
   CHECK_OK(aclrtDestroyStream(other));
   Destroy(streams);
   CHECK_OK(aclrtFree(word));
+}
+
+// Slower than the deadlock time, and yet none: nothing that can go on is held up by what it waits for.
+void SlowWorkers() {
+  auto* words = DeviceMemory<uint64_t>(2);
+  const std::vector<aclrtStream> streams = NewStreams(2);
+  // While it is freed, the worker runs no task and waits for none, as one that the operating system holds back.
+  std::shared_ptr<void> freed_slowly(nullptr, [](void*) { std::this_thread::sleep_for(std::chrono::milliseconds(1500)); });
+  CHECK_OK(aclrtValueWait(&words[0], 1, ACL_STREAM_WAIT_VALUE_EQ, streams[0]));
+  Launch(streams[1], "own", [freed_slowly = std::move(freed_slowly)] {});
+  CHECK_OK(aclrtValueWrite(&words[0], 1, 0, streams[1]));
+  CHECK_OK(aclrtSynchronizeStream(streams[0]));
+  // Memory that nothing of this device writes, as another process may: a wait for it has come to its end and was not told.
+  CHECK_OK(aclrtValueWait(&words[1], 1, ACL_STREAM_WAIT_VALUE_EQ, streams[0]));
+  CHECK_CODE(aclrtSynchronizeStreamWithTimeout(streams[0], 50), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+  __atomic_store_n(&words[1], 1, __ATOMIC_SEQ_CST);
+  CHECK_OK(aclrtSynchronizeStream(streams[0]));
+  Destroy(streams);
+  CHECK_OK(aclrtFree(words));
 }
 
 // Work that is queued, running and waiting when main returns.

@@ -109,6 +109,7 @@ void FuzzedSchedules();
 void Faults();
 void Collectives();
 void Deadlock();
+void SlowWorkers();
 void Exit();
 void PlantedRace();
 void PlantedOverflow();

@@ -45,6 +45,7 @@ SCENARIOS = [
     "faults",
     "collectives",
     "deadlock",
+    "slow-workers",
     "exit",
 ]
 PLANTED = {
@@ -75,7 +76,7 @@ class Driver:
             capture_output=True,
             text=True,
             env=environment,
-            timeout=300,
+            timeout=900,
             check=False,
         )
 

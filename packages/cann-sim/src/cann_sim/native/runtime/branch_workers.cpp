@@ -49,7 +49,7 @@ void RunBesides(std::string where, std::function<void()> branch, std::function<v
   TheSchedule().Announce(*lane);
   BranchWorkers& workers = TheBranchWorkers();
   std::function<void()> work = [lane, &workers, where = std::move(where), branch = std::move(branch),
-                                ended = std::move(ended)] {
+                                ended = std::move(ended), counted = std::make_shared<Progress::SideBranch>()] {
     TheSchedule().Begin(*lane);
     {
       const Progress::Run run(where);

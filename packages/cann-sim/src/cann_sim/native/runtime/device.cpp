@@ -87,6 +87,16 @@ std::vector<Stream*> Device::Streams() {
   return streams;
 }
 
+size_t Device::BusyStreams() {
+  std::vector<Stream*> streams = Streams();
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams.insert(streams.end(), destroyed_.begin(), destroyed_.end());
+  }
+  const auto busy = std::count_if(streams.begin(), streams.end(), [](Stream* stream) { return !stream->Idle(); });
+  return static_cast<size_t>(busy);
+}
+
 void Device::WakeWorkers() {
   for (Stream* stream : Streams()) {
     stream->Wake();
@@ -118,15 +128,12 @@ Device* FindDevice(int32_t id) {
   return id >= 0 && static_cast<size_t>(id) < Devices().size() ? Devices()[static_cast<size_t>(id)] : nullptr;
 }
 
-bool StreamsAreIdle() {
+size_t BusyStreams() {
+  size_t busy = 0;
   for (Device* device : Devices()) {
-    for (Stream* stream : device->Streams()) {
-      if (!stream->Idle()) {
-        return false;
-      }
-    }
+    busy += device->BusyStreams();
   }
-  return true;
+  return busy;
 }
 
 void StopStreams() {

@@ -25,6 +25,7 @@ struct Device {
   // The worker of the stream ends; the object stays, so that later use of the handle is refused and not undefined.
   void DestroyStream(Stream& stream);
   std::vector<Stream*> Streams();
+  size_t BusyStreams();
   // Ends the naps of workers that have tasks.
   void WakeWorkers();
 
@@ -45,8 +46,8 @@ struct Device {
 Device* CurrentDevice();
 // The device with this number, or null where there is none.
 Device* FindDevice(int32_t id);
-// Whether no stream of any device has a task.
-bool StreamsAreIdle();
+// How many streams of all devices have tasks, those among them that were destroyed while a task of theirs ran.
+size_t BusyStreams();
 // Lets the workers of all streams of all devices end.
 void StopStreams();
 

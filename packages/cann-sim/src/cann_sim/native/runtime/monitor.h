@@ -49,10 +49,11 @@ class Monitor {
       return;
     }
     std::unique_lock<std::mutex> lock(mutex_);
-    if (!stopped_ && !condition()) {
-      const Progress::Pause pause(what);
+    const Progress::Condition ready = [&] { return stopped_ || condition(); };
+    if (!ready()) {
+      const Progress::Pause pause(what, ready);
       ++waits_;
-      changed_.wait(lock, [&] { return stopped_ || condition(); });
+      changed_.wait(lock, ready);
       --waits_;
     }
     if (stopped_) {
@@ -97,12 +98,14 @@ class Monitor {
 
   // Waits until the count is 0, also while the process ends: the count lives on the stack of the caller.
   void WaitForAll(const size_t& count) {
-    const Progress::Pause pause([] { return "the side branches of the graph"; });
+    const Progress::What what = [] { return "the side branches of the graph"; };
+    const Progress::Condition none = [&count] { return count == 0; };
+    const Progress::Pause pause(what, none);
     if (Schedule::InTurn()) {
-      TheSchedule().Block([&] { return Look([&] { return count == 0; }); });
+      TheSchedule().Block([&] { return Look(none); });
     }
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [&count] { return count == 0; });
+    changed_.wait(lock, none);
   }
 
   // Ends every wait, now and later.
@@ -117,9 +120,9 @@ class Monitor {
  private:
   template <class Condition>
   void WaitInTurn(const Progress::What& what, const Condition& condition) {
-    const std::function<bool()> ready = [&] { return Look([&] { return stopped_ || condition(); }); };
+    const Progress::Condition ready = [&] { return Look([&] { return stopped_ || condition(); }); };
     if (!ready()) {
-      const Progress::Pause pause(what);
+      const Progress::Pause pause(what, ready);
       TheSchedule().Block(ready);
     }
     if (stopped()) {

@@ -1,6 +1,10 @@
 #include "progress.h"
 
+#include <algorithm>
+
 #include "configuration.h"
+#include "device.h"
+#include "monitor.h"
 #include "schedule.h"
 
 namespace {
@@ -12,15 +16,9 @@ thread_local const cann_sim::Progress::Branch* running_branch = nullptr;
 
 namespace cann_sim {
 
-Progress::Run::Run(std::string where) {
-  running_where = std::move(where);
-  ++TheProgress().running_;
-}
+Progress::Run::Run(std::string where) { running_where = std::move(where); }
 
-Progress::Run::~Run() {
-  TheProgress().Note();
-  --TheProgress().running_;
-}
+Progress::Run::~Run() { TheProgress().Note(); }
 
 Progress::Within::Within(const std::string& what) : length_(running_where.size()) { running_where += what; }
 
@@ -30,7 +28,8 @@ Progress::Branch::Branch(const std::vector<Task>& tasks) : tasks_(tasks), outer_
 
 Progress::Branch::~Branch() { running_branch = outer_; }
 
-Progress::Pause::Pause(const What& what) : span_("wait", [&what] { return "waits for " + what(); }) {
+Progress::Pause::Pause(const What& what, const Condition& condition)
+    : span_("wait", [&what] { return "waits for " + what(); }) {
   std::string where = running_where;
   if (running_branch != nullptr) {
     const std::vector<Task>& tasks = running_branch->tasks_;
@@ -41,23 +40,35 @@ Progress::Pause::Pause(const What& what) : span_("wait", [&what] { return "waits
     where += next < tasks.size() ? std::string(", before operator ") + tasks[next].name : ", behind its last operator";
   }
   Progress& progress = TheProgress();
-  {
-    const std::lock_guard<std::mutex> lock(progress.mutex_);
-    progress.waits_[std::this_thread::get_id()] = {std::move(where), &what};
-  }
-  --progress.running_;
+  const std::lock_guard<std::mutex> lock(progress.mutex_);
+  progress.waits_[std::this_thread::get_id()] = {std::move(where), &what, &condition};
 }
 
 Progress::Pause::~Pause() {
   Progress& progress = TheProgress();
   progress.Note();
-  ++progress.running_;
   const std::lock_guard<std::mutex> lock(progress.mutex_);
   progress.waits_.erase(std::this_thread::get_id());
 }
 
+bool Progress::AllWait() {
+  const size_t busy = BusyStreams() + side_branches_.load();
+  bool all = false;
+  bool some_could_end = false;
+  TheMonitor().Look([&] {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    all = waits_.size() >= busy;
+    some_could_end =
+        std::any_of(waits_.begin(), waits_.end(), [](const auto& wait) { return (*wait.second.condition)(); });
+  });
+  if (some_could_end) {
+    TheMonitor().MemoryChanged();
+  }
+  return all && !some_could_end;
+}
+
 std::string Progress::Stuck() {
-  if (TheSchedule().fuzzes() ? TheSchedule().CanMove() : running_.load() > 0) {
+  if (TheSchedule().fuzzes() ? TheSchedule().CanMove() : !AllWait()) {
     return "";
   }
   const Clock::duration silent = Clock::now().time_since_epoch() - Clock::duration(last_.load());

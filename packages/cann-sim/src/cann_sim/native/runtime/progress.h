@@ -1,4 +1,4 @@
-// Whether the device still gets anywhere: which workers run a task, which of them wait, and when something last happened.
+// Whether the device still gets anywhere: which workers have a task, which of them wait, and when something last happened.
 #pragma once
 
 #include <time.h>
@@ -17,10 +17,17 @@
 
 namespace cann_sim {
 
+class Progress;
+
+// Never destroyed: worker threads may still run while the process exits.
+Progress& TheProgress();
+
 class Progress {
  public:
   // Says what a wait waits for, at the time when it is asked.
   using What = std::function<std::string()>;
+  // Whether a wait could end. Called with the monitor's lock.
+  using Condition = std::function<bool()>;
 
   // Something happened: a task was given to a stream, or state that a wait looks at changed.
   void Note() {
@@ -56,6 +63,15 @@ class Progress {
     size_t length_;
   };
 
+  // While it lives, there is a side branch of a replay, which has a worker of its own or will have one.
+  class SideBranch {
+   public:
+    SideBranch() { ++TheProgress().side_branches_; }
+    ~SideBranch() { --TheProgress().side_branches_; }
+    SideBranch(const SideBranch&) = delete;
+    SideBranch& operator=(const SideBranch&) = delete;
+  };
+
   // While it lives, the thread runs these tasks of a graph in order; Next says that it comes to the next one.
   class Branch {
    public:
@@ -73,10 +89,10 @@ class Progress {
     size_t begun_ = 0;
   };
 
-  // While it lives, the task that the thread runs waits for other work.
+  // While it lives, the task that the thread runs waits for other work, until the condition holds.
   class Pause {
    public:
-    explicit Pause(const What& what);
+    Pause(const What& what, const Condition& condition);
     ~Pause();
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
@@ -86,7 +102,8 @@ class Progress {
   };
 
   // What every worker that has a task waits for, where all of them wait and nothing happened for the deadlock time
-  // (CANN_SIM_DEADLOCK_SECONDS); else empty.
+  // (CANN_SIM_DEADLOCK_SECONDS); else empty. A worker that the operating system has not yet let go on does not wait. Not
+  // called with the lock of a stream or of the monitor.
   std::string Stuck();
 
  private:
@@ -94,15 +111,16 @@ class Progress {
   struct Wait {
     std::string where;
     const What* what;
+    const Condition* condition;
   };
 
+  // Whether each of them waits for what has not come; wakes those for which it has.
+  bool AllWait();
+
   std::atomic<Clock::rep> last_{0};
-  std::atomic<int> running_{0};
+  std::atomic<size_t> side_branches_{0};
   std::mutex mutex_;
   std::map<std::thread::id, Wait> waits_;
 };
-
-// Never destroyed: worker threads may still run while the process exits.
-Progress& TheProgress();
 
 }  // namespace cann_sim

@@ -306,7 +306,7 @@ Schedule& TheSchedule() {
 // 0 where nothing is wrong.
 extern "C" CANN_SIM_EXPORT size_t cann_sim_set_schedule(const char* text, char* message, size_t size) {
   std::string wrong = "expected an idle device, found tasks that have not run; synchronise the device first";
-  if (cann_sim::StreamsAreIdle()) {
+  if (cann_sim::BusyStreams() == 0) {
     wrong = cann_sim::TheSchedule().Set(text);
   }
   std::memcpy(message, wrong.data(), std::min(size, wrong.size()));

@@ -82,9 +82,16 @@ aclError Stream::AwaitIdle(int32_t milliseconds) {
       if (idle_.wait_until(lock, std::min(Clock::now() + kDeadlockCheckInterval, end), done)) {
         break;
       }
-      outcome = Clock::now() >= end ? Schedule::Outcome::kTimeout
-                : is_stuck()        ? Schedule::Outcome::kStuck
-                                    : Schedule::Outcome::kDone;
+      if (Clock::now() >= end) {
+        outcome = Schedule::Outcome::kTimeout;
+        break;
+      }
+      lock.unlock();
+      const bool ends = is_stuck();
+      lock.lock();
+      if (ends && !done()) {
+        outcome = Schedule::Outcome::kStuck;
+      }
     }
   }
   if (outcome == Schedule::Outcome::kDone) {
