@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+pytest_plugins = "cann_sim.pytest_plugin"
+
+
 @pytest.fixture(scope="session")
 def device() -> NpuDevice:
     return NpuDevice()

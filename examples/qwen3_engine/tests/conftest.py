@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     import torch
 
+pytest_plugins = "cann_sim.pytest_plugin"
+
 
 @pytest.fixture(scope="session")
 def npu() -> torch.device:

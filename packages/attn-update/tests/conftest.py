@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from attn_update.kinds import FusedInferAttention
 
+pytest_plugins = "cann_sim.pytest_plugin"
+
 CaptureDispatched: TypeAlias = "Callable[[PagedModel, int], Any]"
 BLOCK_SIZE = 4
 SCHEDULES = 200

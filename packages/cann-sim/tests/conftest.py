@@ -17,6 +17,8 @@ cann_sim.activate()
 import pytest  # noqa: E402
 import torch_npu  # noqa: E402
 
+pytest_plugins = "cann_sim.pytest_plugin"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -92,6 +94,9 @@ class Finished:
 
 RunPython = Callable[..., Finished]
 
+# Ends what hangs; a loaded machine takes many times as long as an idle one.
+HANG_SECONDS = 900
+
 
 @pytest.fixture(scope="session")
 def run_python() -> RunPython:
@@ -102,7 +107,7 @@ def run_python() -> RunPython:
         *,
         environment: Mapping[str, str | None] | None = None,
         program: tuple[str, ...] = (sys.executable, "-c"),
-        seconds: float = 120,
+        seconds: float = HANG_SECONDS,
     ) -> Finished:
         variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
         for name, value in (environment or {}).items():

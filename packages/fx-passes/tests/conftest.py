@@ -15,6 +15,8 @@ import torch  # noqa: E402
 import torch_npu  # noqa: E402, F401
 from torch import Tensor  # noqa: E402
 
+pytest_plugins = "cann_sim.pytest_plugin"
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 

@@ -12,6 +12,8 @@ pytest.register_assert_rewrite("npu_graph_runtime.testing.device_contract")
 
 from npu_graph_runtime import FakeDevice, GraphContext, NpuDevice  # noqa: E402
 
+pytest_plugins = "cann_sim.pytest_plugin"
+
 
 @pytest.fixture
 def fake() -> FakeDevice:

@@ -1,0 +1,40 @@
+"""A pytest plugin: no test hands a device on that has failed or waits for ever.
+
+``pytest_plugins = "cann_sim.pytest_plugin"`` in a conftest.py loads it. All tests of a process
+share one device: what one of them leaves behind would else be the failure of others.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Synchronise the device behind each test and its fixtures.
+
+    A failure that the test left behind (a kernel that failed after the last synchronisation) is its
+    own, as an error of its teardown. Where the device cannot be synchronised at all (a stream that
+    waits for ever, an open capture), the run ends and names the test: all later ones would fail.
+
+    Args:
+        item: The test.
+    """
+    yield
+    torch_npu = sys.modules.get("torch_npu")
+    if torch_npu is None or not torch_npu.npu.is_initialized():
+        return
+    try:
+        torch_npu.npu.synchronize()
+    except RuntimeError as failure:
+        try:
+            torch_npu.npu.synchronize()
+        except RuntimeError as error:
+            pytest.exit(f"{item.nodeid} left a device that no later test can use: {error}", 1)
+        pytest.fail(f"{item.nodeid} left a failure of the device behind: {failure}", pytrace=False)

@@ -1,0 +1,65 @@
+"""Tests that leave a device behind that has failed, or waits for ever."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONFTEST = """
+import cann_sim
+cann_sim.activate()
+pytest_plugins = "cann_sim.pytest_plugin"
+"""
+TESTS = """
+import torch, torch_npu
+
+def test_first():
+    {body}
+
+def test_second():
+    assert torch.ones(2).npu().sum().item() == 2
+"""
+FAILS = "torch.ones(2).npu().index_select(0, torch.tensor([9]).npu())"
+WAITS = "torch_npu.npu.ExternalEvent().wait(torch_npu.npu.Stream())"
+
+
+@pytest.fixture
+def run_tests(run_python: Any, tmp_path: Path) -> Any:
+    def run(body: str) -> Any:
+        (tmp_path / "conftest.py").write_text(CONFTEST)
+        (tmp_path / "test_device.py").write_text(TESTS.format(body=body))
+        return run_python(
+            str(tmp_path),
+            program=(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            environment={"CANN_SIM_DEADLOCK_SECONDS": "0.5"},
+        )
+
+    return run
+
+
+def test_device_left_idle_is_no_error(run_tests: Any) -> None:
+    done = run_tests("torch.ones(2).npu().add_(1.0)")
+    assert "2 passed" in done.output, done.output + done.errors
+    assert done.status == 0
+
+
+def test_failure_left_behind_is_an_error_of_the_test_that_left_it(run_tests: Any) -> None:
+    done = run_tests(FAILS)
+    assert "2 passed, 1 error" in done.output, done.output + done.errors
+    assert re.search(r"ERROR .*test_device.py::test_first", done.output)
+    assert "left a failure of the device behind: " in done.output
+
+
+def test_device_left_waiting_ends_the_run_and_names_the_test(run_tests: Any) -> None:
+    done = run_tests(WAITS)
+    named = "test_device.py::test_first left a device that no later test can use: "
+    assert named in done.output, done.output + done.errors
+    assert "deadlock: stream" in done.output
+    assert "1 passed" in done.output
+    assert done.status == 1
