@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import cann_sim
+from operators.c_arguments import Arguments, Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 TENSORS = frozenset(
     {
@@ -23,9 +24,6 @@ TENSORS = frozenset(
     }
 )
 TENSOR_LISTS = frozenset({"TensorList", "OptionalTensorList"})
-FORMAT_ND = 2
-FORMAT_NZ = 29
-_BYTES_OF_ELEMENT = 16
 _NUMBERS = {
     "Int": ctypes.c_int64,
     "Int32": ctypes.c_int32,
@@ -35,32 +33,13 @@ _NUMBERS = {
     "Float": ctypes.c_float,
     "DataType": ctypes.c_int32,
 }
-Handle = ctypes.c_void_p
-
-
-@dataclass(frozen=True, kw_only=True)
-class Description:
-    """A tensor as the C interface describes it; its memory is zeros."""
-
-    type: int
-    sizes: tuple[int, ...] = (2, 3)
-    strides: tuple[int, ...] | None = None
-    format: int = FORMAT_ND
-    storage: tuple[int, ...] | None = None
-    offset: int = 0
-
-    def of_type(self, number: int) -> Description:
-        """Return the same tensor in another dtype."""
-        return replace(self, type=number)
-
-    def elements(self) -> int:
-        """Return how many elements the memory has to have."""
-        storage = 1
-        for size in self.storage or self.sizes:
-            storage *= size
-        strides = self.strides or ()
-        last = sum((n - 1) * s for n, s in zip(self.sizes, strides, strict=False) if n > 0)
-        return max(storage, last + 1) + self.offset
+_MAKERS: dict[str, Callable[[Arguments, Any], object]] = {
+    "Scalar": lambda maker, number: maker.scalar(ctypes.c_double(number)),
+    "ScalarList": lambda maker, numbers: maker.scalars([ctypes.c_double(n) for n in numbers]),
+    "TensorList": Arguments.tensors,
+    "IntArray": Arguments.integers,
+    "BoolArray": Arguments.booleans,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +48,6 @@ class Answer:
 
     status: int
     message: str
-
-
-def contiguous_strides(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the strides of a contiguous tensor."""
-    strides, step = [], 1
-    for size in reversed(sizes):
-        strides.append(step)
-        step *= size
-    return tuple(reversed(strides))
 
 
 class Interface:
@@ -115,8 +85,9 @@ class Interface:
         """
         size, executor = ctypes.c_uint64(), Handle()
         with ExitStack() as owned:
+            maker = Arguments(self._library, owned)
             made = [
-                self._make(kind, value, owned)
+                _make(maker, kind, value)
                 for (kind, _), value in zip(arguments, values, strict=True)
             ]
             status = self._library[f"{operator}GetWorkspaceSize"](
@@ -127,68 +98,17 @@ class Interface:
                 self._library.aclDestroyAclOpExecutor(executor)
         return Answer(status=status, message=message)
 
-    def _make(self, kind: str, value: Any, owned: ExitStack) -> object:
-        made: object = None
-        if kind in _NUMBERS:
-            made = _NUMBERS[kind](value or 0)
-        elif value is None:
-            pass
-        elif kind in TENSORS:
-            made = self._tensor(value, owned)
-            owned.callback(self._library.aclDestroyTensor, made)
-        elif kind in {"Scalar", "OptionalScalar"}:
-            made = self._scalar(value, owned)
-        elif kind in {"Text", "OptionalText"}:
-            made = ctypes.c_char_p(value.encode())
-        else:
-            made = self._list(kind.removeprefix("Optional"), value, owned)
-        return made
 
-    def _list(self, kind: str, values: Sequence[Any], owned: ExitStack) -> Handle:
-        array: ctypes.Array[Any]
-        if kind == "TensorList":
-            # A list owns its members.
-            members = [None if item is None else self._tensor(item, owned) for item in values]
-            array = (Handle * len(members))(*members)
-        elif kind == "ScalarList":
-            array = (Handle * len(values))(*[self._scalar(item, ExitStack()) for item in values])
-        elif kind == "IntArray":
-            array = (ctypes.c_int64 * len(values))(*values)
-        else:
-            array = (ctypes.c_bool * len(values))(*map(bool, values))
-        return self._create(kind, owned, array, ctypes.c_uint64(len(values)))
-
-    def _create(self, kind: str, owned: ExitStack, *parts: object) -> Handle:
-        create = self._library[f"aclCreate{kind}"]
-        create.restype = Handle
-        made = Handle(create(*parts))
-        owned.callback(self._library[f"aclDestroy{kind}"], made)
-        return made
-
-    def _scalar(self, value: float, owned: ExitStack) -> Handle:
-        number = ctypes.c_double(value)
-        return self._create("Scalar", owned, ctypes.byref(number), 11)
-
-    def _tensor(self, tensor: Description, owned: ExitStack) -> Handle:
-        memory = ctypes.create_string_buffer(max(tensor.elements(), 1) * _BYTES_OF_ELEMENT)
-        owned.callback(lambda: memory)  # lives as long as the call
-        storage = tensor.storage or tensor.sizes
-        create = self._library.aclCreateTensor
-        create.restype = Handle
-        return Handle(
-            create(
-                _integers(tensor.sizes),
-                ctypes.c_uint64(len(tensor.sizes)),
-                tensor.type,
-                _integers(tensor.strides or contiguous_strides(tensor.sizes)),
-                ctypes.c_int64(tensor.offset),
-                tensor.format,
-                _integers(storage),
-                ctypes.c_uint64(len(storage)),
-                memory,
-            )
-        )
-
-
-def _integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * len(values))(*values)
+def _make(maker: Arguments, kind: str, value: Any) -> object:
+    made: object = None
+    if kind in _NUMBERS:
+        made = _NUMBERS[kind](value or 0)
+    elif value is None:
+        pass
+    elif kind in TENSORS:
+        made = maker.tensor(value)
+    elif kind in {"Text", "OptionalText"}:
+        made = ctypes.c_char_p(value.encode())
+    else:
+        made = _MAKERS[kind.removeprefix("Optional")](maker, value)
+    return made

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch_npu
 
-import cann_sim
+from operators.c_arguments import FORMAT_ND, FORMAT_NZ, Arguments, Description, Handle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 Argument = (
     torch.Tensor
@@ -41,96 +41,61 @@ PLAIN: dict[type, Callable[[Any], object]] = {
     int: ctypes.c_int64,
     float: ctypes.c_double,
 }
-FORMAT_ND = 2
-FORMAT_NZ = 29
 
 
 class Single(ctypes.c_float):
     """A C float; a plain c_float stands for a scalar object."""
 
 
-Handle = ctypes.c_void_p
-
-
-def integers(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
-    return (ctypes.c_int64 * len(values))(*values)
-
-
-def nz_sizes(matrices: torch.Tensor) -> list[int]:
+def nz_sizes(matrices: torch.Tensor) -> tuple[int, ...]:
     """Return the sizes of the blocks of matrices of 8 or 16 bits in the NZ format."""
     *batch, rows, columns = matrices.shape
     width = 32 // matrices.element_size()
-    return [*batch, -(-columns // width), -(-rows // 16), 16, width]
+    return (*batch, -(-columns // width), -(-rows // 16), 16, width)
 
 
-class Arguments:
-    """Makes what the C interface takes, and destroys it with the stack it is given."""
+def described(tensor: torch.Tensor) -> Description:
+    """Return what describes a tensor of the device, whose memory it is."""
+    storage = tensor.untyped_storage()
+    blocks = torch_npu.get_npu_format(tensor) == FORMAT_NZ
+    return Description(
+        type=DATA_TYPES[tensor.dtype],
+        sizes=tuple(tensor.shape),
+        strides=tensor.stride(),
+        format=FORMAT_NZ if blocks else FORMAT_ND,
+        storage=nz_sizes(tensor) if blocks else (storage.nbytes() // tensor.element_size(),),
+        offset=int(tensor.storage_offset()),
+        address=storage.data_ptr(),
+    )
 
-    def __init__(self, library: ctypes.CDLL, owned: ExitStack) -> None:
-        self._library = library
-        self._owned = owned
 
-    def _create(self, kind: str, *parts: object) -> Handle:
-        create = self._library[f"aclCreate{kind}"]
-        create.restype = Handle
-        made = Handle(create(*parts))
-        if kind != "Tensor":
-            self._owned.callback(self._library[f"aclDestroy{kind}"], made)
-        return made
+def make(arguments: Arguments, argument: Argument) -> object:
+    """Return an argument: a c_float is a scalar, a tuple an int array, bytes a text.
 
-    def _tensor(self, tensor: torch.Tensor) -> Handle:
-        storage = tensor.untyped_storage()
-        blocks = torch_npu.get_npu_format(tensor) == FORMAT_NZ
-        sizes = nz_sizes(tensor) if blocks else [storage.nbytes() // tensor.element_size()]
-        return self._create(
-            "Tensor",
-            integers(tensor.shape),
-            ctypes.c_uint64(tensor.dim()),
-            DATA_TYPES[tensor.dtype],
-            integers(tensor.stride()),
-            ctypes.c_int64(int(tensor.storage_offset())),
-            FORMAT_NZ if blocks else FORMAT_ND,
-            integers(sizes),
-            ctypes.c_uint64(len(sizes)),
-            Handle(storage.data_ptr()),
-        )
-
-    def make(self, argument: Argument) -> object:
-        """Return an argument: a c_float is a scalar, a tuple an int array, bytes a text.
-
-        A `Single` is passed as it is.
-        """
-        made: object = argument
-        if isinstance(argument, (bool, int, float)):
-            made = PLAIN[type(argument)](argument)
-        elif isinstance(argument, ctypes.c_float) and not isinstance(argument, Single):
-            made = self._create("Scalar", ctypes.byref(argument), DATA_TYPES[torch.float32])
-        elif isinstance(argument, tuple):
-            made = self._create("IntArray", integers(argument), ctypes.c_uint64(len(argument)))
-        elif isinstance(argument, torch.Tensor):
-            made = self._tensor(argument)
-            self._owned.callback(self._library.aclDestroyTensor, made)
-        elif isinstance(argument, list):
-            # A list owns its tensors.
-            members = (Handle * len(argument))(*[self._tensor(item) for item in argument])
-            made = self._create("TensorList", members, ctypes.c_uint64(len(argument)))
-        return made
+    A `Single` is passed as it is.
+    """
+    made: object = argument
+    if isinstance(argument, (bool, int, float)):
+        made = PLAIN[type(argument)](argument)
+    elif isinstance(argument, ctypes.c_float) and not isinstance(argument, Single):
+        made = arguments.scalar(argument)
+    elif isinstance(argument, tuple):
+        made = arguments.integers(argument)
+    elif isinstance(argument, torch.Tensor):
+        made = arguments.tensor(described(argument))
+    elif isinstance(argument, list):
+        made = arguments.tensors([described(item) for item in argument])
+    return made
 
 
 def call_operator(name: str, *arguments: Argument) -> None:
     """Prepare and launch the operator on the current stream, and wait for it."""
     torch_npu.npu.synchronize()
-    library = ctypes.CDLL(
-        next(
-            str(path)
-            for path in cann_sim.build().library_paths("value")
-            if path.name == "libopapi.so"
-        )
-    )
+    library = ctypes.CDLL("libopapi.so")
     size, executor = ctypes.c_uint64(), Handle()
     with ExitStack() as owned:
         maker = Arguments(library, owned)
-        made = [maker.make(argument) for argument in arguments]
+        made = [make(maker, argument) for argument in arguments]
         prepare = library[f"{name}GetWorkspaceSize"]
         assert prepare(*made, ctypes.byref(size), ctypes.byref(executor)) == 0, name
         workspace = torch.empty(max(size.value, 1), dtype=torch.uint8, device="npu")

@@ -7,15 +7,8 @@ import re
 import pytest
 
 from cann_sim.simulated_operators import simulated_arguments, simulated_operators
-from operators.described_call import (
-    FORMAT_ND,
-    FORMAT_NZ,
-    TENSOR_LISTS,
-    TENSORS,
-    Answer,
-    Description,
-    Interface,
-)
+from operators.c_arguments import FORMAT_ND, FORMAT_NZ, Description
+from operators.described_call import TENSOR_LISTS, TENSORS, Answer, Interface
 from operators.documented_table import (
     DATA_TYPES,
     Row,

@@ -14,7 +14,8 @@ import torch
 import torch_npu
 
 from cann_sim.simulated_operators import simulated_arguments
-from operators.described_call import TENSOR_LISTS, TENSORS, Description, Interface
+from operators.c_arguments import Description
+from operators.described_call import TENSOR_LISTS, TENSORS, Interface
 from operators.documented_table import DATA_TYPES, Row, documented_operators
 
 if TYPE_CHECKING:
