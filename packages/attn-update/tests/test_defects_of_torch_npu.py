@@ -116,6 +116,7 @@ def test_two_threads_that_update_take_turns(npu_device: NpuDevice) -> None:
     for thread in threads:
         thread.join(timeout=120)
     assert failures == []
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_first_captured_of_two_keys_is_updated_and_not_the_last(npu_device: NpuDevice) -> None:

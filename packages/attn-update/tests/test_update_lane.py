@@ -316,7 +316,7 @@ def test_run_by_two_threads_queues(model: Model, device: ScheduledDevice) -> Non
 
     def slow_replay() -> None:
         entered.set()
-        assert leave.wait(30)
+        assert leave.wait(120)
         model.graphs[2].replay()
 
     def first() -> None:
@@ -328,12 +328,12 @@ def test_run_by_two_threads_queues(model: Model, device: ScheduledDevice) -> Non
 
     threads = [threading.Thread(target=first), threading.Thread(target=second)]
     threads[0].start()
-    assert entered.wait(30)
+    assert entered.wait(120)
     threads[1].start()
     assert not second_done.wait(0.05)
     leave.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(120)
     device.drain()
 
     assert lane.counters.steps == 2

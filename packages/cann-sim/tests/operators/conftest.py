@@ -132,6 +132,36 @@ def recorded_calls(npu: Any) -> Interface:
     return interface
 
 
+REFUSED_CALL = """
+import cann_sim
+cann_sim.activate()
+import torch, torch_npu
+try:
+    {call}
+    # From the task queue torch_npu reports an error at the first call after it has noticed it.
+    while True:
+        torch.npu.synchronize()
+except RuntimeError as error:
+    print(error)
+"""
+
+
+@pytest.fixture(params=["0", "1"])
+def refusal_of(request: pytest.FixtureRequest, run_python: Any) -> Callable[[str], str]:
+    """Return a function that gives the error of a call, with torch_npu's task queue and without.
+
+    In a process of its own: a refusal in the task queue ends the queue for good.
+    """
+
+    def run(call: str) -> str:
+        source = REFUSED_CALL.format(call=call)
+        done = run_python(source, environment={"TASK_QUEUE_ENABLE": request.param})
+        said: str = done.output or done.errors
+        return said
+
+    return run
+
+
 @pytest.fixture
 def internal_formats(npu: Any) -> Iterator[None]:
     """Let torch_npu cast to formats other than plain ones."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -11,6 +11,9 @@ import torch_npu
 
 import cann_sim
 from cann_sim.simulated_operators import simulated_compiled_operators
+
+if TYPE_CHECKING:
+    from operators.described_call import Interface
 
 HALF_AND_SINGLE = [torch.float16, torch.float32]
 FLOATS = [torch.bfloat16, *HALF_AND_SINGLE]
@@ -419,39 +422,22 @@ def test_number_of_the_host_compares_with_values(number: float) -> None:
     assert torch.equal(found, torch.ge(torch.tensor(number), values))
 
 
-@pytest.mark.parametrize("queue", ["0", "1"])
-def test_refused_call_names_the_argument(run_python: Any, queue: str) -> None:
-    code = """
-import cann_sim
-cann_sim.activate()
-import time
-import torch, torch_npu
-try:
-    rois, deltas = torch.ones(2, 5).to("npu"), torch.ones(2, 4).to("npu")
-    torch_npu.npu_bounding_box_decode(rois, deltas, 0, 0, 0, 0, 1, 1, 1, 1, (10, 10), 0.1)
-    for _ in range(100):
-        torch.npu.synchronize()
-        time.sleep(0.01)
-except RuntimeError as error:
-    print(error)
-"""
-    done = run_python(code, environment={"TASK_QUEUE_ENABLE": queue})
+def test_refused_call_names_the_argument(refusal_of: Any) -> None:
+    tensors = "torch.ones(2, 5).npu(), torch.ones(2, 4).npu()"
+    others = "0, 0, 0, 0, 1, 1, 1, 1, (10, 10), 0.1"
     expected = "BoundingBoxDecode: argument 'rois': expected shape [2, 4], found [2, 5]"
-    assert expected in done.output, done.errors
+    assert expected in refusal_of(f"torch_npu.npu_bounding_box_decode({tensors}, {others})")
 
 
 def test_every_compiled_operator_is_launched_by_these_tests(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, recorded_calls: Interface
 ) -> None:
     wanted = set(request.path.parent.glob("test_compiled_*.py"))
     if request.config.option.keyword or not wanted <= {item.path for item in request.session.items}:
         pytest.skip("only a run of all test_compiled_*.py can tell")
     torch_npu.npu.synchronize()
     launched = cann_sim.counters().launches_by_operator
-    library = next(
-        path for path in cann_sim.build().library_paths("value") if path.name == "libopapi.so"
-    )
     # Launched in a process of its own.
-    names = set(simulated_compiled_operators(library)) - {"MatMul"}
+    names = set(simulated_compiled_operators(recorded_calls.library_path)) - {"MatMul"}
     missing = {name for name in names if not launched.get(name)}
     assert not missing

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+import torch_npu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +14,9 @@ import cann_sim
 from cann_sim.simulated_operators import simulated_operators
 from operators.cases import CASES
 from operators.operator_case import LAYOUTS, Case, make_input
+
+if TYPE_CHECKING:
+    from operators.described_call import Interface
 
 WIDE = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 
@@ -72,17 +76,17 @@ def test_operator_in_every_layout_agrees_with_float64(conformance: Any, case: Ca
 
 
 def test_every_simulated_operator_is_launched_by_a_conformance_test(
-    request: pytest.FixtureRequest,
+    request: pytest.FixtureRequest, recorded_calls: Interface
 ) -> None:
     """Run last of the folder (see conftest.py): what no test has launched is not tested."""
     folder = request.path.parent
     collected = {item.path for item in request.session.items if item.path.parent == folder}
     if collected != set(folder.glob("test_*.py")) or request.config.option.keyword:
         pytest.skip("only a run of the whole folder can tell")
-    library = next(
-        path for path in cann_sim.build().library_paths("value") if path.name == "libopapi.so"
-    )
+    torch_npu.npu.synchronize()
     launched = cann_sim.counters().launches_by_operator
-    missing = {name for name in simulated_operators(library) if not launched.get(name)}
+    missing = {
+        name for name in simulated_operators(recorded_calls.library_path) if not launched.get(name)
+    }
     names = ", ".join(sorted(missing))
     assert not missing, f"no conformance test launches {names}: add a row to cases/"

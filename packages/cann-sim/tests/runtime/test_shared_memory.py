@@ -56,7 +56,6 @@ def test_tensor_sent_to_another_process_is_the_same_memory(
         str(program),
         program=(sys.executable,),
         environment={"PYTORCH_NPU_ALLOC_CONF": f"expandable_segments:{expandable}"},
-        seconds=300,
     )
     assert "('npu:0', [0.0, 1.0, 2.0, 3.0]) added" in done.output, done.errors
     assert "[1.0, 2.0, 3.0, 4.0]\nstatus 0" in done.output, done.errors
@@ -106,7 +105,7 @@ def test_event_recorded_in_one_process_is_waited_for_in_another(
 ) -> None:
     program = tmp_path / "program.py"
     program.write_text("import cann_sim\ncann_sim.activate()\n" + EVENT)
-    done = run_python(str(program), program=(sys.executable,), seconds=300)
+    done = run_python(str(program), program=(sys.executable,))
     said = [line for line in done.output.splitlines() if not line.startswith("Warning")]
     expected = ["recorded False", "waits False", "went on 1.0", "happened True", "status 0"]
     assert said == expected, done.errors
