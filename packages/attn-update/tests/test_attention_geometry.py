@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_update import ArgumentError, AttentionGeometry, LengthRule, StepParameterError
@@ -172,7 +172,6 @@ def test_length_rule_padded_per_sequence_adds_empty_sequences() -> None:
     assert SEPARATE.padded([5]) == [5, 0, 0]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.integers(0, 9), max_size=6),
     st.integers(1, 6),

@@ -73,8 +73,6 @@ def test_rewriting_random_graphs_keeps_values_and_side_effects(
 
     @settings(
         max_examples=pytestconfig.getoption("examples"),
-        deadline=None,
-        derandomize=True,
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
@@ -89,7 +87,7 @@ def test_rewriting_random_graphs_keeps_values_and_side_effects(
     assert matched > pytestconfig.getoption("examples") // 4
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
+@settings(max_examples=100)
 @given(st.randoms(use_true_random=False))
 def test_first_try_in_straight_line_finds_what_the_search_finds(random: Random) -> None:
     module = random_graph(random)

@@ -150,7 +150,7 @@ def pieces_of(plan: SplitPlan) -> list[set[str]]:
     return [set(piece.nodes) for piece in plan.pieces]
 
 
-@hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(programs)
 def test_split_random_graph_equal_to_unsplit_and_reference(
     steps: list[tuple[str, int, int]],
@@ -166,7 +166,7 @@ def test_split_random_graph_equal_to_unsplit_and_reference(
     torch.testing.assert_close(reference, expected, rtol=0, atol=0)
 
 
-@hypothesis.settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=60)
 @hypothesis.given(programs)
 def test_plan_random_graph_same_pieces_as_engine_rule(
     steps: list[tuple[str, int, int]],
@@ -176,7 +176,7 @@ def test_plan_random_graph_same_pieces_as_engine_rule(
     assert pieces_of(plan_split(module, CUTS, allow_absent=True)) == engine_rule(module)
 
 
-@hypothesis.settings(max_examples=40, deadline=None, derandomize=True, database=None)
+@hypothesis.settings(max_examples=40)
 @hypothesis.given(programs)
 def test_plan_random_graph_round_trip_and_order(steps: list[tuple[str, int, int]]) -> None:
     module = Program(steps).module

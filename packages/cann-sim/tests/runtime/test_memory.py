@@ -29,7 +29,7 @@ def test_memory_copied_to_the_device_and_back_is_equal(npu: Any) -> None:
     assert torch.equal(values.to("npu:0").cpu(), values)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.binary(min_size=1, max_size=4096))
 def test_memory_copied_with_any_bytes_is_equal(content: bytes) -> None:
     values = torch.frombuffer(bytearray(content), dtype=torch.uint8)
