@@ -21,10 +21,6 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 }
 
 
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
 def scores_of(query: torch.Tensor, key: torch.Tensor, scale: float) -> torch.Tensor:
     """[B, N, S, K] in float64 from [B, S, N, D] and [B, K, KV_N, D]."""
     key = key.repeat_interleave(query.shape[2] // key.shape[2], 2)
@@ -36,3 +32,32 @@ def attend(scores: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     value = value.repeat_interleave(scores.shape[1] // value.shape[2], 2).double()
     weights = scores.softmax(-1).nan_to_num(0.0)
     return torch.einsum("bnsk,bknd->bsnd", weights, value)
+
+
+def attend_apart(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    queries: list[int],
+    keys: list[int],
+    scale: float,
+) -> torch.Tensor:
+    """[T, N, D] of packed sequences, each causal up to its last key."""
+    parts = []
+    for q, k, v in zip(
+        torch.split(query, queries), torch.split(key, keys), torch.split(value, keys), strict=True
+    ):
+        length, count = q.shape[0], k.shape[0]
+        hidden = torch.arange(count)[None] > torch.arange(length)[:, None] + count - length
+        scores = scores_of(q[None], k[None], scale).masked_fill(hidden, -torch.inf)
+        parts.append(attend(scores, v[None])[0])
+    return torch.cat(parts)
+
+
+def weights_with_sink(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
+    """Weights of the keys where one more score, of no value, shares in each row's sum."""
+    if sink is None:
+        return scores.softmax(-1)
+    column = sink.double().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+    return torch.cat([scores, column], -1).softmax(-1)[..., :-1]

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 LATENT, ROPE, HEADS, DIM, RANK = 512, 64, 2, 128, 1536
 HIDDEN = {2: 6144, 3: 1024}
 BATCH, STEPS, BLOCK, BLOCKS = 2, 2, 16, 3
@@ -15,10 +17,6 @@ CACHE_SCALE = 30.0
 NZ = 29
 BFLOAT16, INT8 = torch.bfloat16, torch.int8
 PLAIN, BY_TENSOR, BY_CHANNEL, BY_TILE = range(4)
-
-
-def random(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def eighths(*shape: int, seed: int) -> torch.Tensor:

@@ -8,10 +8,7 @@ from typing import Any
 
 import torch
 
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    """Return normally distributed values."""
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+from operators.drawn_tensors import random
 
 
 def attend(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 import torch_npu
+
+from operators import drawn_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +32,7 @@ ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     "softmax first": lambda x: x.softmax(0),
     "log softmax": lambda x: x.log_softmax(-1),
 }
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
-    values = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-    return values.mul(3).to(dtype)
+random = partial(drawn_tensors.random, scale=3)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

@@ -9,6 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.drawn_tensors import random
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -46,10 +48,6 @@ SCALAR: dict[str, Callable[..., torch.Tensor]] = {
     "clamp min": lambda a: a.clamp_min(0.25),
     "clamp max": lambda a: a.clamp_max(0.25),
 }
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -208,7 +206,7 @@ def test_inplace_operation_keeps_dtype_and_writes_a_view() -> None:
     assert torch.equal(device.cpu(), values)
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(data=st.data())
 def test_add_of_broadcast_shapes_equals_reference(data: st.DataObject) -> None:
     shape = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))

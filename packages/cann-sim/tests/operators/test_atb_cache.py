@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch_npu
 
-from operators.paged_batch import PagedBatch, random
+from operators.drawn_tensors import random
+from operators.paged_batch import PagedBatch
 
 SLOTS = torch.tensor([35, 0, -1, 16, 63], dtype=torch.int32)
 

@@ -10,7 +10,7 @@ import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operators.paged_batch import random
+from operators.drawn_tensors import random
 
 HALVES = [torch.bfloat16, torch.float16]
 
@@ -120,7 +120,7 @@ def kept_groups(scores: torch.Tensor, groups: int, kept: int, counted: int) -> t
     return result
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     shape=st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 5)),
     kept=st.integers(1, 5),

@@ -8,7 +8,8 @@ import pytest
 import torch
 import torch_npu
 
-from operators.paged_batch import PagedBatch, attend, causal, close, pieces, random
+from operators.drawn_tensors import random
+from operators.paged_batch import PagedBatch, attend, causal, close, pieces
 
 HALVES = [torch.bfloat16, torch.float16]
 LATENT, ROPE = 64, 32

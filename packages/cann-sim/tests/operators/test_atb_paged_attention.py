@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cann_sim
-from operators.paged_batch import PagedBatch, causal, close, random
+from operators.drawn_tensors import random
+from operators.paged_batch import PagedBatch, causal, close
 
 HALVES = [torch.bfloat16, torch.float16]
 NAME = "PagedAttentionOperation"
@@ -47,7 +48,7 @@ def test_decode_attends_to_pages(
     close(conformance, decode(batch), batch.reference()[0], 100)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     lengths=st.lists(st.integers(0, 70), min_size=1, max_size=5),
     block=st.sampled_from([16, 32, 128]),

@@ -9,7 +9,8 @@ import pytest
 import torch
 import torch_npu
 
-from operators.paged_batch import PagedBatch, attend, causal, close, pieces, random
+from operators.drawn_tensors import random
+from operators.paged_batch import PagedBatch, attend, causal, close, pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
+from operators import drawn_tensors
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
 HEADS, KV_HEADS, DIM, BLOCK = 4, 2, 64, 128
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def integers(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-127, 128, shape, generator=generator).to(torch.int8)
+integers = partial(drawn_tensors.integers, least=-127)
 
 
 def parameters(

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
 from operators.flash_reference import (
     BATCH,
     COMPRESSED,
@@ -18,8 +19,9 @@ from operators.flash_reference import (
     LAYOUTS,
     LENGTH,
     attend,
-    random,
+    attend_apart,
     scores_of,
+    weights_with_sink,
 )
 
 
@@ -105,15 +107,8 @@ def test_packed_sequences_attend_apart(conformance: Any) -> None:
         actual_seq_kvlen=torch.tensor(keys).cumsum(0).tolist(),
         sparse_mode=3,
     )
-    parts = []
-    for q, k, v in zip(
-        torch.split(query, queries), torch.split(key, keys), torch.split(value, keys), strict=True
-    ):
-        length, count = q.shape[0], k.shape[0]
-        hidden = torch.arange(count)[None] > torch.arange(length)[:, None] + count - length
-        scores = scores_of(q[None], k[None], 0.2).masked_fill(hidden, -torch.inf)
-        parts.append(attend(scores, v[None])[0])
-    close(conformance, result[0].cpu(), torch.cat(parts))
+    expected = attend_apart(query, key, value, queries=queries, keys=keys, scale=0.2)
+    close(conformance, result[0].cpu(), expected)
 
 
 def test_position_shift_is_added_to_the_scaled_scores(conformance: Any) -> None:
@@ -131,14 +126,6 @@ def test_position_shift_is_added_to_the_scaled_scores(conformance: Any) -> None:
         scale=0.2,
     )
     close(conformance, result[0].cpu(), attend(scores_of(query, key, 0.2) + shift.double(), value))
-
-
-def with_sink(scores: torch.Tensor, sink: torch.Tensor | None) -> torch.Tensor:
-    """Weights of the keys where one more score, of no value, shares in each row's sum."""
-    if sink is None:
-        return scores.softmax(-1)
-    column = sink.double().view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-    return torch.cat([scores, column], -1).softmax(-1)[..., :-1]
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -174,7 +161,7 @@ def test_second_form_takes_sinks_and_rotary_parts(
         "TND" if packed else "BSND",
         **options,
     )[0].cpu()
-    weights = with_sink(scores_of(query, key, 0.1), sink)
+    weights = weights_with_sink(scores_of(query, key, 0.1), sink)
     expected = torch.einsum("bnsk,bknd->bsnd", weights, value.double())
     close(conformance, result.view_as(expected), expected)
 

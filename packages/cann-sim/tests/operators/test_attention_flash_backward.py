@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
 from operators.flash_reference import (
     BATCH,
     COMPRESSED,
@@ -19,8 +20,9 @@ from operators.flash_reference import (
     LAYOUTS,
     LENGTH,
     attend,
-    random,
+    attend_apart,
     scores_of,
+    weights_with_sink,
 )
 
 Function = Callable[..., torch.Tensor]
@@ -134,15 +136,7 @@ def test_gradient_of_packed_sequences_equals_reference(
         return result
 
     def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        parts = []
-        for a, b, c in zip(
-            torch.split(q, queries), torch.split(k, keys), torch.split(v, keys), strict=True
-        ):
-            length, count = a.shape[0], b.shape[0]
-            hidden = torch.arange(count)[None] > torch.arange(length)[:, None] + count - length
-            scores = scores_of(a[None], b[None], 0.2).masked_fill(hidden, -torch.inf)
-            parts.append(attend(scores, c[None])[0])
-        return torch.cat(parts)
+        return attend_apart(q, k, v, queries=queries, keys=keys, scale=0.2)
 
     compare(conformance, device, reference, query, key, value)
 
@@ -207,10 +201,7 @@ def test_gradient_of_sinks_and_rotary_parts_equals_reference(
     def reference(
         q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, s: torch.Tensor
     ) -> torch.Tensor:
-        scores = scores_of(q, k, 0.1)
-        column = s.view(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-        whole = torch.cat([scores, column], -1) if sunk else scores
-        weights = whole.softmax(-1)[..., : scores.shape[-1]]
+        weights = weights_with_sink(scores_of(q, k, 0.1), s if sunk else None)
         return torch.einsum("bnsk,bknd->bsnd", weights, v) + (0 if sunk else s.sum() * 0)
 
     compare(conformance, device, reference, query, key, value, sink)

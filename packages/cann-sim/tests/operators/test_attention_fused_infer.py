@@ -13,16 +13,14 @@ import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.drawn_tensors import random
+
 Hidden = Callable[[int, int], torch.Tensor]
 
 HALVES = [torch.bfloat16, torch.float16]
 HEADS, KV_HEADS, DIM, BLOCK = 8, 2, 128, 128
 CAUSAL = torch.triu(torch.ones(2048, 2048, dtype=torch.int8), 1)
 INFINITE = 2147483647
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def attend(
@@ -330,7 +328,7 @@ def test_packed_layout_without_pages_reads_cumulative_key_lengths(conformance: A
     close(conformance, output, expected, 12)
 
 
-@settings(derandomize=True, deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_any_ragged_batch_equals_reference(conformance: Any, data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 4))

@@ -10,13 +10,11 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
 CAUSAL = torch.triu(torch.ones(2048, 2048, dtype=torch.int8), 1)
 LATENT, ROPE, BLOCK, HEADS = 512, 64, 128, 8
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def attend(

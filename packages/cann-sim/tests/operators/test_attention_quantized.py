@@ -9,17 +9,10 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import integers, random
+
 LATENT, ROPE, BLOCK, HEADS, KEY_SCALE, VALUE_SCALE = 512, 64, 128, 8, 0.03, 0.04
 CAUSAL = torch.triu(torch.ones(2048, 2048, dtype=torch.int8), 1)
-
-
-def integers(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-128, 128, shape, generator=generator, dtype=torch.int8)
-
-
-def random(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def units(cache: torch.Tensor) -> torch.Tensor:

@@ -8,12 +8,10 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
 BLOCKS, BLOCK, KEYS = 6, 128, [200, 7]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def in_units(cache: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch_npu
 
-from operators.flash_reference import random
+from operators.drawn_tensors import random
 
 HEADS, DIM = 4, 128
 HALVES = [torch.float16, torch.bfloat16]

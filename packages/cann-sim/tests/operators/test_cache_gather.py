@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
+from operators import drawn_tensors
+
 BLOCKS, BLOCK, HEADS, DIM = 5, 16, 2, 32
-
-
-def random(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).half()
+random = partial(drawn_tensors.random, dtype=torch.float16)
 
 
 @pytest.mark.parametrize("cumulative", [False, True])

@@ -8,14 +8,12 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
 BATCH, LENGTH, DIM, BLOCK, BLOCKS = 2, 3, 64, 16, 3
 HEADS = [4, 2, 1]
 SLOTS = [3, 17, -1, 40, 5, 31]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 class Call:

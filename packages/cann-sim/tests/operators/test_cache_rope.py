@@ -8,12 +8,10 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
 BATCH, LENGTH, BLOCK, BLOCKS = 2, 5, 16, 4
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def rotated(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:

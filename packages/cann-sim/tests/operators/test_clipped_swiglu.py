@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,11 +11,10 @@ import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators import drawn_tensors
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
-
-
-def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(4).to(dtype)
+random = partial(drawn_tensors.random, scale=4)
 
 
 @given(
@@ -24,7 +24,7 @@ def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
     interleaved=st.booleans(),
     grouped=st.booleans(),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_clipped_swiglu_clips_both_parts(
     conformance: Any, rows: int, width: int, dtype: torch.dtype, interleaved: bool, grouped: bool
 ) -> None:

@@ -9,15 +9,13 @@ import torch
 import torch_npu
 from torch.nn import functional
 
+from operators.drawn_tensors import random
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FLOATS = [torch.float16, torch.float32]
 Geometry = tuple[list[int], list[int], list[int], int]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def compare(

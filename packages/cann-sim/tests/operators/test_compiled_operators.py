@@ -11,16 +11,13 @@ import torch_npu
 
 import cann_sim
 from cann_sim.simulated_operators import simulated_compiled_operators
+from operators.drawn_tensors import random
 
 if TYPE_CHECKING:
     from operators.described_call import Interface
 
 HALF_AND_SINGLE = [torch.float16, torch.float32]
 FLOATS = [torch.bfloat16, *HALF_AND_SINGLE]
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def boxes(count: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

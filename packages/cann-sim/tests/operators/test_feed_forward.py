@@ -10,6 +10,8 @@ import torch
 import torch_npu
 from torch.nn import functional
 
+from operators.drawn_tensors import integers, random
+
 ROWS, WIDTH, INNER = 12, 16, 24
 Function = Callable[[torch.Tensor], torch.Tensor]
 ACTIVATIONS: dict[str, Function] = {
@@ -19,16 +21,6 @@ ACTIVATIONS: dict[str, Function] = {
     "SiLU": lambda x: x * torch.sigmoid(x),
 }
 GATED = {"geglu": "gelu", "swiglu": "SiLU", "reglu": "relu"}
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype, scale: float = 1.0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return (torch.randn(shape, generator=generator) * scale).to(dtype)
-
-
-def integers(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-128, 128, shape, generator=generator).to(torch.int8)
 
 
 def on_device(options: dict[str, Any]) -> dict[str, Any]:

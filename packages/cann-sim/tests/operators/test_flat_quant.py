@@ -8,15 +8,8 @@ import pytest
 import torch
 import torch_npu
 
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def unpacked(packed: torch.Tensor) -> torch.Tensor:
-    """Return the eight int4 of each int32, the lowest bits first."""
-    nibbles = (packed.long().unsqueeze(-1) >> torch.arange(0, 32, 4)) & 15
-    return ((nibbles + 8) % 16 - 8).flatten(-2)
+from operators.drawn_tensors import random
+from operators.int4 import unpacked
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

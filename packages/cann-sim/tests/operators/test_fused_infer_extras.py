@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
+from operators import drawn_tensors
+
 HEADS, KV_HEADS, DIM, BATCH, LENGTH, KEYS = 4, 2, 64, 2, 3, 6
 DTYPE = torch.float16
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype = DTYPE) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+random = partial(drawn_tensors.random, dtype=DTYPE)
 
 
 def attend(

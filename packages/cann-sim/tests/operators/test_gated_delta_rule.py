@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
+from operators import drawn_tensors
+
 LENGTHS = [3, 1, 2]
 KEY_HEADS, VALUE_HEADS, KEY_DIM, VALUE_DIM = 2, 4, 32, 24
 BLOCKS = 9
 SCALE = KEY_DIM**-0.5
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+random = partial(drawn_tensors.random, dtype=torch.bfloat16)
 
 
 class Batch:

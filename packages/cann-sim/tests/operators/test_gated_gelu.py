@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,12 +10,11 @@ import torch
 import torch_npu
 from torch.nn import functional
 
+from operators import drawn_tensors
+
 FLOATS = [torch.float32, torch.bfloat16, torch.float16]
 FORMS = {0: "none", 1: "tanh"}
-
-
-def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0)).mul(3).to(dtype)
+random = partial(drawn_tensors.random, scale=3)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

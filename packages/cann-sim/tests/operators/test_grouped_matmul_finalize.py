@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import integers, random
+from operators.int4 import packed
 from operators.operator_call import Single, call_operator
 
 if TYPE_CHECKING:
@@ -23,22 +25,6 @@ def _internal_formats() -> Iterator[None]:
     torch_npu.npu.config.allow_internal_format = False
 
 
-def random(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
-
-
-def integers(least: int, most: int, *shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(least, most + 1, shape, generator=generator).to(torch.int8)
-
-
-def packed(values: torch.Tensor) -> torch.Tensor:
-    """Return int4 values eight in an int32, the first in the lowest bits."""
-    nibbles = values.long().view(*values.shape[:-1], -1, 8) & 15
-    words = (nibbles << torch.arange(0, 32, 4)).sum(-1)
-    return torch.where(words >= 2**31, words - 2**32, words).int()
-
-
 def as_int64(scale: torch.Tensor) -> torch.Tensor:
     return scale.view(torch.int32).long() & 0xFFFFFFFF
 
@@ -48,10 +34,10 @@ class Call:
 
     def __init__(self, inner: int, columns: int, groups: list[int]) -> None:
         self.groups = groups
-        self.x = integers(-128, 127, ROWS, inner, seed=1)
+        self.x = integers(ROWS, inner, seed=1)
         self.row_scale = random(ROWS, seed=2).abs()
         self.logit = random(ROWS, seed=3)
-        self.row_index = integers(0, TOKENS - 1, ROWS, seed=4).long()
+        self.row_index = integers(ROWS, seed=4, least=0, most=TOKENS - 1).long()
         self.shared = random(SHARED, columns, seed=5).bfloat16()
 
     def arguments(self, **changes: Any) -> dict[str, Any]:
@@ -105,7 +91,7 @@ def test_int8_products_are_added_up_by_token(
     conformance: Any, kind: int, shared: bool, index_dtype: torch.dtype
 ) -> None:
     call = Call(32, 256, [3, 0, 5])
-    weight, scale = integers(-128, 127, 3, 32, 256, seed=6), random(3, 256, seed=7) / 1000
+    weight, scale = integers(3, 32, 256, seed=6), random(3, 256, seed=7) / 1000
     changes: dict[str, Any] = {"group_list_type": kind, "row_index": call.row_index.to(index_dtype)}
     if kind == 0:
         changes["group_list"] = torch.tensor(call.groups).cumsum(0)
@@ -126,7 +112,7 @@ def test_int8_products_are_added_up_by_token(
 def test_int4_products_are_added_up_by_token(conformance: Any, pieces: int, offset: bool) -> None:
     inner, columns = 2048, 7168
     call = Call(inner, columns, [3, 5])
-    weight = integers(-8, 7, 2, inner, columns, seed=6)
+    weight = integers(2, inner, columns, seed=6, least=-8, most=7)
     scale = random(2, pieces, columns, seed=7).abs() / 1000
     bias, shift = random(2, columns, seed=8), random(2, pieces, columns, seed=9) / 1000
     result = torch_npu.npu_grouped_matmul_finalize_routing(
@@ -158,10 +144,10 @@ def test_older_version_equals_the_newer_one(version: str) -> None:
     nz = version == "WeightNz"
     call = Call(*((32, 256) if nz else (2048, 7168)), [4, 5])
     if nz:
-        weight = torch_npu.npu_format_cast(integers(-128, 127, 2, 32, 256, seed=6).to("npu"), NZ)
+        weight = torch_npu.npu_format_cast(integers(2, 32, 256, seed=6).to("npu"), NZ)
         scale, bias = random(2, 256, seed=7).to("npu"), None
     else:
-        weight = packed(integers(-8, 7, 2, 2048, 7168, seed=6)).to("npu")
+        weight = packed(integers(2, 2048, 7168, seed=6, least=-8, most=7)).to("npu")
         scale = as_int64(random(2, 1, 7168, seed=7).abs()).to("npu")
         bias = random(2, 7168, seed=8).to("npu")
     given = call.arguments()
@@ -196,7 +182,7 @@ def test_older_version_equals_the_newer_one(version: str) -> None:
 def test_what_the_device_refuses_is_refused(changes: Any, reason: str, capfd: Any) -> None:
     del capfd
     call = Call(32, 256, [3, 0, 5])
-    weight = integers(-128, 127, 3, 32, 256, seed=6).to("npu")
+    weight = integers(3, 32, 256, seed=6).to("npu")
     scale = torch.ones(3, 256).to("npu")
     with pytest.raises(RuntimeError, match=r"'x2'.*int32.*found int8"):
         torch_npu.npu_grouped_matmul_finalize_routing(

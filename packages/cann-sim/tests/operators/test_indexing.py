@@ -119,7 +119,7 @@ def test_take_and_one_hot() -> None:
     )
 
 
-@settings(derandomize=True, deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     rows=st.integers(1, 6),
     width=st.integers(1, 4),

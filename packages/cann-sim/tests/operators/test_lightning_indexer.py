@@ -9,18 +9,11 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import integers, random
+
 HEADS, DIM, BLOCK, COUNT = 8, 128, 16, 12
 QUERIES, KEYS = [1, 3], [40, 17]
 LAYOUTS = [("TND", "PA_BSND"), ("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "TND")]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
-
-
-def integers(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-128, 128, shape, generator=generator, dtype=torch.int8)
 
 
 def padded(packed: torch.Tensor, lengths: list[int]) -> torch.Tensor:

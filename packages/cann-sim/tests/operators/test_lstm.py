@@ -36,6 +36,13 @@ def network(
     return states, parameters, drawn(STEPS, BATCH, SIZE)
 
 
+def on_device(
+    x: torch.Tensor, states: list[torch.Tensor], parameters: list[torch.Tensor]
+) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
+    """Return the first three arguments of an LSTM."""
+    return x.to("npu"), [s.to("npu") for s in states], [p.to("npu") for p in parameters]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("two_way", [False, True])
 @pytest.mark.parametrize("biased", [False, True])
@@ -76,16 +83,7 @@ def test_lstm_and_its_gradients_equal_torch(
 
 def test_lstm_keeps_gates_and_states_for_training() -> None:
     states, parameters, x = network(1, False, True, torch.float32)
-    kept = torch.ops.npu._lstm_npu(
-        x.to("npu"),
-        [value.to("npu") for value in states],
-        [value.to("npu") for value in parameters],
-        True,
-        1,
-        0.0,
-        True,
-        False,
-    )
+    kept = torch.ops.npu._lstm_npu(*on_device(x, states, parameters), True, 1, 0.0, True, False)
     i, j, f, o, h, c, tanhc = (values.cpu()[0] for values in kept[3:])
     before = torch.cat([states[1], c[:-1]])
     torch.testing.assert_close(c, f * before + i * j)
@@ -98,9 +96,7 @@ def test_lstm_over_sequences_of_different_lengths_stops_at_their_ends() -> None:
     states, parameters, x = network(1, True, True, torch.float32)
     rows = torch.tensor([3, 3, 2, 1, 1])
     kept = torch.ops.npu._lstm_npu(
-        x.reshape(STEPS * BATCH, SIZE).to("npu"),
-        [value.to("npu") for value in states],
-        [value.to("npu") for value in parameters],
+        *on_device(x.reshape(STEPS * BATCH, SIZE), states, parameters),
         True,
         1,
         0.0,
@@ -124,9 +120,7 @@ def test_lstm_with_dropout_is_refused() -> None:
     states, parameters, x = network(2, False, True, torch.float32)
     with pytest.raises(RuntimeError, match="aclnnLSTM: argument 'dropout'"):
         torch.ops.npu._lstm_npu(
-            x.to("npu"),
-            [value.to("npu") for value in states],
-            [value.to("npu") for value in parameters],
+            *on_device(x, states, parameters),
             True,
             2,
             0.5,
@@ -139,9 +133,7 @@ def test_lstm_of_torch_with_one_layer_takes_it(conformance: Any) -> None:
     states, parameters, x = network(1, False, True, torch.float32)
     options = (True, 1, 0.0, False, False, False)
     launched = cann_sim.counters()
-    found = ATEN.lstm.input(
-        x.to("npu"), [s.to("npu") for s in states], [p.to("npu") for p in parameters], *options
-    )
+    found = ATEN.lstm.input(*on_device(x, states, parameters), *options)
     expected = ATEN.lstm.input(
         x.double(), [s.double() for s in states], [p.double() for p in parameters], *options
     )

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from operators.drawn_tensors import random
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def product_size(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

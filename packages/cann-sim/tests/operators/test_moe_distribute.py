@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
 from operators.operator_call import call_operator
 
 EXPERTS, TOKENS, CHOICES, WIDTH = 4, 5, 2, 64
@@ -89,10 +90,6 @@ try:
 except RuntimeError as error:
     print(error)
 """
-
-
-def random(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def choices() -> torch.Tensor:

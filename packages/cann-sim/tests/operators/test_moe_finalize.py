@@ -8,12 +8,10 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 TOKENS, CHOICES, WIDTH, EXPERTS = 6, 3, 16, 4
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

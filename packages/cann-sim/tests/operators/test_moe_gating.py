@@ -28,7 +28,7 @@ def distinct(rows: int, experts: int, dtype: torch.dtype, seed: int = 0) -> torc
     dtype=st.sampled_from(FLOATS),
     masked=st.booleans(),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_gating_softmax_chooses_the_largest(
     conformance: Any, rows: int, experts: int, share: float, dtype: torch.dtype, masked: bool
 ) -> None:

@@ -10,11 +10,9 @@ import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.drawn_tensors import random
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 @given(
@@ -23,7 +21,7 @@ def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
     dtype=st.sampled_from(FLOATS),
     index=st.sampled_from([torch.int32, torch.int64]),
 )
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_permute_and_unpermute_are_inverse(
     conformance: Any, count: int, choices: int, dtype: torch.dtype, index: torch.dtype
 ) -> None:

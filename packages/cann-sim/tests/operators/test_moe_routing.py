@@ -37,7 +37,7 @@ def sorted_choices(experts: torch.Tensor, begin: int, end: int) -> list[tuple[in
     count_type=st.sampled_from([0, 1, 2]),
     dtype=st.sampled_from(DTYPES),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_init_routing_v2_sorts_by_expert(
     rows: int, k: int, begin: int, row_idx_type: int, count_type: int, dtype: torch.dtype
 ) -> None:

@@ -8,12 +8,10 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 EPSILON = 1e-6
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def reference(x: torch.Tensor, gamma: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch_npu
 
-from operators.flash_reference import random
+from operators.drawn_tensors import random
 from operators.operator_call import call_operator
 
 HEADS, KEY_HEADS, DIM, VALUE_DIM, SIZE, COUNT = 4, 2, 192, 128, 16, 3

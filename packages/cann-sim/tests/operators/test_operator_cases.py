@@ -46,9 +46,6 @@ def test_operator_in_every_layout_agrees_with_float64(conformance: Any, case: Ca
 
     @settings(
         max_examples=8,
-        deadline=None,
-        derandomize=True,
-        database=None,
         suppress_health_check=list(HealthCheck),
     )
     @given(

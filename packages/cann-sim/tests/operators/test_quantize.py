@@ -8,12 +8,11 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+from operators.int4 import unpacked
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 HALVES = [torch.bfloat16, torch.float16]
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def positive(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -24,13 +23,6 @@ def positive(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> 
 def whole(*shape: int, seed: int = 0, most: int = 20) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(-most, most, shape, generator=generator)
-
-
-def unpacked(packed: torch.Tensor) -> torch.Tensor:
-    """Return the int4 values of int32, the lowest bits first."""
-    shifts = torch.arange(0, 32, 4)
-    nibbles = (packed.long().unsqueeze(-1) >> shifts) & 15
-    return torch.where(nibbles > 7, nibbles - 16, nibbles).flatten(-2)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

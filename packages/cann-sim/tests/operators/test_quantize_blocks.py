@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
+from operators import drawn_tensors
 from operators.operator_call import call_operator
 
 HALVES = [torch.bfloat16, torch.float16]
-
-
-def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(1)).to(dtype)
+random = partial(drawn_tensors.random, seed=1)
 
 
 @pytest.mark.parametrize("dtype", HALVES)

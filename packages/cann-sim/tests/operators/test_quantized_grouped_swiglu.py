@@ -8,24 +8,15 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import integers
+from operators.int4 import packed
+
 ROWS, INNER, COLUMNS, GROUPS = 7, 64, 128, 2
 ENDS = [3, 7]
 
 
-def integers(*shape: int, seed: int, low: int = -8, high: int = 8) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(low, high, shape, generator=generator)
-
-
 def positive(*shape: int, seed: int, scale: float) -> torch.Tensor:
     return (torch.rand(shape, generator=torch.Generator().manual_seed(seed)) + 0.1) * scale
-
-
-def packed(values: torch.Tensor) -> torch.Tensor:
-    """Eight int4 in an int32, the first in the lowest bits."""
-    shifts = torch.arange(8) * 4
-    words = ((values.reshape(*values.shape[:-1], -1, 8) & 15) << shifts).sum(-1)
-    return torch.where(words >= 2**31, words - 2**32, words).to(torch.int32)
 
 
 def blocks(values: torch.Tensor, columns: int) -> torch.Tensor:
@@ -61,8 +52,8 @@ def by_row(values: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize("second", [False, True])
 def test_int8_weights_in_blocks_equal_those_in_rows(conformance: Any, second: bool) -> None:
-    x = integers(ROWS, INNER, seed=0, low=-128, high=128).to(torch.int8)
-    weight = integers(GROUPS, INNER, COLUMNS, seed=1, low=-128, high=128).to(torch.int8)
+    x = integers(ROWS, INNER, seed=0)
+    weight = integers(GROUPS, INNER, COLUMNS, seed=1)
     scale, own = positive(GROUPS, COLUMNS, seed=2, scale=1e-4), positive(ROWS, seed=3, scale=1.0)
     stored, ends = blocks(weight, 32).to("npu"), torch.tensor(ENDS).to("npu")
     if second:
@@ -82,8 +73,8 @@ def test_int8_weights_in_blocks_equal_those_in_rows(conformance: Any, second: bo
 def test_int4_weights_with_the_assist_matrix(
     conformance: Any, pieces: int, in_blocks: bool
 ) -> None:
-    x = integers(ROWS, INNER, seed=0, low=-128, high=128).to(torch.int8)
-    weight = integers(GROUPS, INNER, COLUMNS, seed=1)
+    x = integers(ROWS, INNER, seed=0)
+    weight = integers(GROUPS, INNER, COLUMNS, seed=1, least=-8, most=7)
     scale = positive(GROUPS, pieces, COLUMNS, seed=2, scale=1e-3)
     spread = scale.double().repeat_interleave(INNER // pieces, 1)
     # What the operator's split of the rows leaves out: 8 in each.
@@ -105,7 +96,8 @@ def test_int4_weights_with_the_assist_matrix(
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_int4_rows_are_smoothed_before_they_are_quantised(conformance: Any, wide: bool) -> None:
-    x, weight = integers(ROWS, INNER, seed=0), integers(GROUPS, INNER, COLUMNS, seed=1)
+    x = integers(ROWS, INNER, seed=0, least=-8, most=7)
+    weight = integers(GROUPS, INNER, COLUMNS, seed=1, least=-8, most=7)
     scale, own = positive(GROUPS, COLUMNS, seed=2, scale=1e-2), positive(ROWS, seed=3, scale=1.0)
     smooth = positive(GROUPS, *[COLUMNS // 2] * wide, seed=4, scale=1.0)
     results = torch_npu.npu_grouped_matmul_swiglu_quant_v2(
@@ -131,8 +123,8 @@ def test_int8_refuses_what_belongs_to_int4(changes: dict[str, Any], message: str
     changes = {k: v.to("npu") if isinstance(v, torch.Tensor) else v for k, v in changes.items()}
     with pytest.raises(RuntimeError, match=message):
         torch_npu.npu_grouped_matmul_swiglu_quant_v2(
-            integers(ROWS, INNER, seed=0).to(torch.int8).to("npu"),
-            [integers(GROUPS, INNER, COLUMNS, seed=1).to(torch.int8).to("npu")],
+            integers(ROWS, INNER, seed=0, least=-8, most=7).to("npu"),
+            [integers(GROUPS, INNER, COLUMNS, seed=1, least=-8, most=7).to("npu")],
             [torch.ones(GROUPS, COLUMNS).to("npu")],
             torch.ones(ROWS).to("npu"),
             torch.tensor(ENDS).to("npu"),

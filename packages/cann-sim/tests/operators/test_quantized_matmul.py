@@ -8,10 +8,7 @@ import pytest
 import torch
 import torch_npu
 
-
-def integers(*shape: int, seed: int = 0, most: int = 127) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-most - 1, most + 1, shape, generator=generator).to(torch.int8)
+from operators.drawn_tensors import integers
 
 
 def scales(size: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import integers
 from operators.operator_call import call_operator
 
 if TYPE_CHECKING:
@@ -21,11 +22,6 @@ def _internal_formats() -> Iterator[None]:
     torch_npu.npu.config.allow_internal_format = True
     yield
     torch_npu.npu.config.allow_internal_format = False
-
-
-def integers(*shape: int, seed: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-128, 128, shape, generator=generator, dtype=torch.int8)
 
 
 def inputs(rows: int, columns: int) -> list[torch.Tensor]:

@@ -8,13 +8,11 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
 EPSILON = 1e-6
 WIDTH = 128
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def npu(tensor: torch.Tensor | None) -> torch.Tensor | None:

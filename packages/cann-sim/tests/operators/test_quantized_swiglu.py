@@ -9,11 +9,9 @@ import torch
 import torch_npu
 from torch.nn.functional import silu
 
+from operators.drawn_tensors import random
+
 ROWS, WIDTH = 10, 64
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def npu(tensor: torch.Tensor | None) -> torch.Tensor | None:

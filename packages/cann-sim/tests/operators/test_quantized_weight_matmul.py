@@ -10,11 +10,9 @@ import torch_npu
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from operators.drawn_tensors import random
+
 HALVES = [torch.bfloat16, torch.float16]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 @given(
@@ -29,7 +27,7 @@ def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
     biased=st.booleans(),
     precise=st.sampled_from([0, 1]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_weight_quant_batchmatmul_reads_its_matrix(
     conformance: Any,
     rows: int,

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
+from operators import drawn_tensors
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 DIMS = [(-1, False), (0, True), ((0, 2), False), ((1, 2), True)]
-
-
-def random(*shape: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(5)).to(dtype)
+random = partial(drawn_tensors.random, seed=5)
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

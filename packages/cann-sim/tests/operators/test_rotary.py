@@ -8,6 +8,8 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
+
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 # [tokens, heads, dim] broadcasts differently in each order of the axes.
 LAYOUTS = {
@@ -17,10 +19,6 @@ LAYOUTS = {
     "whole": ((2, 4, 5, 32), (2, 4, 5, 32)),
     "one token": ((1, 1, 1, 128), (1, 1, 1, 128)),
 }
-
-
-def random(*shape: int, seed: int = 0, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def angles(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,16 +9,14 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
 from operators.operator_call import call_operator
+from operators.selected_keys import chosen_keys, drawn_selection
 
 HALVES = [torch.bfloat16, torch.float16]
 LATENT, ROPE, BLOCK, COLUMNS, HEADS, CHOSEN = 512, 64, 16, 3, 4, 5
 SCALE = 1 / math.sqrt(LATENT + ROPE)
 QUERIES, KEYS = [1, 3], [40, 17]
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 class Batch:
@@ -33,16 +31,7 @@ class Batch:
         self.key_rope = random(blocks, BLOCK, 1, ROPE, seed=4, dtype=dtype)
         self.table = torch.randperm(blocks, generator=torch.Generator().manual_seed(5))
         self.table = self.table.view(-1, COLUMNS).int()
-        generator = torch.Generator().manual_seed(6)
-        self.selection = torch.full((tokens, 1, CHOSEN), -1, dtype=torch.int32)
-        token = 0
-        for own, keys in zip(QUERIES, KEYS, strict=True):
-            for _ in range(own):
-                groups = math.ceil(keys / size)
-                count = min(CHOSEN - token % 2, groups)
-                chosen = torch.randperm(groups, generator=generator)[:count]
-                self.selection[token, 0, :count] = chosen.int()
-                token += 1
+        self.selection = drawn_selection(QUERIES, KEYS, size=size, most=CHOSEN, seed=6)
 
     def arguments(self, **changes: Any) -> dict[str, Any]:
         ends = torch.tensor(QUERIES).cumsum(0).int()
@@ -77,13 +66,7 @@ class Batch:
             rope = self.key_rope[pages].reshape(-1, ROPE)[:keys].double()
             for position in range(own):
                 seen = keys - own + position + 1 if causal else keys
-                chosen = [
-                    key
-                    for group in self.selection[token, 0].tolist()
-                    if group >= 0
-                    for key in range(group * self.size, min((group + 1) * self.size, keys))
-                    if key < seen
-                ]
+                chosen = chosen_keys(self.selection[token, 0], size=self.size, keys=keys, seen=seen)
                 query = torch.cat([self.query[token], self.query_rope[token]], -1).double()
                 products = query @ torch.cat([latent, rope], -1)[chosen].T * SCALE
                 found.append((products, latent[chosen]))

@@ -9,14 +9,13 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import integers, random
+from operators.selected_keys import chosen_keys, drawn_selection
+
 LATENT, ROPE, BLOCK, COLUMNS, HEADS, CHOSEN, TILE = 512, 64, 16, 3, 4, 5, 128
 SCALE = 1 / math.sqrt(LATENT + ROPE)
 QUERIES, KEYS = [1, 3], [40, 17]
 LAYOUTS = [("TND", "PA_BSND"), ("BSND", "PA_BSND"), ("BSND", "BSND"), ("TND", "TND")]
-
-
-def random(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def padded(packed: torch.Tensor, lengths: list[int], fill: int = 0) -> torch.Tensor:
@@ -33,23 +32,14 @@ class Batch:
         tokens, keys = sum(QUERIES), sum(KEYS)
         self.dtype, self.size = dtype, size
         self.query = random(tokens, HEADS, LATENT + ROPE, seed=1).to(dtype)
-        generator = torch.Generator().manual_seed(2)
-        self.latent = torch.randint(-128, 128, (keys, LATENT), generator=generator).to(torch.int8)
+        self.latent = integers(keys, LATENT, seed=2)
         self.rope = random(keys, ROPE, seed=3).to(dtype)
         self.sizes = random(keys, LATENT // TILE, seed=4).abs() / 64
         parts = [self.latent, self.rope.view(torch.int8), self.sizes.view(torch.int8)]
         self.rows = torch.cat(parts, -1).unsqueeze(1)
         order = torch.randperm(len(KEYS) * COLUMNS, generator=torch.Generator().manual_seed(5))
         self.table = order.view(-1, COLUMNS).int()
-        self.selection = torch.full((tokens, 1, CHOSEN), -1, dtype=torch.int32)
-        token = 0
-        for own, length in zip(QUERIES, KEYS, strict=True):
-            for _ in range(own):
-                groups = math.ceil(length / size)
-                count = min(CHOSEN - token % 2, groups)
-                chosen = torch.randperm(groups, generator=generator)[:count]
-                self.selection[token, 0, :count] = chosen.int()
-                token += 1
+        self.selection = drawn_selection(QUERIES, KEYS, size=size, most=CHOSEN, seed=6)
 
     def paged(self) -> torch.Tensor:
         out = torch.zeros(self.table.numel(), BLOCK, *self.rows.shape[1:], dtype=torch.int8)
@@ -100,13 +90,10 @@ class Batch:
         for own, length in zip(QUERIES, KEYS, strict=True):
             for position in range(own):
                 seen = length - own + position + 1 if causal else length
-                chosen = [
-                    start + key
-                    for group in self.selection[token, 0].tolist()
-                    if group >= 0
-                    for key in range(group * self.size, min((group + 1) * self.size, length))
-                    if key < seen
-                ]
+                own_keys = chosen_keys(
+                    self.selection[token, 0], size=self.size, keys=length, seen=seen
+                )
+                chosen = [start + key for key in own_keys]
                 scores = self.query[token].double() @ keys[chosen].T * SCALE
                 outputs.append(scores.softmax(-1) @ latent[chosen])
                 token += 1

@@ -9,14 +9,11 @@ import pytest
 import torch
 import torch_npu
 
+from operators.drawn_tensors import random
 from operators.operator_call import call_operator
 
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 ROWS, VOCABULARY, EPSILON = 6, 64, 1e-8
-
-
-def random(*shape: int, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def kept(
