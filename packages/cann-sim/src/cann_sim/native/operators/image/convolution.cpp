@@ -85,7 +85,10 @@ CANN_SIM_OPERATOR(aclnnConvTbc, (Tensor, self), (Tensor, weight), (Tensor, bias)
   RequireSameDtype(weight, self);
   RequireRank(self, 3, 3);
   RequireRank(weight, 3, 3);
-  return [=] { output.Store(at::conv_tbc(self.Widened(), weight.Widened(), bias.Widened(), pad)); };
+  // The kernel of the CPU takes both as they lie.
+  return [=] {
+    output.Store(at::conv_tbc(self.Widened().contiguous(), weight.Widened().contiguous(), bias.Widened(), pad));
+  };
 }
 
 CANN_SIM_OPERATOR(aclnnConvTbcBackward, (Tensor, self), (Tensor, input), (Tensor, weight), (Tensor, bias), (Int, pad),
@@ -98,7 +101,8 @@ CANN_SIM_OPERATOR(aclnnConvTbcBackward, (Tensor, self), (Tensor, input), (Tensor
   RequireShape(gradWeight, weight.sizes());
   return [=] {
     const auto [of_input, of_weight, of_bias] =
-        at::conv_tbc_backward(self.Widened(), input.Widened(), weight.Widened(), bias.Widened(), pad);
+        at::conv_tbc_backward(self.Widened().contiguous(), input.Widened().contiguous(), weight.Widened().contiguous(),
+                              bias.Widened(), pad);
     gradInput.Store(of_input);
     gradWeight.Store(of_weight);
     gradBias.Store(of_bias.view(gradBias.sizes()));

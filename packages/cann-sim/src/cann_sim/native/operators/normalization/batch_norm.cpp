@@ -225,6 +225,11 @@ void RequireGroups(const Tensor& input, const Int& group) {
   }
 }
 
+// The kernels of the CPU for groups take every tensor as it lies.
+std::optional<at::Tensor> Packed(const OptionalTensor& tensor) {
+  return tensor ? std::optional(tensor->Widened().contiguous()) : std::nullopt;
+}
+
 Plan GroupNorm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias, const Int& group, double eps,
                bool silu, const Tensor& out, const Tensor& mean, const Tensor& rstd) {
   RequireGroups(input, group);
@@ -236,7 +241,7 @@ Plan GroupNorm(const Tensor& input, const OptionalTensor& weight, const Optional
     const int64_t channels = input.size(1);
     const int64_t positions = channels * batch == 0 ? 0 : input.numel() / (channels * batch);
     const auto [result, average, scale] = at::native_group_norm(
-        input.Widened().contiguous(), weight.Widened(), bias.Widened(), batch, channels, positions, group.value(), eps);
+        input.Widened().contiguous(), Packed(weight), Packed(bias), batch, channels, positions, group.value(), eps);
     out.Store(silu ? at::silu(result) : result);
     mean.Store(average.reshape(mean.sizes()));
     rstd.Store(scale.reshape(rstd.sizes()));
@@ -261,8 +266,8 @@ CANN_SIM_OPERATOR(aclnnGroupNormBackward, (Tensor, gradOut), (Tensor, input), (T
   const std::array<bool, 3> wanted = ThreeOf(outputMask.values());
   return [=] {
     const auto [input_gradient, weight_gradient, bias_gradient] = at::native_group_norm_backward(
-        gradOut.Widened().contiguous(), input.Widened().contiguous(), mean.Widened(), rstd.Widened(), gamma.Widened(),
-        n.value(), c.value(), hxw.value(), group.value(), wanted);
+        gradOut.Widened().contiguous(), input.Widened().contiguous(), mean.Widened().contiguous(),
+        rstd.Widened().contiguous(), Packed(gamma), n.value(), c.value(), hxw.value(), group.value(), wanted);
     StoreWhereWanted(wanted[0], gradInput, input_gradient);
     StoreWhereWanted(wanted[1], gradGamma, weight_gradient);
     StoreWhereWanted(wanted[2], gradBeta, bias_gradient);
