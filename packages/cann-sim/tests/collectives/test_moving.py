@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+import torch_npu
 
 if TYPE_CHECKING:
     from collectives.rank_processes import RankProcesses
@@ -176,6 +178,67 @@ def test_messages_arrive_in_order_and_around_a_ring(four_ranks: RankProcesses) -
         assert result["send"] == [factor * value for value in (0.0, 1.0, 2.0, 3.0, 4.0)]
         assert result["ring"] == ([float((rank - 1) % 4)], [(rank + 1) % 4])
         assert result["order"] == ([0, 1, 2] if rank == 1 else [0, 0, 0])
+
+
+def use_group_calls(rank: int, ranks: int) -> dict[str, Any]:
+    """Send around a ring between HCCL's group calls, with a communicator for each pair of ranks."""
+    group = dist.group.WORLD
+    assert group is not None
+    backend: Any = group._get_backend(torch.device("npu"))
+    after, before = (rank + 1) % ranks, (rank - 1) % ranks
+    taken = torch.zeros(3).to("npu")
+    total = torch.ones(100_000).to("npu")
+    # The first message of two ranks makes a communicator, for which the host waits: so in order.
+    for sender in range(ranks):
+        if rank == sender:
+            dist.send(taken, after)
+        elif rank == (sender + 1) % ranks:
+            dist.recv(taken, before)
+    for turn in range(3):
+        own = torch.full((3,), 10.0 * rank + turn).to("npu")
+        backend._group_start()
+        works = [dist.isend(own, after), dist.irecv(taken, before)]
+        backend._group_end()
+        for work in works:
+            assert work is not None
+            work.wait()
+        backend._group_start()
+        reduced = dist.all_reduce(total, async_op=True)
+        backend._group_end()
+        assert reduced is not None
+        reduced.wait()
+        taken = taken * 1.0
+    return {"taken": taken.tolist(), "total": sorted(set(total.tolist()))}
+
+
+def test_messages_of_a_group_arrive_before_what_waits_for_them(four_ranks: RankProcesses) -> None:
+    for rank, result in enumerate(four_ranks.run(use_group_calls, 4)):
+        assert result["taken"] == [10.0 * ((rank - 1) % 4) + 2.0] * 3
+        assert result["total"] == [64.0]
+
+
+def send_to_a_late_rank(rank: int) -> bool:
+    """Return on rank 0 whether its send lasted until the other rank received."""
+    tensor = torch.ones(4).to("npu")
+    store = dist.distributed_c10d._get_default_store()
+    # The first message makes a communicator, for which the host waits.
+    dist.send(tensor, 1) if rank == 0 else dist.recv(tensor, 0)
+    if rank == 1:
+        store.get("looked")
+        dist.recv(tensor, 0)
+        return tensor.tolist() == [2.0] * 4
+    work = dist.isend(tensor * 2.0, 1)
+    assert work is not None
+    time.sleep(0.3)
+    lasted = not work.is_completed()
+    store.set("looked", "yes")
+    work.wait()
+    torch_npu.npu.synchronize()
+    return lasted and work.is_completed()
+
+
+def test_send_ends_when_the_other_rank_has_received(two_ranks: RankProcesses) -> None:
+    assert two_ranks.run(send_to_a_late_rank) == [True, True]
 
 
 def use_groups(rank: int) -> dict[str, Any]:

@@ -1,48 +1,73 @@
 #include "group.h"
 
-#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
 #include <utility>
 
+#include "../runtime/outside_work.h"
 #include "launch_collective.h"
 
 namespace {
 
 using cann_sim::collectives::MessageRequest;
 
-struct GroupedCollective {
-  const char* function;
-  aclrtStream stream;
-  std::function<void()> run;
-};
+constexpr const char* kBatch = "HcclBatchSendRecv";
+constexpr std::chrono::milliseconds kProcessCheckInterval{50};
 
-// The messages of one stream.
-struct GroupedMessages {
-  aclrtStream stream;
-  std::vector<MessageRequest> messages;
+// The messages of one stream in one group. No more are added once it is closed.
+class Batch {
+ public:
+  void Add(std::vector<MessageRequest> messages) {
+    std::move(messages.begin(), messages.end(), std::back_inserter(messages_));
+  }
+
+  void Close() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+  }
+
+  // Called by the kernel.
+  void Run() {
+    {
+      const cann_sim::OutsideWork outside([] { return "waits for HcclGroupEnd"; });
+      std::unique_lock<std::mutex> lock(mutex_);
+      while (!changed_.wait_for(lock, kProcessCheckInterval, [this] { return closed_; })) {
+        cann_sim::OutsideWork::CheckProcess();
+      }
+    }
+    cann_sim::collectives::RunMessages(kBatch, messages_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool closed_ = false;
+  std::vector<MessageRequest> messages_;
 };
 
 struct Group {
+  ~Group() { Close(); }
+
+  void Close() {
+    for (const auto& [stream, batch] : batches) {
+      batch->Close();
+    }
+    batches.clear();
+  }
+
   int depth = 0;
-  std::vector<GroupedCollective> collectives;
-  std::vector<GroupedMessages> messages;
+  std::map<aclrtStream, std::shared_ptr<Batch>> batches;
 };
 
 Group& GroupOfThisThread() {
   thread_local Group group;
   return group;
-}
-
-// Everything is tried, so that a rank that is refused one does not keep the others waiting for the rest.
-HcclResult LaunchAll(Group group) {
-  HcclResult first = HCCL_SUCCESS;
-  const auto keep = [&first](HcclResult result) { first = first == HCCL_SUCCESS ? result : first; };
-  for (GroupedCollective& collective : group.collectives) {
-    keep(cann_sim::collectives::LaunchCollective(collective.function, collective.stream, std::move(collective.run)));
-  }
-  for (GroupedMessages& grouped : group.messages) {
-    keep(cann_sim::collectives::LaunchMessages("HcclGroupEnd", grouped.stream, std::move(grouped.messages)));
-  }
-  return first;
 }
 
 }  // namespace
@@ -51,17 +76,14 @@ namespace cann_sim::collectives {
 
 bool GroupIsOpen() { return GroupOfThisThread().depth > 0; }
 
-void AddToGroup(const char* function, aclrtStream stream, std::function<void()> run) {
-  GroupOfThisThread().collectives.push_back({function, stream, std::move(run)});
-}
-
-void AddToGroup(aclrtStream stream, std::vector<MessageRequest> messages) {
-  std::vector<GroupedMessages>& all = GroupOfThisThread().messages;
-  auto found = std::find_if(all.begin(), all.end(), [&](const GroupedMessages& grouped) { return grouped.stream == stream; });
-  if (found == all.end()) {
-    found = all.insert(all.end(), {stream, {}});
+HcclResult AddToGroup(aclrtStream stream, std::vector<MessageRequest> messages) {
+  std::shared_ptr<Batch>& batch = GroupOfThisThread().batches[stream];
+  const bool first = batch == nullptr;
+  if (first) {
+    batch = std::make_shared<Batch>();
   }
-  std::move(messages.begin(), messages.end(), std::back_inserter(found->messages));
+  batch->Add(std::move(messages));
+  return first ? LaunchCollective(kBatch, stream, [batch = batch] { batch->Run(); }) : HCCL_SUCCESS;
 }
 
 }  // namespace cann_sim::collectives
@@ -76,5 +98,8 @@ HCCL_EXPORT HcclResult HcclGroupEnd() {
   if (group.depth == 0) {
     return cann_sim::collectives::Refuse(HCCL_E_PARA, "HcclGroupEnd: no group was started on this thread");
   }
-  return --group.depth > 0 ? HCCL_SUCCESS : LaunchAll(std::exchange(group, {}));
+  if (--group.depth == 0) {
+    group.Close();
+  }
+  return HCCL_SUCCESS;
 }

@@ -3,15 +3,10 @@
 #include <utility>
 
 #include "../runtime/launch.h"
-#include "group.h"
 
 namespace cann_sim::collectives {
 
 HcclResult LaunchCollective(const char* function, aclrtStream stream, std::function<void()> run) {
-  if (GroupIsOpen()) {
-    AddToGroup(function, stream, std::move(run));
-    return HCCL_SUCCESS;
-  }
   return LaunchKernel(stream, {function, std::move(run)}) == ACL_SUCCESS ? HCCL_SUCCESS : HCCL_E_RUNTIME;
 }
 

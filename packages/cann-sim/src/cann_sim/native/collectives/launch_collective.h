@@ -11,7 +11,7 @@
 namespace cann_sim::collectives {
 
 // Gives the work to the stream, which runs it in its order, or records it where the stream is captured. `function` is in
-// static memory. Between HcclGroupStart and HcclGroupEnd it is given when the group ends.
+// static memory.
 HcclResult LaunchCollective(const char* function, aclrtStream stream, std::function<void()> run);
 
 }  // namespace cann_sim::collectives

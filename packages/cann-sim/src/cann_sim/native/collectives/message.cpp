@@ -218,12 +218,6 @@ class Mover {
   Communicator::Clock::time_point begun_ = Communicator::Clock::now();
 };
 
-void CountMessages(const std::vector<MessageRequest>& requests) {
-  for (const MessageRequest& request : requests) {
-    cann_sim::CountCollective(request.sends ? request.count * cann_sim::collectives::SizeOf(request.type) : 0);
-  }
-}
-
 }  // namespace
 
 namespace cann_sim::collectives {
@@ -243,18 +237,22 @@ void ExchangeMessages(const char* function, const std::vector<MessageRequest>& r
   }
 }
 
+void RunMessages(const char* function, const std::vector<MessageRequest>& requests) {
+  for (const MessageRequest& request : requests) {
+    CountCollective(request.sends ? request.count * SizeOf(request.type) : 0);
+  }
+  ExchangeMessages(function, requests);
+}
+
 HcclResult LaunchMessages(const char* function, aclrtStream stream, std::vector<MessageRequest> requests) {
   if (requests.empty()) {
     return HCCL_SUCCESS;
   }
   if (GroupIsOpen()) {
-    AddToGroup(stream, std::move(requests));
-    return HCCL_SUCCESS;
+    return AddToGroup(stream, std::move(requests));
   }
-  return LaunchCollective(function, stream, [function, requests = std::move(requests)] {
-    CountMessages(requests);
-    ExchangeMessages(function, requests);
-  });
+  return LaunchCollective(function, stream,
+                          [function, requests = std::move(requests)] { RunMessages(function, requests); });
 }
 
 }  // namespace cann_sim::collectives

@@ -23,7 +23,10 @@ struct MessageRequest {
 // Moves all of them; called by a kernel. Messages of one direction between two ranks go in their order. Throws DeviceFailure.
 void ExchangeMessages(const char* function, const std::vector<MessageRequest>& requests);
 
-// Gives the exchange to the stream. `function` is in static memory.
+// The same, counted.
+void RunMessages(const char* function, const std::vector<MessageRequest>& requests);
+
+// Gives the exchange to the stream, or adds it to the group of the calling thread. `function` is in static memory.
 HcclResult LaunchMessages(const char* function, aclrtStream stream, std::vector<MessageRequest> requests);
 
 }  // namespace cann_sim::collectives
