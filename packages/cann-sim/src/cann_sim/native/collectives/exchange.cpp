@@ -61,7 +61,8 @@ void Exchange::CheckDescriptions() const {
   std::string all;
   for (uint32_t rank = 0; rank < communicator_.ranks; ++rank) {
     const Description& other = segment.slot(rank).descriptions[number % 2];
-    equal = equal && segment.slot(rank).operations.load() >= number && std::strcmp(own.operation, other.operation) == 0 && std::strcmp(own.details, other.details) == 0;
+    equal = equal && segment.slot(rank).operations.load() >= number &&
+            std::strcmp(own.operation, other.operation) == 0 && std::strcmp(own.details, other.details) == 0;
     all += (rank == 0 ? "rank " : ", rank ") + std::to_string(rank) + ": " + other.operation + " of " + other.details;
   }
   if (!equal) {
