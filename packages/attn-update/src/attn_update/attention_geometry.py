@@ -86,13 +86,14 @@ class LengthRule:
             )
         if not lengths:
             return
-        if min(lengths) < 0:
+        # sorted() checks a sorted list in one pass without a swap; its first entry is its least.
+        is_sorted = self.cumulative and sorted(lengths) == lengths
+        if (lengths[0] if is_sorted else min(lengths)) < 0:
             index = next(i for i, length in enumerate(lengths) if length < 0)
             raise StepParameterError(
                 f"checking {what}: the length at {index} is negative ({lengths[index]})",
             )
-        # A sorted list is checked by sorted() in one pass without a swap.
-        if self.cumulative and sorted(lengths) != lengths:
+        if self.cumulative and not is_sorted:
             index = next(i for i in range(1, len(lengths)) if lengths[i] < lengths[i - 1])
             raise StepParameterError(
                 f"checking {what}: cumulative lengths must not fall, found {lengths[index - 1]} "

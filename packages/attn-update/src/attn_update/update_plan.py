@@ -208,13 +208,12 @@ class UpdatePlan:
                 f"for key {self.key!r}",
             )
         self._check_names(parameters)
-        values = tuple(
-            slot.kind.prepare(
-                parameters.groups[slot.group], slot.geometry, pad=slot.pad, what=slot.what
-            )
+        groups = parameters.groups
+        values = [
+            slot.kind.prepare(groups[slot.group], slot.geometry, pad=slot.pad, what=slot.what)
             for slot in self._slots
-        )
-        return CheckedStep(plan=self, values=values)
+        ]
+        return CheckedStep(self, tuple(values))
 
     def _check_names(self, parameters: StepParameters) -> None:
         given = parameters.groups
