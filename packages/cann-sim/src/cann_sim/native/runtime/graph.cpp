@@ -6,6 +6,7 @@
 #include <map>
 
 #include "branch_workers.h"
+#include "capture.h"
 #include "condition.h"
 #include "counters.h"
 #include "device.h"
@@ -164,17 +165,16 @@ std::shared_ptr<Graph> FindGraph(void* handle) {
   return found == handles.graphs.end() ? nullptr : found->second;
 }
 
-bool ForgetGraph(void* handle) {
-  std::shared_ptr<Graph> graph;  // destroyed after the lock is released
+std::shared_ptr<Graph> ForgetGraph(void* handle) {
   GraphHandles& handles = TheGraphHandles();
   const std::lock_guard<std::mutex> lock(handles.mutex);
   const auto found = handles.graphs.find(handle);
   if (found == handles.graphs.end()) {
-    return false;
+    return nullptr;
   }
-  graph = found->second;
+  std::shared_ptr<Graph> graph = found->second;
   Forget(handles, graph);
-  return true;
+  return graph;
 }
 
 std::vector<std::shared_ptr<Graph>> LivingGraphs() {
@@ -231,7 +231,12 @@ aclError aclmdlRIDestroy(aclmdlRI handle) {
   if (const std::shared_ptr<Graph> graph = cann_sim::FindGraph(handle); graph != nullptr && graph->is_child) {
     return RefuseChild("aclmdlRIDestroy");
   }
-  return cann_sim::ForgetGraph(handle) ? ACL_SUCCESS : UnknownGraph("aclmdlRIDestroy");
+  std::shared_ptr<Graph> graph;  // destroyed after the lock is released
+  {
+    const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+    graph = cann_sim::ForgetGraph(handle);
+  }
+  return graph != nullptr ? ACL_SUCCESS : UnknownGraph("aclmdlRIDestroy");
 }
 
 aclError aclmdlRIGetId(aclmdlRI handle, uint32_t* id) {

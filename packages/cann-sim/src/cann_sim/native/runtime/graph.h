@@ -71,7 +71,8 @@ std::vector<std::shared_ptr<Graph>> LivingGraphs();
 std::shared_ptr<Graph> CreateGraph(Device& device);
 // The graph where it may be replayed on its own; null with an error set where it may not.
 std::shared_ptr<Graph> FindReplayableGraph(const char* function, void* handle);
-// False where the handle is unknown.
-bool ForgetGraph(void* handle);
+// The graph, whose handle and those of its task groups are unknown from now on; null where it is unknown. With CaptureMutex()
+// held.
+std::shared_ptr<Graph> ForgetGraph(void* handle);
 
 }  // namespace cann_sim

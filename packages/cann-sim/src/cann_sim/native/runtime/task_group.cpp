@@ -18,21 +18,15 @@ using cann_sim::Stream;
 using cann_sim::StreamState;
 using cann_sim::TaskGroup;
 
-struct TaskGroupHandles {
-  std::mutex mutex;
-  std::unordered_map<void*, std::shared_ptr<TaskGroup>> groups;
-};
-
-TaskGroupHandles& TheTaskGroupHandles() {
-  static auto* handles = new TaskGroupHandles;
-  return *handles;
+// Those of living graphs, by their handles. Guarded by CaptureMutex().
+std::unordered_map<void*, std::shared_ptr<TaskGroup>>& TheTaskGroups() {
+  static auto* groups = new std::unordered_map<void*, std::shared_ptr<TaskGroup>>;
+  return *groups;
 }
 
 std::shared_ptr<TaskGroup> FindTaskGroup(void* handle) {
-  TaskGroupHandles& handles = TheTaskGroupHandles();
-  const std::lock_guard<std::mutex> lock(handles.mutex);
-  const auto found = handles.groups.find(handle);
-  return found == handles.groups.end() ? nullptr : found->second;
+  const auto found = TheTaskGroups().find(handle);
+  return found == TheTaskGroups().end() ? nullptr : found->second;
 }
 
 std::string OnStream(const Stream& stream) { return " on stream " + std::to_string(stream.id); }
@@ -95,10 +89,8 @@ aclError UpdateTask(Stream& stream, Kernel kernel) {
 }
 
 void ForgetTaskGroups(const std::vector<std::shared_ptr<TaskGroup>>& groups) {
-  TaskGroupHandles& handles = TheTaskGroupHandles();
-  const std::lock_guard<std::mutex> lock(handles.mutex);
   for (const auto& group : groups) {
-    handles.groups.erase(group.get());
+    TheTaskGroups().erase(group.get());
   }
 }
 
@@ -142,9 +134,7 @@ aclError aclmdlRICaptureTaskGrpEnd(aclrtStream handle, aclrtTaskGrp* group_handl
   group->closed = true;
   capture.graph->task_groups.push_back(group);
   *group_handle = group.get();
-  TaskGroupHandles& handles = TheTaskGroupHandles();
-  const std::lock_guard<std::mutex> handles_lock(handles.mutex);
-  handles.groups[group.get()] = group;
+  TheTaskGroups()[group.get()] = group;
   return ACL_SUCCESS;
 }
 

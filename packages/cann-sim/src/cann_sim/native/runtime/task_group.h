@@ -42,7 +42,6 @@ struct TaskGroup {
 std::shared_ptr<TaskGroup> OpenTaskGroup(const Stream& stream);
 // A kernel launched between task update begin and end: replaces the next task of the group, in the order of the stream.
 aclError UpdateTask(Stream& stream, Kernel kernel);
-
 // Makes the handles of the groups unknown, because their graph is gone.
 void ForgetTaskGroups(const std::vector<std::shared_ptr<TaskGroup>>& groups);
 

@@ -3,6 +3,11 @@
 
 #include <acl/acl_rt.h>
 
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <utility>
+
 #include "error_message.h"
 #include "monitor.h"
 #include "submission.h"
@@ -19,6 +24,17 @@ bool Holds(uint64_t found, uint64_t value, uint32_t condition) {
   }
 }
 
+// With a short value it is small enough for a function to hold without memory of its own. Events are written once for every
+// layer of every step, and memory that another thread gives back costs more than the rest of the call.
+template <typename Value>
+std::function<void()> Writing(void* address, Value value, int32_t stream) {
+  return [=] {
+    cann_sim::NoteWrittenValue(address, value, stream);
+    cann_sim::TheMonitor().Update(
+        [=] { __atomic_store_n(static_cast<uint64_t*>(address), uint64_t{value}, __ATOMIC_SEQ_CST); });
+  };
+}
+
 }  // namespace
 
 extern "C" {
@@ -26,12 +42,12 @@ extern "C" {
 aclError aclrtValueWrite(void* address, uint64_t value, uint32_t /*flag*/, aclrtStream handle) {
   CANN_SIM_FIND_STREAM(stream, "aclrtValueWrite", handle);
   CANN_SIM_REQUIRE_POINTER("aclrtValueWrite", address);
-  return cann_sim::Submit("aclrtValueWrite", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWrite, [=] {
-                            cann_sim::NoteWrittenValue(address, value, stream->id);
-                            cann_sim::TheMonitor().Update([=] {
-                              __atomic_store_n(static_cast<uint64_t*>(address), value, __ATOMIC_SEQ_CST);
-                            });
-                          }, reinterpret_cast<uintptr_t>(address)));
+  std::function<void()> write = value <= std::numeric_limits<uint32_t>::max()
+                                    ? Writing(address, static_cast<uint32_t>(value), stream->id)
+                                    : Writing(address, value, stream->id);
+  return cann_sim::Submit("aclrtValueWrite", *stream,
+                          cann_sim::MakeTask(cann_sim::TaskKind::kValueWrite, std::move(write),
+                                             reinterpret_cast<uintptr_t>(address)));
 }
 
 aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrtStream handle) {
