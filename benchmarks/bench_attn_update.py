@@ -1,7 +1,7 @@
 """Host cost of rewriting attention arguments in a captured graph: attn_update against its peers.
 
 Run by `nox -s bench -- attn-update`. Options (as `--name=value`): `--layers=64`,
-`--sequences=16,256`, `--task-queues=0,1`, `--turns=12`. Each task queue setting is a process of its
+`--sequences=16,256`, `--task-queues=0,1`, `--turns=8`. Each task queue setting is a process of its
 own, under `cann-sim run` with kernels that do nothing, so that only the host is measured. Prints a
 table and writes rows `{case, layers, sequences, task_queue, subject, microseconds_per_step_median,
 microseconds_per_step_minimum, ratio_to_floor}` to build/bench/attn-update.json.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TORCH_NPU = "torch_npu"
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
 # Of one subject before the next one's, the first ones not counted.
-STEPS_PER_TURN, STEPS_TO_WARM_UP = 10, 3
+STEPS_PER_TURN, STEPS_TO_WARM_UP = 30, 10
 FLOOR = "floor: aclnn calls from C++"
 
 
@@ -454,7 +454,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--sequences", default="16,256")
     parser.add_argument("--task-queues", default="0,1")
-    parser.add_argument("--turns", type=int, default=12)
+    parser.add_argument("--turns", type=int, default=8)
     parser.add_argument("--in-this-process", action="store_true")
     options = parser.parse_args()
     if options.in_this_process:
