@@ -8,7 +8,6 @@
 #include "elements.h"
 #include "exchange.h"
 #include "launch_collective.h"
-#include "reduction.h"
 
 namespace {
 
@@ -27,10 +26,7 @@ void ReduceShare(Exchange& exchange, const Communicator& communicator, size_t co
   const size_t offset = share.begin * SizeOf(type);
   const size_t length = share.end - share.begin;
   std::vector<char> sum(length * SizeOf(type));
-  std::memcpy(sum.data(), exchange.window(0) + offset, sum.size());
-  for (uint32_t rank = 1; rank < communicator.ranks; ++rank) {
-    Reduce(sum.data(), exchange.window(rank) + offset, length, type, reduction);
-  }
+  exchange.ReduceWindows(offset, sum.data(), length, type, reduction);
   std::memcpy(exchange.own_window() + offset, sum.data(), sum.size());
 }
 

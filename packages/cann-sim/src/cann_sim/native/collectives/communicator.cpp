@@ -16,9 +16,6 @@ using cann_sim::collectives::Process;
 using cann_sim::collectives::RankSlot;
 using cann_sim::collectives::RankState;
 
-// Others that run at the same time are often a few microseconds behind.
-constexpr int kYields = 40;
-constexpr uint32_t kSleepMilliseconds = 50;
 // Reading whether a process lives costs some microseconds.
 constexpr std::chrono::milliseconds kLifeCheckInterval{200};
 
@@ -201,7 +198,7 @@ void Communicator::Pause(const std::string& what, const Missing& missing, uint32
 
 void Communicator::Await(const std::string& what, const Missing& missing) {
   const Clock::time_point begun = Clock::now();
-  for (int turn = 0;; ++turn) {
+  for (size_t turn = 0;; ++turn) {
     const uint32_t since = segment_->changed();
     if (missing().empty()) {
       return;

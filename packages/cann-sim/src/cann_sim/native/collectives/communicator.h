@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +17,11 @@
 #include "timeouts.h"
 
 namespace cann_sim::collectives {
+
+// How a rank waits for others. Those that run at the same time are often a few microseconds behind, so it first lets others run
+// so many times; then it sleeps, at most so long at once.
+constexpr size_t kYields = 40;
+constexpr uint32_t kSleepMilliseconds = 50;
 
 class Communicator {
  public:

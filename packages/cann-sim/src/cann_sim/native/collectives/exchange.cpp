@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data_type.h"
+#include "reduction.h"
+
 namespace {
 
 template <size_t size>
@@ -32,6 +35,13 @@ Exchange::Exchange(Communicator& communicator, const char* operation, const std:
 
 char* Exchange::window(uint32_t rank) {
   return communicator_.segment().window(rank, static_cast<uint32_t>(communicator_.round % 2));
+}
+
+void Exchange::ReduceWindows(size_t offset, char* into, size_t count, HcclDataType type, HcclReduceOp reduction) {
+  std::memcpy(into, window(0) + offset, count * SizeOf(type));
+  for (uint32_t rank = 1; rank < communicator_.ranks; ++rank) {
+    Reduce(into, window(rank) + offset, count, type, reduction);
+  }
 }
 
 void Exchange::Meet() {

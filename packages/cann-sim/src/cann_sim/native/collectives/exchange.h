@@ -22,6 +22,10 @@ class Exchange {
   char* own_window() { return window(communicator_.rank); }
   char* window(uint32_t rank);
 
+  // Writes the reduction of what all windows hold from the offset on. It goes in the order of the ranks, so that all ranks that
+  // make it have the same bits. `into` must not lie in a window.
+  void ReduceWindows(size_t offset, char* into, size_t count, HcclDataType type, HcclReduceOp reduction);
+
   // Waits until every rank has come here. The first time, throws DeviceFailure where one is at something else.
   void Meet();
   // Turns to the other windows. Between two turns there has to be a meeting.

@@ -20,6 +20,8 @@ namespace {
 using cann_sim::collectives::Channel;
 using cann_sim::collectives::Communicator;
 using cann_sim::collectives::kChannelBytes;
+using cann_sim::collectives::kSleepMilliseconds;
+using cann_sim::collectives::kYields;
 using cann_sim::collectives::MessageRequest;
 
 std::string Describe(const char* function, const MessageRequest& request) {
@@ -178,9 +180,6 @@ class Queues {
   std::vector<std::unique_lock<std::mutex>> locks_;
 };
 
-// Others that run at the same time are often a few microseconds behind.
-constexpr size_t kYields = 40;
-constexpr uint32_t kSleepMilliseconds = 50;
 // A thread can only sleep for the changes of one communicator.
 constexpr uint32_t kSleepMillisecondsAmongSeveral = 1;
 

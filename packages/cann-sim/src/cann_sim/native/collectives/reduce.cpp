@@ -6,7 +6,6 @@
 #include "elements.h"
 #include "exchange.h"
 #include "launch_collective.h"
-#include "reduction.h"
 #include "named_rank.h"
 
 namespace {
@@ -26,11 +25,7 @@ void ReduceToRoot(Communicator& communicator, const char* from, char* into, cons
     std::memcpy(exchange.own_window(), from + first * size, count * size);
     exchange.Meet();
     if (communicator.rank == root) {
-      char* const sum = into + first * size;
-      std::memcpy(sum, exchange.window(0), count * size);
-      for (uint32_t rank = 1; rank < communicator.ranks; ++rank) {
-        Reduce(sum, exchange.window(rank), count, elements.type, reduction);
-      }
+      exchange.ReduceWindows(0, into + first * size, count, elements.type, reduction);
     }
     exchange.NextChunk();
   });

@@ -6,7 +6,6 @@
 #include "elements.h"
 #include "exchange.h"
 #include "launch_collective.h"
-#include "reduction.h"
 
 namespace {
 
@@ -27,12 +26,7 @@ void ReduceScatter(Communicator& communicator, const char* from, char* into, con
     }
     exchange.Meet();
     // A result may lie where this rank's share of the input is: that has been read.
-    char* const sum = into + first * size;
-    const size_t offset = communicator.rank * count * size;
-    std::memcpy(sum, exchange.window(0) + offset, count * size);
-    for (uint32_t rank = 1; rank < communicator.ranks; ++rank) {
-      Reduce(sum, exchange.window(rank) + offset, count, share.type, reduction);
-    }
+    exchange.ReduceWindows(communicator.rank * count * size, into + first * size, count, share.type, reduction);
     exchange.NextChunk();
   });
 }
