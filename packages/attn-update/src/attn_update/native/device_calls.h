@@ -17,6 +17,14 @@ inline std::uint64_t address_of(const pybind11::dict& calls, const char* name) {
   return calls.contains(name) ? calls[name].cast<std::uint64_t>() : 0;
 }
 
+// A function that cannot be done without.
+template <typename F>
+F find_call(const pybind11::dict& calls, const char* name) {
+  const auto address = address_of(calls, name);
+  TORCH_CHECK_VALUE(address != 0, "the device did not tell ", name);
+  return as_pointer<F>(address);
+}
+
 // The C interface of CANN 8 (acl/acl_rt.h); 0 is success.
 struct DeviceCalls {
   using BeginUpdate = int (*)(void* stream, void* group);
@@ -28,12 +36,12 @@ struct DeviceCalls {
   using DestroyEvent = int (*)(void* event);
 
   explicit DeviceCalls(const pybind11::dict& calls)
-      : begin(find<BeginUpdate>(calls, "aclmdlRICaptureTaskUpdateBegin")),
-        end(find<EndUpdate>(calls, "aclmdlRICaptureTaskUpdateEnd")),
-        create_event(find<CreateEvent>(calls, "aclrtCreateEventExWithFlag")),
-        record_event(find<RecordEvent>(calls, "aclrtRecordEvent")),
-        wait_event(find<WaitEvent>(calls, "aclrtStreamWaitEvent")),
-        destroy_event(find<DestroyEvent>(calls, "aclrtDestroyEvent")),
+      : begin(find_call<BeginUpdate>(calls, "aclmdlRICaptureTaskUpdateBegin")),
+        end(find_call<EndUpdate>(calls, "aclmdlRICaptureTaskUpdateEnd")),
+        create_event(find_call<CreateEvent>(calls, "aclrtCreateEventExWithFlag")),
+        record_event(find_call<RecordEvent>(calls, "aclrtRecordEvent")),
+        wait_event(find_call<WaitEvent>(calls, "aclrtStreamWaitEvent")),
+        destroy_event(find_call<DestroyEvent>(calls, "aclrtDestroyEvent")),
         write(as_pointer<WriteValue>(address_of(calls, "aclrtValueWrite"))) {}
 
   // An external event is a word where the device can wait for a value, else an event of its own.
@@ -48,14 +56,6 @@ struct DeviceCalls {
   WaitEvent wait_event;
   DestroyEvent destroy_event;
   WriteValue write;
-
- private:
-  template <typename F>
-  static F find(const pybind11::dict& calls, const char* name) {
-    const auto address = address_of(calls, name);
-    TORCH_CHECK_VALUE(address != 0, "the device did not tell ", name);
-    return as_pointer<F>(address);
-  }
 };
 
 }  // namespace attn_update

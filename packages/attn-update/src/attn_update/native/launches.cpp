@@ -36,14 +36,14 @@ class Kernels {
       return;
     }
     library_ = KernelLibrary{
-        function<KernelLibrary::Describe>("describe_tensor"),
-        function<KernelLibrary::Destroy>("aclDestroyTensor"),
-        function<KernelLibrary::MakeList>("aclCreateTensorList"),
-        function<KernelLibrary::Destroy>("aclDestroyTensorList"),
-        function<KernelLibrary::MakeIntegers>("aclCreateIntArray"),
-        function<KernelLibrary::Destroy>("aclDestroyIntArray"),
-        function<KernelLibrary::Destroy>("aclDestroyAclOpExecutor"),
-        function<KernelLibrary::RecentMessage>("aclGetRecentErrMsg")};
+        find_call<KernelLibrary::Describe>(calls_, "describe_tensor"),
+        find_call<KernelLibrary::Destroy>(calls_, "aclDestroyTensor"),
+        find_call<KernelLibrary::MakeList>(calls_, "aclCreateTensorList"),
+        find_call<KernelLibrary::Destroy>(calls_, "aclDestroyTensorList"),
+        find_call<KernelLibrary::MakeIntegers>(calls_, "aclCreateIntArray"),
+        find_call<KernelLibrary::Destroy>(calls_, "aclDestroyIntArray"),
+        find_call<KernelLibrary::Destroy>(calls_, "aclDestroyAclOpExecutor"),
+        find_call<KernelLibrary::RecentMessage>(calls_, "aclGetRecentErrMsg")};
   }
 
   // Returns nothing where the launch has to go through the dispatcher.
@@ -56,13 +56,6 @@ class Kernels {
   }
 
  private:
-  template <typename F>
-  F function(const char* name) const {
-    const auto address = address_of(calls_, name);
-    TORCH_CHECK_VALUE(address != 0, "the device told kernels, but not ", name);
-    return as_pointer<F>(address);
-  }
-
   template <typename... Parameters>
   std::unique_ptr<Call> make_one(
       const KernelSignature<Parameters...>& signature,
