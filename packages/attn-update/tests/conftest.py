@@ -9,13 +9,21 @@ import pytest
 import torch
 
 import cann_sim
-from attn_update import ParameterGroup, Recorder, StepParameters, UpdatePlan
+from attn_update import (
+    KernelUpdater,
+    NativeUpdater,
+    ParameterGroup,
+    Recorder,
+    StepParameters,
+    UpdatePlan,
+)
 from attn_update.testing import PagedModel, ScheduledDevice, ScheduledGraph, ScheduledOperators
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
+    from attn_update import Updater
     from attn_update.kinds import FusedInferAttention
 
 pytest_plugins = "cann_sim.pytest_plugin"
@@ -129,6 +137,25 @@ def schedule_seed(request: pytest.FixtureRequest) -> int:
     return seed
 
 
+UPDATERS: Mapping[str, Callable[[], Updater | None]] = {
+    "operators": lambda: None,
+    "kernels": KernelUpdater,
+    "native": NativeUpdater.load,
+}
+
+
+@pytest.fixture(params=UPDATERS)
+def any_updater(request: pytest.FixtureRequest) -> Updater | None:
+    """Each way to issue updates; None is one operator after the other."""
+    return UPDATERS[request.param]()
+
+
+@pytest.fixture(params=["kernels", "native"])
+def updater(request: pytest.FixtureRequest) -> Updater | None:
+    """Each updater that issues all updates of a step at once."""
+    return UPDATERS[request.param]()
+
+
 @pytest.fixture(scope="session")
 def simulated_npu() -> NpuDevice:
     cann_sim.activate()
@@ -137,6 +164,18 @@ def simulated_npu() -> NpuDevice:
     npu.config.allow_internal_format = False
     npu.set_compile_mode(jit_compile=False)
     return device
+
+
+class _WithoutKernels(NpuDevice):
+    def kernel_calls(self, names: object) -> dict[str, int]:
+        del names
+        return {}
+
+
+@pytest.fixture
+def device_without_kernels(npu_device: NpuDevice) -> NpuDevice:
+    """A device whose operators are called through torch, as one of another family."""
+    return _WithoutKernels(npu_device.index)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from attn_update import (
-    NativeUpdater,
     ParameterGroup,
     StepParameterError,
     StepParameters,
@@ -21,6 +20,7 @@ from attn_update.testing.cases import CaseModel, all_kinds, find_case
 if TYPE_CHECKING:
     import torch
 
+    from attn_update import Updater
     from npu_graph_runtime import NpuDevice
 
 DRAFT_STEPS, SEQUENCES = 3, 4
@@ -61,17 +61,16 @@ def parameters(plan: UpdatePlan, steps: list[dict[str, Any]]) -> StepParameters:
     return StepParameters(key="draft", groups=groups)
 
 
-@pytest.mark.parametrize("is_native", [False, True])
 @pytest.mark.parametrize(
     "name", ["v1 unpadded", "latent_attention_v2 TND unpadded", "latent_attention_v2 TND padded"]
 )
 def test_draft_steps_of_one_graph_take_parameters_of_their_own(
-    npu_device: NpuDevice, name: str, is_native: bool
+    npu_device: NpuDevice, name: str, any_updater: Updater | None
 ) -> None:
     random = Random(8)
     model = DraftModel(device=npu_device, case=find_case(name), kinds=all_kinds())
     plan = model.capture_steps(None)
-    lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
+    lane = UpdateLane(npu_device, updater=any_updater)
     for _ in range(10):
         bursts = [
             [model.case.draw(random, model, SEQUENCES) for _ in range(DRAFT_STEPS)]
@@ -86,9 +85,8 @@ def test_draft_steps_of_one_graph_take_parameters_of_their_own(
                 assert_layers_equal(model.valid(step, outs), model.valid(step, expected))
 
 
-@pytest.mark.parametrize("is_native", [False, True])
 def test_draft_steps_of_a_short_batch_are_padded_where_declared(
-    npu_device: NpuDevice, is_native: bool
+    npu_device: NpuDevice, any_updater: Updater | None
 ) -> None:
     random = Random(9)
     model = DraftModel(device=npu_device, case=find_case("v1 decode"), kinds=all_kinds())
@@ -97,7 +95,7 @@ def test_draft_steps_of_a_short_batch_are_padded_where_declared(
         f"draft.{step}": ParameterGroup(arguments=names, pad=True) for step in range(DRAFT_STEPS)
     }
     plan = model.capture_steps(groups)
-    lane = UpdateLane(npu_device, native=NativeUpdater.load() if is_native else None)
+    lane = UpdateLane(npu_device, updater=any_updater)
 
     def step_lengths(lengths: list[int], step: int) -> dict[str, Any]:
         """Give a draft step one token more of each sequence."""

@@ -16,12 +16,12 @@ from attn_update import (
     UpdatableGraph,
     UpdateLane,
     WorkspaceError,
-    find_native_updater,
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from attn_update.testing.cases import CaseModel, find_case
 
 if TYPE_CHECKING:
+    from attn_update import Updater
     from conftest import CaptureDispatched
     from npu_graph_runtime import NpuDevice
 
@@ -32,15 +32,17 @@ def npu() -> Any:
     return vars(torch)["npu"]
 
 
-@pytest.mark.parametrize("is_native", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
-    npu_device: NpuDevice, capture_dispatched: CaptureDispatched, kind: str, is_native: bool
+    npu_device: NpuDevice,
+    capture_dispatched: CaptureDispatched,
+    kind: str,
+    any_updater: Updater | None,
 ) -> None:
     random = Random(6)
     model = PagedModel(device=npu_device, kind_name=kind)
     model.eager(2, [1, 1])
-    lane = UpdateLane(npu_device, native=find_native_updater().updater if is_native else None)
+    lane = UpdateLane(npu_device, updater=any_updater)
     updatable = UpdatableGraph(model.recorder, 2, capture_dispatched(model, 2), lane)
     for _ in range(15):
         before = cann_sim.counters().synchronisations

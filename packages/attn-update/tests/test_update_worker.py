@@ -11,7 +11,6 @@ import pytest
 import cann_sim
 from attn_update import (
     LaneError,
-    NativeUpdater,
     StepParameterError,
     UpdateError,
     UpdateLane,
@@ -21,23 +20,19 @@ from attn_update import (
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
+    from attn_update import Updater
     from npu_graph_runtime import NpuDevice
-
-
-@pytest.fixture(params=[False, True], ids=["python", "native"])
-def native(request: pytest.FixtureRequest) -> NativeUpdater | None:
-    return NativeUpdater.load() if request.param else None
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
 def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
-    npu_device: NpuDevice, native: NativeUpdater | None, order: UpdateOrder
+    npu_device: NpuDevice, any_updater: Updater | None, order: UpdateOrder
 ) -> None:
     random = Random(5)
     models = [PagedModel(device=npu_device, seed=seed) for seed in (0, 100)]
     for model in models:
         model.capture(2, 4)
-    lane = UpdateLane(npu_device, order=order, native=native, worker=True)
+    lane = UpdateLane(npu_device, order=order, updater=any_updater, worker=True)
     for _ in range(15):
         before = cann_sim.counters().synchronisations
         burst = []
@@ -50,7 +45,7 @@ def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
         for model, key, lengths, outputs in burst:
             assert_layers_equal(outputs, model.eager(key, lengths))
     assert lane.counters.steps == 60
-    assert lane.counters.native_steps == (0 if native is None else 60)
+    assert lane.counters.updater_steps == (0 if any_updater is None else 60)
     lane.close()
 
 
@@ -79,12 +74,12 @@ def test_a_worker_issues_updates_in_a_thread_of_its_own(npu_device: NpuDevice) -
 
 @pytest.mark.parametrize("failing", range(3))
 def test_a_failure_of_a_worker_is_raised_by_the_next_call_and_the_steps_after_it_are_right(
-    npu_device: NpuDevice, native: NativeUpdater | None, failing: int
+    npu_device: NpuDevice, any_updater: Updater | None, failing: int
 ) -> None:
     random = Random(6)
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device, native=native, worker=True)
+    lane = UpdateLane(npu_device, updater=any_updater, worker=True)
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[failing].launch["block_size"] = 17
@@ -159,12 +154,12 @@ def test_close_raises_what_failed_and_ends_the_thread(npu_device: NpuDevice) -> 
 
 
 def test_replays_on_changing_streams_keep_their_order(
-    npu_device: NpuDevice, native: NativeUpdater | None
+    npu_device: NpuDevice, any_updater: Updater | None
 ) -> None:
     random = Random(7)
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device, native=native)
+    lane = UpdateLane(npu_device, updater=any_updater)
     streams = [npu_device.create_stream() for _ in range(3)]
     for _ in range(10):
         drawn = [draw_lengths(random, 2) for _ in range(4)]

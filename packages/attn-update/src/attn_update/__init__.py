@@ -5,6 +5,7 @@ parameters reach which launch, and an `UpdateLane` replays and updates, step by 
 """
 
 from attn_update.__about__ import __version__
+from attn_update.addressed_device import AddressedDevice
 from attn_update.attention_geometry import AttentionGeometry, LengthRule
 from attn_update.automatic_recording import DEFAULT_OPERATORS, AutomaticRecording, number_layers
 from attn_update.direct_launch import DirectLaunchDevice
@@ -26,6 +27,7 @@ from attn_update.errors import (
     WorkspaceError,
 )
 from attn_update.fused_update import FusedUpdateDevice
+from attn_update.kernel_updater import KernelUpdater
 from attn_update.kind import AttentionKind, Kind, needs_update
 from attn_update.kinds import (
     FIA_V1,
@@ -51,7 +53,6 @@ from attn_update.kinds import (
     paged_attention,
     sparse_flash_attention,
 )
-from attn_update.native_device import NativeUpdateDevice
 from attn_update.native_updater import NativeSupport, NativeUpdater, find_native_updater
 from attn_update.record import KeyRecords, Record
 from attn_update.recorder import Recorder
@@ -62,11 +63,13 @@ from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
 from attn_update.update_lane import UpdateLane
 from attn_update.update_order import UpdateOrder
 from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
+from attn_update.updater import Updater
 
 __all__ = [
     "DEFAULT_OPERATORS",
     "FIA_V1",
     "FIA_V2",
+    "AddressedDevice",
     "ArgumentError",
     "AttentionGeometry",
     "AttentionKind",
@@ -86,6 +89,7 @@ __all__ = [
     "ExternalEvent",
     "FusedInferAttention",
     "FusedUpdateDevice",
+    "KernelUpdater",
     "KeyRecords",
     "Kind",
     "LaneCounters",
@@ -97,7 +101,6 @@ __all__ = [
     "MissingLayerError",
     "NativeSupport",
     "NativeUnavailableError",
-    "NativeUpdateDevice",
     "NativeUpdater",
     "OperatorFamily",
     "PagedAttention",
@@ -119,6 +122,7 @@ __all__ = [
     "UpdateLane",
     "UpdateOrder",
     "UpdatePlan",
+    "Updater",
     "WorkspaceError",
     "__version__",
     "context_parallel_attention",

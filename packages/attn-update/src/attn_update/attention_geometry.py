@@ -72,44 +72,60 @@ class LengthRule:
         largest = self.maximum if self.total is None else self.total
         return replace(self, count=count, total=None, maximum=largest)
 
+    def fits(self, lengths: list[int]) -> bool:
+        """Return whether lengths are integers that keep the rule; costs a few passes in C."""
+        if len(lengths) != self.count or not {int}.issuperset(map(type, lengths)):
+            return False
+        if not lengths:
+            return True
+        if self.cumulative:
+            # sorted() checks a sorted list in one pass without a swap.
+            if sorted(lengths) != lengths:
+                return False
+            smallest, largest = lengths[0], lengths[-1]
+        else:
+            smallest, largest = min(lengths), max(lengths)
+        return (
+            smallest >= 0
+            and (self.total is None or lengths[-1] == self.total)
+            and (self.maximum is None or largest <= self.maximum)
+        )
+
     def check(self, lengths: list[int], *, what: str) -> None:
-        """Check lengths against the rule, at a cost of a few passes in C.
+        """Refuse integers that break the rule, and say how.
 
         Raises:
             StepParameterError: A wrong count, a negative or too large length, cumulative lengths
                 that fall, or a wrong total.
         """
+        if self.fits(lengths):
+            return
         if len(lengths) != self.count:
             raise StepParameterError(
                 f"checking {what}: expected {self.count} lengths as captured, found "
                 f"{len(lengths)}; fill the batch up to its bucket, or declare pad=True",
             )
-        if not lengths:
-            return
-        # sorted() checks a sorted list in one pass without a swap; its first entry is its least.
-        is_sorted = self.cumulative and sorted(lengths) == lengths
-        if (lengths[0] if is_sorted else min(lengths)) < 0:
-            index = next(i for i, length in enumerate(lengths) if length < 0)
-            raise StepParameterError(
-                f"checking {what}: the length at {index} is negative ({lengths[index]})",
-            )
-        if self.cumulative and not is_sorted:
-            index = next(i for i in range(1, len(lengths)) if lengths[i] < lengths[i - 1])
-            raise StepParameterError(
-                f"checking {what}: cumulative lengths must not fall, found {lengths[index - 1]} "
-                f"before {lengths[index]} at {index}; give running sums, not lengths",
-            )
+        for index, length in enumerate(lengths):
+            if length < 0:
+                raise StepParameterError(
+                    f"checking {what}: the length at {index} is negative ({length})",
+                )
+            if self.cumulative and index and length < lengths[index - 1]:
+                raise StepParameterError(
+                    f"checking {what}: cumulative lengths must not fall, found "
+                    f"{lengths[index - 1]} before {length} at {index}; give running sums, not "
+                    f"lengths",
+                )
         if self.total is not None and lengths[-1] != self.total:
             raise StepParameterError(
                 f"checking {what}: the last cumulative length must be {self.total} "
                 f"({self.bound}), found {lengths[-1]}",
             )
-        if self.maximum is not None and max(lengths) > self.maximum:
-            largest = max(lengths)
-            raise StepParameterError(
-                f"checking {what}: the length {largest} at {lengths.index(largest)} is above "
-                f"{self.maximum} ({self.bound})",
-            )
+        largest = max(lengths)
+        raise StepParameterError(
+            f"checking {what}: the length {largest} at {lengths.index(largest)} is above "
+            f"{self.maximum} ({self.bound})",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

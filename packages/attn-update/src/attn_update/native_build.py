@@ -20,6 +20,7 @@ from pathlib import Path
 import torch
 
 from attn_update.errors import NativeUnavailableError
+from attn_update.kernel_signature import render_signatures
 
 MODULE_NAME = "attn_update_native"
 _COMPILERS = ("g++", "c++", "clang++")
@@ -53,6 +54,7 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
     }
     command = _command(program)
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    sources["kernel_signatures.h"] = render_signatures()
     key = _key(
         *sources, *sources.values(), str(torch.__version__), platform.machine(), suffix, *command
     )

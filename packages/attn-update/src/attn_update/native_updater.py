@@ -12,28 +12,20 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+from attn_update.bound_launches import LaunchFailure
 from attn_update.errors import NativeUnavailableError
+from attn_update.kernel_library import LIBRARY_FUNCTIONS
+from attn_update.kernel_signature import kernel_functions
 from attn_update.native_build import MODULE_NAME, build_native, default_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from pathlib import Path
 
-    from attn_update.native_device import NativeUpdateDevice
-    from attn_update.update_plan import CheckedStep, UpdatePlan
-
-# What native/kernel_call.h calls, with the two phases of each kernel.
-_KERNELS = ("aclnnFusedInferAttentionScoreV3", "aclnnFusedInferAttentionScoreV4")
-_KERNEL_FUNCTIONS = (
-    "aclDestroyTensor",
-    "aclCreateTensorList",
-    "aclDestroyTensorList",
-    "aclCreateIntArray",
-    "aclDestroyIntArray",
-    "aclDestroyAclOpExecutor",
-    "aclGetRecentErrMsg",
-    *(name for kernel in _KERNELS for name in (f"{kernel}GetWorkspaceSize", kernel)),
-)
+    from attn_update.addressed_device import AddressedDevice
+    from attn_update.bound_launches import Changes
+    from attn_update.update_plan import UpdatePlan
+    from attn_update.updater import ReplayEvents
 
 
 class _Launches(Protocol):
@@ -50,23 +42,7 @@ class _Launches(Protocol):
 
     def num_dispatched(self) -> int: ...
 
-    def run(
-        self, stream: int, values: list[Mapping[str, object] | None], /
-    ) -> tuple[int, bool, str] | None: ...
-
-
-class ReplayEvent(Protocol):
-    """An event of the device behind a replay. CANN keeps it until nothing waits for it."""
-
-    def wait(self, stream: int, /) -> None:
-        """Let all later work of the stream with this address wait for it, at once."""
-
-
-class ReplayEvents(Protocol):
-    """Makes events behind replays."""
-
-    def record(self, stream: int, /) -> ReplayEvent:
-        """Return a new event, recorded on the stream with this address, at once."""
+    def run(self, stream: int, changes: Changes, /) -> tuple[int, bool, str] | None: ...
 
 
 class _Module(Protocol):
@@ -77,26 +53,8 @@ class _Module(Protocol):
     def ReplayEvents(self, calls: Mapping[str, int], /) -> ReplayEvents: ...  # noqa: N802
 
 
-@dataclass(frozen=True, kw_only=True)
-class NativeFailure:
-    """Where native launches stopped.
-
-    Attributes:
-        position: Of the update in the plan.
-        open: Whether its task update was begun and not ended.
-        message: What failed.
-    """
-
-    position: int
-    open: bool
-    message: str
-
-
 class NativeLaunches:
-    """The launches of one plan, bound. Made by `NativeUpdater.bind`.
-
-    It holds what the plan holds: weak tensors, the workspace, and addresses that stay valid as long
-    as the plan's task groups and events.
+    """Bound launches in C++. Made by `NativeUpdater.bind`.
 
     Attributes:
         num_dispatched: How many launches torch dispatches to its current stream. The others, FIA
@@ -108,28 +66,13 @@ class NativeLaunches:
         self._launches = launches
         self.num_dispatched = launches.num_dispatched()
 
-    def run(
-        self, step: CheckedStep, changed: Sequence[bool], stream_address: int
-    ) -> NativeFailure | None:
-        """Update the changed launches on a stream, which is current, and set all external events.
-
-        Args:
-            step: Checked by the bound plan.
-            changed: For each slot whether its values changed.
-            stream_address: Of a stream that launches directly.
-
-        Returns:
-            None, or where it stopped; the events from there on are not set.
-        """
-        values = [
-            values if has_changed else None
-            for values, has_changed in zip(step.values, changed, strict=True)
-        ]
-        failure = self._launches.run(stream_address, values)
+    def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
+        """See `attn_update.bound_launches.BoundLaunches`; without the interpreter lock."""
+        failure = self._launches.run(stream_address, changes)
         if failure is None:
             return None
         position, is_open, message = failure
-        return NativeFailure(position=position, open=is_open, message=message)
+        return LaunchFailure(position=position, open=is_open, message=message)
 
 
 class NativeUpdater:
@@ -172,7 +115,7 @@ class NativeUpdater:
         return self._module.ReplayEvents(dict(calls))
 
     def bind(
-        self, plan: UpdatePlan, device: NativeUpdateDevice, calls: Mapping[str, int]
+        self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
     ) -> NativeLaunches:
         """Turn the arguments of all launches of a plan into C++.
 
@@ -181,7 +124,8 @@ class NativeUpdater:
             device: Of the plan.
             calls: What the device's `native_calls` returned.
         """
-        launches = self._module.Launches(dict(calls), dict(device.kernel_calls(_KERNEL_FUNCTIONS)))
+        kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
+        launches = self._module.Launches(dict(calls), dict(kernels))
         for update in plan.updates:
             name, _, overload = update.operator.partition(".")
             launches.add(

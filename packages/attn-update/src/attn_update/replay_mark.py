@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from attn_update.native_device import NativeUpdateDevice
-    from attn_update.native_updater import ReplayEvent
+    from attn_update.addressed_device import AddressedDevice
     from attn_update.task_device import Stream
+    from attn_update.updater import ReplayEvent
 
 
 class ReplayMark(Protocol):
@@ -17,18 +17,21 @@ class ReplayMark(Protocol):
         """Let all later work of the stream wait for it, on the device."""
 
 
-class NativeReplayMark:
+class AddressedReplayMark:
     """A mark past the launch queue: it was recorded, and is waited for, at once.
 
     Args:
         event: Owned by the mark.
         device: Tells the addresses of streams.
+
+    Attributes:
+        event: As given.
     """
 
-    __slots__ = ("_device", "_event")
+    __slots__ = ("_device", "event")
 
-    def __init__(self, event: ReplayEvent, device: NativeUpdateDevice) -> None:
-        self._event = event
+    def __init__(self, event: ReplayEvent, device: AddressedDevice) -> None:
+        self.event = event
         self._device = device
 
     def wait(self, stream: Stream, /) -> None:
@@ -37,4 +40,4 @@ class NativeReplayMark:
         Raises:
             RuntimeError: The device refused.
         """
-        self._event.wait(self._device.stream_address(stream))
+        self.event.wait(self._device.stream_address(stream))

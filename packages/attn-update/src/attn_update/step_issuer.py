@@ -1,27 +1,27 @@
 """How the updates of a checked step are put on the update lane's stream.
 
-Natively in one call, or one by one: through the fused call where the device has one, else as
+All at once by an updater, or one by one: through the fused call where the device has one, else as
 begin, operator, end and record. Why they may run is the business of `attn_update.update_lane`.
 """
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from attn_update.addressed_lane import find_addressed_lane
 from attn_update.direct_launch import find_direct_launch
 from attn_update.errors import UpdateError
-from attn_update.native_lane import find_native_lane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attn_update.native_lane import NativeLane
-    from attn_update.native_updater import NativeUpdater
+    from attn_update.addressed_lane import AddressedLane
+    from attn_update.bound_launches import BoundLaunches, Changes
     from attn_update.replay_mark import ReplayMark
     from attn_update.task_device import Stream, TaskDevice
-    from attn_update.update_plan import CheckedStep, PlannedUpdate, UpdatePlan
+    from attn_update.update_plan import PlannedUpdate, UpdatePlan
+    from attn_update.updater import Updater
 
 
 @dataclass(kw_only=True)
@@ -33,14 +33,14 @@ class LaneCounters:
         updates: Launches updated.
         skipped: Launches left alone because their step parameters had not changed.
         failures: Steps that failed after something was launched.
-        native_steps: Steps whose updates the native updater issued.
+        updater_steps: Steps whose updates the lane's updater issued.
     """
 
     steps: int = 0
     updates: int = 0
     skipped: int = 0
     failures: int = 0
-    native_steps: int = 0
+    updater_steps: int = 0
 
 
 class StepIssuer:
@@ -49,12 +49,12 @@ class StepIssuer:
     Args:
         device: Of the stream.
         direct: Whether the stream shall launch past the device's launch queue, where it can.
-        native: Issues all updates of a step in one call, where the device allows that.
+        updater: Issues all updates of a step at once, where the device allows that.
         counters: Are counted up.
 
     Attributes:
         stream: The stream.
-        native_reason: Why updates are not issued natively; None if they are.
+        updater_reason: Why the updater is not used; None if it is.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class StepIssuer:
         device: TaskDevice,
         *,
         direct: bool,
-        native: NativeUpdater | None,
+        updater: Updater | None,
         counters: LaneCounters,
     ) -> None:
         self._device = device
@@ -74,24 +74,26 @@ class StepIssuer:
         else:
             # A graph that waits for its first update idles the device, so the lane goes first.
             self.stream = device.create_stream(priority=-1)
-        self.native_reason: str | None
-        self._native: NativeLane | None
-        self._native, self.native_reason = find_native_lane(
-            device, native, self.stream if self._direct is not None else None
+        self.updater_reason: str | None
+        self._addressed: AddressedLane | None
+        self._addressed, self.updater_reason = find_addressed_lane(
+            device, updater, self.stream if self._direct is not None else None
         )
 
     def bind(self, plan: UpdatePlan) -> None:
         """Prepare a plan, unless it was prepared before; nothing is launched.
 
         Raises:
-            PlanError: An argument of a launch cannot be turned into C++.
+            PlanError: An argument of a launch does not fit.
         """
-        if self._native is not None:
-            self._native.bind(plan)
+        if self._addressed is not None:
+            plan.bind_launches(self._addressed)
 
     def mark_replay(self, stream: Stream) -> ReplayMark:
         """Return a mark behind all that this thread has put on a stream, such as a replay."""
-        return stream.record_event() if self._native is None else self._native.mark_replay(stream)
+        if self._addressed is None:
+            return stream.record_event()
+        return self._addressed.mark_replay(stream)
 
     def wait_for_replay(self, replayed: ReplayMark | None) -> None:
         """Let all later updates wait, on the device, for a replay.
@@ -101,31 +103,35 @@ class StepIssuer:
         """
         if replayed is None:
             return
-        if self._direct is not None and self._native is None:
+        if self._addressed is not None:
+            self._addressed.wait_for_replay(replayed)
+            return
+        if self._direct is not None:
             # What stands in the launch queue would be overtaken: Note [direct launch] of the lane.
             self._direct.flush_launches()
         replayed.wait(self.stream)
 
-    def issue(self, step: CheckedStep, changed: Sequence[bool], *, release: bool) -> None:
+    def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
         """Update the launches of the changed slots and set all external events of a step.
 
         Args:
-            step: Of a bound plan.
-            changed: For each slot whether its values changed.
+            plan: A bound one.
+            changes: What the step gives its slots; a launch keeps what it was given before.
             release: Whether the captured graph is waiting, so that its events are set even where
                 an update fails.
 
         Raises:
             UpdateError: An update failed.
         """
-        if self._native is not None:
-            self._issue_natively(step, changed, self._native, release=release)
+        if self._addressed is not None and plan.launches is not None:
+            self._issue_at_once(plan, changes, self._addressed, plan.launches, release=release)
         else:
-            self._issue_one_by_one(step, changed, release=release)
-        sizes = step.plan.slot_sizes
-        updated = sum(itertools.compress(sizes, changed))
-        self._counters.updates += updated
-        self._counters.skipped += len(step.plan.updates) - updated
+            self._issue_one_by_one(plan, changes, release=release)
+        for size, changed in zip(plan.slot_sizes, changes, strict=True):
+            if changed is None:
+                self._counters.skipped += size
+            else:
+                self._counters.updates += size
 
     def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
         """Set the external events of updates that were not issued; returns what failed in that."""
@@ -139,14 +145,20 @@ class StepIssuer:
                 )
         return notes
 
-    def _issue_natively(
-        self, step: CheckedStep, changed: Sequence[bool], native: NativeLane, *, release: bool
+    def _issue_at_once(
+        self,
+        plan: UpdatePlan,
+        changes: Changes,
+        addressed: AddressedLane,
+        launches: BoundLaunches,
+        *,
+        release: bool,
     ) -> None:
-        updates = step.plan.updates
+        updates = plan.updates
         try:
-            failure = native.run(step, changed)
+            failure = addressed.run(launches, changes)
         except BaseException:
-            # Nothing was begun: a value could not be turned into C++.
+            # Nothing was begun: a value does not fit.
             if release:
                 self.release(updates)
             raise
@@ -155,22 +167,21 @@ class StepIssuer:
             if release:
                 notes += self.release(updates[failure.position :])
             error = RuntimeError(failure.message)
-            raise _update_error(step.plan, updates[failure.position], error, notes)
-        self._counters.native_steps += 1
+            raise _update_error(plan, updates[failure.position], error, notes)
+        self._counters.updater_steps += 1
 
-    def _issue_one_by_one(
-        self, step: CheckedStep, changed: Sequence[bool], *, release: bool
-    ) -> None:
-        updates, stream = step.plan.updates, self.stream
+    def _issue_one_by_one(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
+        updates, stream = plan.updates, self.stream
         begin, end = self._device.begin_task_update, self._device.end_task_update
         position = 0
         open_update = False
         with self._device.use_stream(stream):
             try:
                 for position, update in enumerate(updates):  # noqa: B007
-                    if changed[update.slot]:
+                    changed = changes[update.slot]
+                    if changed is not None:
                         launch = update.launch
-                        launch.update(step.values[update.slot])
+                        launch.update(changed)
                         open_update = True
                         if update.fused is not None:
                             update.fused(stream, update.handle, update.event, **launch)
@@ -187,7 +198,7 @@ class StepIssuer:
                     notes += self.release(updates[position:])
                 if not isinstance(error, Exception):
                     raise
-                raise _update_error(step.plan, updates[position], error, notes) from error
+                raise _update_error(plan, updates[position], error, notes) from error
 
     def _close(self) -> list[str]:
         try:

@@ -33,8 +33,8 @@ not needed for the order, and the replay leaves all of them unset, as 3 demands 
 Note [direct launch]. On a device with a launch queue U may be a stream without it, see
 `attn_update.direct_launch`. What is put on U then reaches the device at once, what is put on C
 later. Only one wait crosses in that direction, that of U for d(i - 1), so the queue is flushed
-before it. The native updater flushes it behind R(i) instead, where replays have mostly done so, and
-records d(i) past it: then nothing of a step stands in the queue, and its thread need not wake up.
+before it. With an updater it is flushed behind R(i) instead, where replays have mostly done so, and
+d(i) is recorded past it: then nothing of a step stands in the queue, and its thread need not wake.
 
 Note [worker]. With a worker thread the caller puts R(i) and d(i) on C, and the thread the rest of
 the step on U, step after step in the caller's order: what is on C and on U is the same as without.
@@ -61,11 +61,12 @@ from attn_update.update_worker import UpdateWorker
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from attn_update.native_updater import NativeUpdater
+    from attn_update.bound_launches import Changes
     from attn_update.record import KeyRecords
     from attn_update.step_parameters import StepParameters
     from attn_update.task_device import Stream, TaskDevice
     from attn_update.update_plan import CheckedStep, UpdatePlan
+    from attn_update.updater import Updater
 
 _Result = TypeVar("_Result")
 
@@ -82,15 +83,16 @@ class UpdateLane:
         skip_unchanged: Whether launches keep their arguments when the step parameters are those
             of the latest step of the key. Their external events are recorded all the same.
         direct: Whether to launch updates past the device's launch queue where it allows that.
-        native: Issues all updates of a step in one call, on a device that launches directly and
-            tells the addresses of its calls; elsewhere `native_reason` says what is missing, and
-            updates are issued one by one. See `attn_update.native_updater`.
+        updater: Issues all updates of a step at once, on a device that launches directly and tells
+            the addresses of its calls; elsewhere `updater_reason` says what is missing, and updates
+            are issued one by one. See `attn_update.native_updater` and
+            `attn_update.kernel_updater`.
         worker: Whether a thread of the lane issues the updates, so that `run` returns as soon as
             the replay is queued; see Note [worker].
 
     Attributes:
         counters: What the lane has done.
-        native_reason: Why updates are not issued natively; None if they are.
+        updater_reason: Why the updater is not used; None if it is, for all plans that it can bind.
     """
 
     def __init__(
@@ -100,7 +102,7 @@ class UpdateLane:
         order: UpdateOrder = UpdateOrder.REPLAY_FIRST,
         skip_unchanged: bool = True,
         direct: bool = True,
-        native: NativeUpdater | None = None,
+        updater: Updater | None = None,
         worker: bool = False,
     ) -> None:
         self.device = device
@@ -108,11 +110,12 @@ class UpdateLane:
         self._order = order
         self._skip_unchanged = skip_unchanged
         self._issuer: StepIssuer | None = StepIssuer(
-            device, direct=direct, native=native, counters=self.counters
+            device, direct=direct, updater=updater, counters=self.counters
         )
-        self.native_reason = self._issuer.native_reason
+        self.updater_reason = self._issuer.updater_reason
         self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
+        self._checked_stream: Stream | None = None
         self._owner: int | None = None
 
     def run(
@@ -186,7 +189,8 @@ class UpdateLane:
         issuer: StepIssuer,
         order: UpdateOrder,
     ) -> _Result:
-        self._raise_failures()
+        if self._worker is not None:
+            self._raise_failures()
         step = plan.check(parameters)
         current = self.device.current_stream()
         records = plan.records
@@ -201,12 +205,13 @@ class UpdateLane:
         return self._replay_first(step, replay, issuer, current)
 
     def _check_streams(self, stream: Stream, current: Stream, records: KeyRecords) -> None:
-        if current == stream:
+        if current is not self._checked_stream and current == stream:
             raise LaneError(
                 f"running a step of key {records.key!r}: the current stream is the update lane's "
                 f"own, where the replay would wait for updates queued behind it; replay on "
                 f"another stream (streams come from a small pool and may coincide)",
             )
+        self._checked_stream = current
         if records.lane is None:
             records.lane = self
         elif records.lane is not self:
@@ -219,7 +224,7 @@ class UpdateLane:
         self, step: CheckedStep, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
     ) -> _Result:
         records = step.plan.records
-        previous, changed = records.replayed, self._changed(step)
+        previous, changes = records.replayed, self._changes(step)
         if self._worker is None:
             issuer.wait_for_replay(previous)
         try:
@@ -233,13 +238,13 @@ class UpdateLane:
             records.note_replay(issuer.mark_replay(current), current)
             raise
         if self._worker is None:
-            self._issue(step, changed, issuer, release=True)
+            self._issue(step.plan, changes, issuer, release=True)
             self._settle(step)
             return result
 
         def update() -> None:
             issuer.wait_for_replay(previous)
-            issuer.issue(step, changed, release=True)
+            issuer.issue(step.plan, changes, release=True)
 
         # Before the thread can fail: what it fails at is unsettled again when that is raised.
         self._settle(step)
@@ -253,7 +258,7 @@ class UpdateLane:
         self._drain()
         self._raise_failures()
         issuer.wait_for_replay(records.replayed)
-        self._issue(step, self._changed(step), issuer, release=False)
+        self._issue(step.plan, self._changes(step), issuer, release=False)
         current.wait_event(issuer.stream.record_event())
         try:
             result = replay()
@@ -266,12 +271,12 @@ class UpdateLane:
         return result
 
     def _issue(
-        self, step: CheckedStep, changed: list[bool], issuer: StepIssuer, *, release: bool
+        self, plan: UpdatePlan, changes: Changes, issuer: StepIssuer, *, release: bool
     ) -> None:
         try:
-            issuer.issue(step, changed, release=release)
+            issuer.issue(plan, changes, release=release)
         except BaseException:
-            self._fail(step.plan.records)
+            self._fail(plan.records)
             raise
 
     def _settle(self, step: CheckedStep) -> None:
@@ -281,11 +286,11 @@ class UpdateLane:
         records.latest = (step.plan, step.values)
         self.counters.steps += 1
 
-    def _changed(self, step: CheckedStep) -> list[bool]:
+    def _changes(self, step: CheckedStep) -> Changes:
         latest = step.plan.records.latest
         if not self._skip_unchanged or latest is None or latest[0] is not step.plan:
-            return [True] * len(step.values)
-        return [not _same(new, old) for new, old in zip(step.values, latest[1], strict=True)]
+            return list(step.values)
+        return list(map(_changed_values, step.values, latest[1]))
 
     def _fail(self, records: KeyRecords) -> None:
         records.unsettled = True
@@ -314,10 +319,17 @@ class UpdateLane:
         ) from error
 
 
-def _same(new: Mapping[str, object], old: Mapping[str, object]) -> bool:
+def _changed_values(
+    new: Mapping[str, object], old: Mapping[str, object]
+) -> Mapping[str, object] | None:
+    changed = {}
     for name, value in new.items():
         known = old[name]
-        # Of tensors only the identity is compared: their values are on the device.
-        if value is not known and (isinstance(value, torch.Tensor) or value != known):
-            return False
-    return True
+        if type(value) is list:
+            differs = value != known
+        else:
+            # Of tensors only the identity is compared: their values are on the device.
+            differs = value is not known and (isinstance(value, torch.Tensor) or value != known)
+        if differs:
+            changed[name] = value
+    return changed or None

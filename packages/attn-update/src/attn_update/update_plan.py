@@ -25,6 +25,8 @@ from attn_update.operator_lookup import find_operator
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
+    from attn_update.addressed_lane import AddressedLane
+    from attn_update.bound_launches import BoundLaunches
     from attn_update.kind import AttentionKind
     from attn_update.record import KeyRecords, Record
     from attn_update.recorder import Recorder
@@ -102,6 +104,7 @@ class UpdatePlan:
         updates: In the order of capture.
         groups: The declared parameter groups by name.
         slot_sizes: For each slot how many of the updates it feeds.
+        launches: As the updater of a lane made them ready, see `bind_launches`.
     """
 
     def __init__(
@@ -118,7 +121,9 @@ class UpdatePlan:
         self.slot_sizes = tuple(
             sum(update.slot == slot for update in updates) for slot in range(len(slots))
         )
+        self.launches: BoundLaunches | None = None
         self._slots = slots
+        self._bound_by: object = None
 
     @classmethod
     def compile(
@@ -214,6 +219,16 @@ class UpdatePlan:
             for slot in self._slots
         ]
         return CheckedStep(self, tuple(values))
+
+    def bind_launches(self, lane: AddressedLane) -> None:
+        """Let the lane make the launches ready, unless it has: `launches` are its from then on.
+
+        Raises:
+            PlanError: An argument of a launch does not fit.
+        """
+        if self._bound_by is not lane:
+            self.launches = lane.bind(self)
+            self._bound_by = lane
 
     def _check_names(self, parameters: StepParameters) -> None:
         given = parameters.groups

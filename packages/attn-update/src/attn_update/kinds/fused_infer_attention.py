@@ -181,7 +181,11 @@ class FusedInferAttention:
             (self.family.key_lengths, geometry.key),
         ):
             if name in values:
-                lengths = self._prepare_lengths(name, values[name], rule, pad=pad, what=what)
+                value = values[name]
+                # Copied before it is checked: the caller's list may change meanwhile.
+                lengths = value.copy() if type(value) is list else None
+                if lengths is None or rule is None or not rule.fits(lengths):
+                    lengths = self._prepare_lengths(name, value, rule, pad=pad, what=what)
                 rows = max(rows, len(lengths))
                 prepared[name] = lengths
         if self.unpadded:

@@ -1,10 +1,5 @@
-// Calls of CANN's fused attention past torch: tensors are described once, a step replaces what changed.
-//
-// What torch_npu 2.13 (op-plugin) does with `npu_fused_infer_attention_score.out` and its v2 in a task update, on the
-// Ascend 910 family from CANN 8.1.RC1 on, is two C calls: the first phase of aclnnFusedInferAttentionScoreV3 or V4 checks
-// and prepares, the second launches. Their parameters are public (the aclnn pages of CANN's documents); which argument of
-// the operator goes where is read from op-plugin. A device refuses an update by another kernel than was captured, so a
-// wrong choice here is an error of the first update and never a wrong number.
+// Calls of CANN's fused attention past torch: tensors are described once, a step replaces what changed. Which kernel takes
+// what stands in attn_update/kernel_signature.py.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -148,33 +143,6 @@ struct KernelSignature {
   std::array<const char*, sizeof...(Parameters)> arguments;
 };
 
-inline constexpr KernelSignature<T, L, L, T, T, A, A, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, A, T, T, T,
-                                 I, D, I, I, S, I, I, I, I, I, B, I, I, O0, O1>
-    kFusedInferAttentionV3{
-        "aclnnFusedInferAttentionScoreV3",
-        "npu::npu_fused_infer_attention_score",
-        {"query", "key", "value", "pse_shift", "atten_mask", "actual_seq_lengths", "actual_seq_lengths_kv",
-         "dequant_scale1", "quant_scale1", "dequant_scale2", "quant_scale2", "quant_offset2", "antiquant_scale",
-         "antiquant_offset", "block_table", "query_padding_size", "kv_padding_size", "key_antiquant_scale",
-         "key_antiquant_offset", "value_antiquant_scale", "value_antiquant_offset", "key_shared_prefix",
-         "value_shared_prefix", "actual_shared_prefix_len", "query_rope", "key_rope", "key_rope_antiquant_scale",
-         "num_heads", "scale", "pre_tokens", "next_tokens", "input_layout", "num_key_value_heads", "sparse_mode",
-         "inner_precise", "block_size", "antiquant_mode", "softmax_lse_flag", "key_antiquant_mode",
-         "value_antiquant_mode", "out", "out"}};
-
-inline constexpr KernelSignature<T, L, L, T, T, A, A, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, T, A, T, T, T, T, T,
-                                 I, D, I, I, S, I, I, I, I, I, B, I, I, I, O0, O1>
-    kFusedInferAttentionV4{
-        "aclnnFusedInferAttentionScoreV4",
-        "npu::npu_fused_infer_attention_score_v2",
-        {"query", "key", "value", "pse_shift", "atten_mask", "actual_seq_qlen", "actual_seq_kvlen", "", "", "",
-         "quant_scale_out", "quant_offset_out", "", "", "block_table", "", "", "dequant_scale_key",
-         "dequant_offset_key", "dequant_scale_value", "dequant_offset_value", "", "", "", "query_rope", "key_rope",
-         "dequant_scale_key_rope", "dequant_scale_query", "learnable_sink", "num_query_heads", "softmax_scale",
-         "pre_tokens", "next_tokens", "input_layout", "num_key_value_heads", "sparse_mode", "inner_precise",
-         "block_size", "", "return_softmax_lse", "key_quant_mode", "value_quant_mode", "query_quant_mode", "out",
-         "out"}};
-
 // The addresses of a kernel's two phases.
 struct KernelPhases {
   void* prepare;
@@ -210,14 +178,13 @@ class KernelCall : public Call {
     if (prepared != 0) {
       fail("GetWorkspaceSize", prepared);
     }
-    const std::uint64_t bytes = workspace_.nbytes();
-    if (needed > bytes) {
+    if (needed > workspace_bytes_) {
       library_.destroy_executor(executor);
       throw std::runtime_error(
           std::string(kernel_) + " needs a workspace of " + std::to_string(needed) + " bytes, found " +
-          std::to_string(bytes));
+          std::to_string(workspace_bytes_));
     }
-    const int launched = launch_(workspace_.data_ptr(), bytes, executor, stream);
+    const int launched = launch_(workspace_data_, workspace_bytes_, executor, stream);
     if (launched != 0) {
       fail("", launched);
     }
@@ -258,6 +225,8 @@ class KernelCall : public Call {
   void set_workspace(const Value& value) {
     TORCH_CHECK_VALUE(value.value.isTensor(), "expected a workspace");
     workspace_ = value.value.toTensor();
+    workspace_data_ = workspace_.data_ptr();
+    workspace_bytes_ = workspace_.nbytes();
   }
 
   template <std::size_t... Index>
@@ -287,6 +256,8 @@ class KernelCall : public Call {
   std::tuple<decltype(std::declval<const Parameters&>().get())...> kept_;
   std::size_t workspace_index_;
   at::Tensor workspace_;
+  void* workspace_data_ = nullptr;
+  std::uint64_t workspace_bytes_ = 0;
 };
 
 }  // namespace attn_update

@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "call.h"
 #include "device_calls.h"
 #include "kernel_call.h"
+#include "kernel_signatures.h"
 #include "replay_event.h"
 
 namespace {
@@ -51,8 +53,13 @@ class Kernels {
     if (calls_.empty() || op.schema().overload_name() != "out" || !is_plain(op.schema(), values)) {
       return nullptr;
     }
-    auto call = make_one(kFusedInferAttentionV3, op.schema(), values);
-    return call ? std::move(call) : make_one(kFusedInferAttentionV4, op.schema(), values);
+    std::unique_ptr<Call> call;
+    std::apply(
+        [&](const auto&... signatures) {
+          ((call = call ? std::move(call) : make_one(signatures, op.schema(), values)), ...);
+        },
+        kKernelSignatures);
+    return call;
   }
 
  private:

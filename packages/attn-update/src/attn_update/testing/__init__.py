@@ -15,6 +15,7 @@ from attn_update.testing.scheduled_stream import (
     ScheduledGraph,
     ScheduledStream,
 )
+from attn_update.testing.writing_device import WritingDevice
 
 __all__ = [
     "CaptureDevice",
@@ -28,6 +29,7 @@ __all__ = [
     "ScheduledGraph",
     "ScheduledOperators",
     "ScheduledStream",
+    "WritingDevice",
     "assert_layers_equal",
     "draw_lengths",
 ]

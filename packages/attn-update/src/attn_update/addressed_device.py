@@ -1,4 +1,4 @@
-"""The seam to a device whose calls native code can make itself.
+"""The seam to a device whose calls updaters can make themselves.
 
 What crosses it are addresses of public C functions of CANN and of the objects they take, so neither
 side needs the headers or libraries of torch_npu. They are only right for a stream that launches
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @runtime_checkable
-class NativeUpdateDevice(Protocol):
+class AddressedDevice(Protocol):
     """A device that tells the addresses of its calls and objects."""
 
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
@@ -63,9 +63,9 @@ class NativeUpdateDevice(Protocol):
         """Return the address that sets the external event, valid as long as the event."""
 
 
-def find_native_calls(device: TaskDevice) -> tuple[NativeUpdateDevice, Mapping[str, int]] | None:
+def find_native_calls(device: TaskDevice) -> tuple[AddressedDevice, Mapping[str, int]] | None:
     """Return the device and its calls if it can be driven natively, else None."""
-    if not isinstance(device, NativeUpdateDevice):
+    if not isinstance(device, AddressedDevice):
         return None
     calls = device.native_calls()
     return (device, calls) if calls else None

@@ -1,0 +1,258 @@
+"""Updaters on simulated CANN: the values of operators called one by one, and what fails."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import cann_sim
+from attn_update import (
+    LaneError,
+    Lengths,
+    PlanError,
+    StepParameters,
+    UpdateError,
+    UpdateLane,
+    UpdateOrder,
+    UpdatePlan,
+    Updater,
+)
+from attn_update.kinds import FusedInferAttention, fused_infer_attention_v1
+from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal, draw_lengths
+from attn_update.testing.paged_model import COLUMNS
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from npu_graph_runtime import NpuDevice
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_steps_with_the_host_ahead_equal_the_eager_operator(
+    npu_device: NpuDevice, updater: Updater, dtype: torch.dtype, kind: str, order: UpdateOrder
+) -> None:
+    random = Random(1)
+    models = [PagedModel(device=npu_device, dtype=dtype, kind_name=kind, seed=s) for s in (0, 100)]
+    for model in models:
+        model.capture(2, 4)
+    lane = UpdateLane(npu_device, order=order, updater=updater)
+    assert lane.updater_reason is None
+
+    for _ in range(20):
+        before = cann_sim.counters().synchronisations
+        burst = []
+        for _ in range(4):
+            model, key = random.choice(models), random.choice([2, 4])
+            lengths = draw_lengths(random, key)
+            burst.append((model, key, lengths, model.step(lane, key, lengths)))
+        assert cann_sim.counters().synchronisations == before
+        for model, key, lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(key, lengths))
+    assert lane.counters.updater_steps == lane.counters.steps == 80
+
+
+def test_steps_take_a_rebound_block_table(npu_device: NpuDevice, updater: Updater) -> None:
+    random = Random(2)
+    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    for _ in range(10):
+        table = torch.tensor([[random.randrange(8) for _ in range(COLUMNS)] for _ in range(2)])
+        lengths = draw_lengths(random, 2)
+        device_table = table.int().to("npu")
+        group: dict[str, Lengths] = {**model.lengths(2, lengths), "block_table": device_table}
+        lane.run(
+            model.plans[2], StepParameters(key=2, groups={"default": group}), model.graphs[2].replay
+        )
+        outputs = [out.clone() for out in model.outputs[2]]
+        model.inputs[2]["block_table"] = device_table
+        assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+class _SometimesTuples(FusedInferAttention):
+    """Gives lengths as tuples, which operators take as well, where the last one is odd."""
+
+    def prepare(
+        self, values: Mapping[str, object], geometry: Hashable, *, pad: bool, what: str
+    ) -> dict[str, object]:
+        prepared = super().prepare(values, geometry, pad=pad, what=what)
+        keys = prepared[self.family.key_lengths]
+        assert isinstance(keys, list)
+        return {**prepared, self.family.key_lengths: tuple(keys) if keys[-1] % 2 else keys}
+
+
+def test_steps_take_lists_and_tuples_in_turn(npu_device: NpuDevice, updater: Updater) -> None:
+    kind_name = "fused_infer_attention_v1_sometimes_tuples"
+    kinds = {kind_name: _SometimesTuples(family=fused_infer_attention_v1().family)}
+    model = PagedModel(device=npu_device, kind_name=kind_name, kinds=kinds)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    for lengths in ([1, 2], [3, 4], [5, 7], [8, 10], [11, 12], [13, 15], [16, 17], [18, 20]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+    assert lane.counters.updater_steps == 8
+
+
+def test_steps_on_changing_streams_wait_for_all_that_a_replay_queued(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    random = Random(7)
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    streams = [npu_device.create_stream() for _ in range(2)]
+    steps: list[tuple[list[int], list[torch.Tensor]]] = []
+    npu_device.synchronize()
+    for number in range(40):
+        lengths = draw_lengths(random, 2)
+
+        def replay() -> list[torch.Tensor]:
+            model.graphs[2].replay()
+            # Behind the replay in torch_npu's launch queue; the next step overwrites the outputs.
+            filler = torch.zeros(2**20, device=npu_device.torch_device)
+            for _ in range(8):
+                filler += 1
+            return [out.clone() for out in model.outputs[2]]
+
+        with npu_device.use_stream(streams[number % 2]):
+            copies = lane.run(model.plans[2], model.parameters(2, lengths), replay)
+        steps.append((lengths, copies))
+    npu_device.synchronize()
+    for lengths, copies in steps:
+        assert_layers_equal(copies, model.eager(2, lengths))
+    assert lane.counters.updater_steps == 40
+
+
+def test_steps_skip_launches_that_did_not_change(npu_device: NpuDevice, updater: Updater) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    before = cann_sim.counters().updated_launches
+    for _ in range(3):
+        assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+    assert cann_sim.counters().updated_launches - before == model.num_layers
+    assert (lane.counters.updates, lane.counters.skipped) == (3, 6)
+
+
+@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("failing", range(3))
+def test_a_failing_update_is_named_and_the_next_steps_are_right(
+    npu_device: NpuDevice, updater: Updater, failing: int, order: UpdateOrder
+) -> None:
+    random = Random(3)
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, order=order, updater=updater)
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[failing].launch["block_size"] = 17
+
+    with pytest.raises(UpdateError) as caught:
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+
+    assert caught.value.layer_name == f"layers.{failing}"
+    assert caught.value.operator == "npu::npu_fused_infer_attention_score.out"
+    for _ in range(25):
+        drawn = [draw_lengths(random, 2) for _ in range(4)]
+        burst = [(lengths, model.step(lane, 2, lengths)) for lengths in drawn]
+        for lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+def test_a_kernel_with_too_small_a_workspace_is_an_error_before_its_launch(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[1].launch["workspace"] = broken.updates[1].launch["workspace"][:1]
+    with pytest.raises(UpdateError, match=r"ScoreV3 needs a workspace of \d+ bytes, found 1;"):
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("block_sizes", 16, r"unknown to the operator|no argument 'block_sizes'"),
+        ("block_size", "sixteen", "argument 'block_size'.* found <class 'str'>"),
+    ],
+)
+def test_a_plan_that_cannot_be_bound_launches_nothing(
+    npu_device: NpuDevice, updater: Updater, name: str, value: object, message: str
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[1].launch[name] = value
+    before = cann_sim.counters().replays
+
+    with pytest.raises(PlanError, match=message):
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+
+    assert cann_sim.counters().replays == before
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+
+
+def test_a_step_on_the_lanes_own_stream_is_refused(npu_device: NpuDevice, updater: Updater) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    # The pool of direct streams is small: after one round the lane's own comes again.
+    streams = [npu_device.create_direct_stream() for _ in range(64)]
+    before = cann_sim.counters().replays
+    refused = 0
+    for stream in streams:
+        with npu_device.use_stream(stream):
+            try:
+                model.step(lane, 2, [7, 8])
+            except LaneError:
+                refused += 1
+    assert refused > 0
+    assert cann_sim.counters().replays - before == len(streams) - refused
+
+
+def test_steps_of_two_threads_keep_their_order(npu_device: NpuDevice, updater: Updater) -> None:
+    models = [PagedModel(device=npu_device, seed=seed) for seed in (0, 100)]
+    for model in models:
+        model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    npu: Any = vars(torch)["npu"]
+    errors: list[BaseException] = []
+
+    def work(model: PagedModel, seed: int) -> None:
+        random = Random(seed)
+        try:
+            npu.set_device(0)
+            with npu_device.use_stream(npu_device.create_stream()):
+                for _ in range(30):
+                    lengths = draw_lengths(random, 2)
+                    outputs = model.step(lane, 2, lengths)
+                    assert_layers_equal(outputs, model.eager(2, lengths))
+        except BaseException as error:  # noqa: BLE001 - shown below, in the test's own thread
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(model, i)) for i, model in enumerate(models)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert errors == []
+    assert lane.counters.updater_steps == 60
+
+
+def test_a_lane_that_cannot_use_its_updater_says_why(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    assert "without an updater" in str(UpdateLane(npu_device).updater_reason)
+    indirect = UpdateLane(npu_device, updater=updater, direct=False)
+    assert "does not launch directly" in str(indirect.updater_reason)
+    scheduled = UpdateLane(ScheduledDevice(has_launch_queue=True), updater=updater)
+    assert "does not tell the addresses" in str(scheduled.updater_reason)
