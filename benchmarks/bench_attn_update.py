@@ -28,7 +28,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -209,20 +209,28 @@ def make_ours(
     workload: Workload,
     *,
     fused: bool = True,
-    native: bool = False,
+    updater: Literal["native", "kernels"] | None = None,
     worker: bool = False,
     keys: int = 1,
     changing: bool = True,
 ) -> Callable[[int], None]:
     """Capture with attn_update, under several keys, and return the step of the first key."""
-    from attn_update import NativeUpdater, Recorder, StepParameters, UpdateLane, UpdatePlan
+    from attn_update import (
+        KernelUpdater,
+        NativeUpdater,
+        Recorder,
+        StepParameters,
+        UpdateLane,
+        UpdatePlan,
+    )
     from npu_graph_runtime import NpuDevice
 
     device = NpuDevice(0)
     recorder = Recorder(device)
-    lane = UpdateLane(device, native=NativeUpdater.load() if native else None, worker=worker)
-    if native and lane.native_reason is not None:
-        raise RuntimeError(f"the native updater cannot be measured: {lane.native_reason}")
+    made = {"native": NativeUpdater.load, "kernels": KernelUpdater, None: lambda: None}[updater]()
+    lane = UpdateLane(device, updater=made, worker=worker)
+    if updater is not None and lane.updater_reason is not None:
+        raise RuntimeError(f"the updater cannot be measured: {lane.updater_reason}")
     pool = device.create_memory_pool()
     graphs = []
     for key in range(keys):
@@ -337,19 +345,23 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
     ("update", "fused C call in a Python loop"): functools.partial(make_protocol, fused=True),
     ("update", "attn_update, operator calls"): functools.partial(make_ours, fused=False),
     ("update", "attn_update, fused C call"): functools.partial(make_ours),
-    ("update", "attn_update, native"): functools.partial(make_ours, native=True),
+    ("update", "attn_update, kernels from Python"): functools.partial(make_ours, updater="kernels"),
+    ("update", "attn_update, native"): functools.partial(make_ours, updater="native"),
     ("update, what the caller waits for", "attn_update, native, worker thread"): functools.partial(
-        make_ours, native=True, worker=True
+        make_ours, updater="native", worker=True
     ),
     ("update, 8 keys captured", "attn_update, fused C call"): functools.partial(make_ours, keys=8),
+    ("update, 8 keys captured", "attn_update, kernels from Python"): functools.partial(
+        make_ours, updater="kernels", keys=8
+    ),
     ("update, 8 keys captured", "attn_update, native"): functools.partial(
-        make_ours, native=True, keys=8
+        make_ours, updater="native", keys=8
     ),
     ("lengths unchanged", "attn_update, fused C call"): functools.partial(
         make_ours, changing=False
     ),
     ("lengths unchanged", "attn_update, native"): functools.partial(
-        make_ours, native=True, changing=False
+        make_ours, updater="native", changing=False
     ),
 }
 
