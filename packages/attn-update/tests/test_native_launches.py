@@ -38,7 +38,7 @@ def sums() -> Sums:
         )
         for index, out in enumerate(outputs)
     ]
-    return Sums(outputs=outputs, plan=SimpleNamespace(updates=updates))
+    return Sums(outputs=outputs, plan=SimpleNamespace(updates=updates, length_rules=lambda: None))
 
 
 def test_native_launches_of_any_operator_run_in_order_with_the_values_of_their_slot(

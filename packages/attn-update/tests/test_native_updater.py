@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from attn_update import NativeUpdater, UpdateLane, UpdatePlan
+from attn_update import LengthRule, NativeUpdater, StepParameters, UpdateLane, UpdatePlan
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
+    from attn_update.bound_launches import Changes
     from npu_graph_runtime import NpuDevice
 
 
@@ -50,3 +54,62 @@ def test_a_tensor_of_another_type_than_torch_knows_is_left_to_torch(
     plan = UpdatePlan.compile(model.recorder, 2)
     plan.updates[1].launch["key_dtype"] = 290
     assert native.bind(plan, npu_device, npu_device.native_calls()).num_dispatched == 1
+
+
+@pytest.mark.parametrize("cumulative", [False, True])
+@pytest.mark.parametrize("total", [None, 6])
+@pytest.mark.parametrize("maximum", [None, 9])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_launches_take_exactly_the_lengths_that_keep_their_rule(
+    npu_device: NpuDevice,
+    native: NativeUpdater,
+    *,
+    count: int,
+    cumulative: bool,
+    total: int | None,
+    maximum: int | None,
+) -> None:
+    rule = LengthRule(
+        count=count, cumulative=cumulative, total=total, maximum=maximum, bound="a test"
+    )
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    ruled: Any = SimpleNamespace(
+        updates=model.plans[2].updates,
+        length_rules=lambda: [{"actual_seq_lengths_kv": rule}],
+        group_of=lambda _: "default",
+    )
+    launches = native.bind(ruled, npu_device, npu_device.native_calls())
+    lane = UpdateLane(npu_device)
+    model.step(lane, 2, [7, 8])
+
+    def take(lengths: object) -> Changes | None:
+        group: Any = {"default": {"actual_seq_lengths_kv": lengths}}
+        return launches.take(StepParameters(key=2, groups=group))
+
+    assert take([7] * count) is None, "the launches were never given any"
+    stream = npu_device.create_direct_stream()
+    with npu_device.use_stream(stream):
+        launches.run([{"actual_seq_lengths_kv": [9, 9]}], npu_device.stream_address(stream))
+
+    @settings(deadline=None, max_examples=150)
+    @given(
+        lengths=st.lists(st.integers(-1, 10), min_size=max(count - 1, 0), max_size=count + 1),
+        odd=st.none() | st.integers() | st.booleans() | st.floats(),
+        is_sorted=st.booleans(),
+    )
+    def check(*, lengths: list[object], odd: object, is_sorted: bool) -> None:
+        lengths = sorted(lengths) if is_sorted else lengths  # type: ignore[type-var]
+        if odd is not None:
+            lengths[-1:] = [odd]
+        given: Any = lengths
+        # Lengths of more than 64 bits are left to Python.
+        is_long = any(type(length) is int and abs(length) >= 2**63 for length in lengths)
+        assert (take(given) is not None) == (rule.fits(given) and not is_long)
+
+    check()
+    assert take(tuple([7] * count)) is None
+    extra: Any = {"default": {"actual_seq_lengths_kv": [7] * count, "actual_seq_lengths": [1, 2]}}
+    assert launches.take(StepParameters(key=2, groups=extra)) is None
+    assert launches.take(StepParameters(key=2, groups={})) is None
+    assert launches.take(StepParameters(key=2, groups={"other": extra["default"]})) is None

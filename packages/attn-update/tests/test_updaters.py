@@ -6,6 +6,7 @@ import threading
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +15,7 @@ from attn_update import (
     LaneError,
     Lengths,
     PlanError,
+    StepParameterError,
     StepParameters,
     UpdateError,
     UpdateLane,
@@ -137,6 +139,71 @@ def test_steps_skip_launches_that_did_not_change(npu_device: NpuDevice, updater:
         assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
     assert cann_sim.counters().updated_launches - before == model.num_layers
     assert (lane.counters.updates, lane.counters.skipped) == (3, 6)
+
+
+def test_a_step_whose_replay_failed_leaves_nothing_behind_that_the_graph_does_not_have(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    # The updater took the lengths of the failed step; the same lengths again are no change to it.
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    for _ in range(2):
+        assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+
+    def replay() -> None:
+        raise RuntimeError("no replay today")
+
+    for lengths in ([7, 8], [9, 9]):
+        with pytest.raises(RuntimeError, match="no replay today"):
+            lane.run(model.plans[2], model.parameters(2, lengths), replay)
+    assert_layers_equal(model.step(lane, 2, [9, 9]), model.eager(2, [9, 9]))
+
+
+def test_steps_in_any_form_of_lengths_follow_each_other(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    random = Random(5)
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    forms: list[Any] = [list, tuple, torch.tensor, np.array]
+    before = cann_sim.counters().updated_launches
+    drawn = [7, 8]
+    num_changes = 0
+    for number in range(60):
+        if number % 3:
+            num_changes += 1
+            drawn = [drawn[1] % 20 + 1, random.randint(1, 20)]
+        form = random.choice(forms)
+        ends = random.choice(forms)([1, 2])
+        group = {"actual_seq_lengths": ends, "actual_seq_lengths_kv": form(drawn)}
+        parameters = StepParameters(key=2, groups={"default": group})
+        lane.run(model.plans[2], parameters, model.graphs[2].replay)
+        outputs = [out.clone() for out in model.outputs[2]]
+        assert_layers_equal(outputs, model.eager(2, drawn))
+    assert lane.counters.updater_steps == 60
+    updated = cann_sim.counters().updated_launches - before
+    assert updated == lane.counters.updates
+    assert num_changes * model.num_layers <= updated < 60 * model.num_layers
+
+
+def test_a_wrong_step_after_a_quick_one_is_refused_and_changes_nothing(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=updater)
+    for lengths in ([5, 6], [6, 7]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+    wrong: list[Any] = [[6], [-1, 7], [6, 10**6], [6, 2**70], [6.0, 7], [True, 7], "67"]
+    for lengths in wrong:
+        before = cann_sim.counters().replays
+        with pytest.raises(StepParameterError):
+            lane.run(model.plans[2], model.parameters(2, lengths), model.graphs[2].replay)
+        assert cann_sim.counters().replays == before
+    assert_layers_equal(model.step(lane, 2, [6, 7]), model.eager(2, [6, 7]))
+    assert lane.counters.skipped == model.num_layers
 
 
 @pytest.mark.parametrize("order", UpdateOrder)

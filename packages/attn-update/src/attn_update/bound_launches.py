@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from attn_update.step_parameters import StepParameters
+
 Changes: TypeAlias = "Sequence[Mapping[str, object] | None]"
 """For each slot of a plan the arguments that changed, by name; None where none did."""
 
@@ -37,6 +39,19 @@ class BoundLaunches(Protocol):
     @property
     def num_dispatched(self) -> int:
         """How many launches torch dispatches to its current stream; the others need none."""
+
+    def take(self, parameters: StepParameters) -> Changes | None:
+        """Check the lengths of a step and give them to the launches, where that is quick.
+
+        Args:
+            parameters: Of the key that was bound.
+
+        Returns:
+            For each slot an empty mapping where its launches were given other lengths than they
+            had; `run` is called with that next, or with all values of a later step. None where
+            nothing was given: what the parameters are, and whether they are right, is then for
+            `UpdatePlan.check` to say.
+        """
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
         """Update the changed launches on a stream and set all external events.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from attn_update.bound_launches import Changes
     from attn_update.device_calls import Call
     from attn_update.kernel_signature import KernelSignature
+    from attn_update.step_parameters import StepParameters
 
 
 class _RefusedError(Exception):
@@ -124,6 +125,9 @@ class KernelLaunches:
         )
         self._signatures.append(signature)
         self._workspaces.append(workspace)
+
+    def take(self, parameters: StepParameters) -> None:
+        """Give nothing: in Python it is no quicker than `UpdatePlan.check`."""
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
         """See `attn_update.bound_launches.BoundLaunches`."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from torch import Tensor
+
+    from attn_update.attention_geometry import LengthRule
 
 
 class Kind(Protocol):
@@ -78,6 +80,22 @@ class AttentionKind(Kind, Protocol):
 
         Raises:
             StepParameterError: A value breaks a rule of the operator or of the captured shapes.
+        """
+
+
+@runtime_checkable
+class RuledKind(Protocol):
+    """A kind of which plain lists of lengths may be checked without `AttentionKind.prepare`."""
+
+    def length_rules(self, geometry: Hashable) -> Mapping[str, LengthRule]:
+        """Return the rules of the arguments of lengths.
+
+        Args:
+            geometry: What `AttentionKind.geometry` returned for the captured launch.
+
+        Returns:
+            For each argument for which `prepare` returns every list that keeps the rule as it is,
+            padded or not. Arguments for which it does anything else are left out.
         """
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from attn_update.addressed_device import AddressedDevice
     from attn_update.bound_launches import Changes
+    from attn_update.step_parameters import StepParameters
     from attn_update.update_plan import UpdatePlan
     from attn_update.updater import ReplayEvents
 
@@ -39,6 +40,20 @@ class _Launches(Protocol):
         slot: int,
         /,
     ) -> None: ...
+
+    def add_lengths(
+        self,
+        group: str,
+        argument: str,
+        slot: int,
+        count: int,
+        cumulative: bool,
+        total: int | None,
+        maximum: int | None,
+        /,
+    ) -> None: ...
+
+    def take(self, groups: object, /) -> Changes | None: ...
 
     def num_dispatched(self) -> int: ...
 
@@ -65,6 +80,10 @@ class NativeLaunches:
     def __init__(self, launches: _Launches) -> None:
         self._launches = launches
         self.num_dispatched = launches.num_dispatched()
+
+    def take(self, parameters: StepParameters) -> Changes | None:
+        """See `attn_update.bound_launches.BoundLaunches`; one pass over the lengths."""
+        return self._launches.take(parameters.groups)
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
         """See `attn_update.bound_launches.BoundLaunches`; without the interpreter lock."""
@@ -136,6 +155,10 @@ class NativeUpdater:
                 device.external_event_address(update.event),
                 update.slot,
             )
+        for slot, rules in enumerate(plan.length_rules() or ()):
+            for argument, rule in rules.items():
+                limits = (rule.count, rule.cumulative, rule.total, rule.maximum)
+                launches.add_lengths(plan.group_of(slot), argument, slot, *limits)
         return NativeLaunches(launches)
 
 

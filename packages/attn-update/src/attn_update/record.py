@@ -56,7 +56,8 @@ class KeyRecords:
         replayed_on: The stream of the latest replay.
         unsettled: Whether external events may be left set, because a step failed.
         lane: The update lane that updates this key, once there was a step.
-        latest: The plan and the values of the latest step, if that went well.
+        latest: The plan and the values of the latest step, if that went well; None for values
+            that only the bound launches know.
     """
 
     def __init__(self, key: Hashable) -> None:
@@ -69,7 +70,7 @@ class KeyRecords:
         self.replayed_on: Stream | None = None
         self.unsettled = False
         self.lane: object = None
-        self.latest: tuple[object, tuple[Mapping[str, object], ...]] | None = None
+        self.latest: tuple[object, tuple[Mapping[str, object], ...] | None] | None = None
 
     def note_replay(self, mark: ReplayMark, stream: Stream) -> None:
         """Note the mark behind a replay that was queued on the stream."""

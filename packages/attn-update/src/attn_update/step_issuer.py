@@ -123,10 +123,10 @@ class StepIssuer:
         Raises:
             UpdateError: An update failed.
         """
-        if self._addressed is not None and plan.launches is not None:
-            self._issue_at_once(plan, changes, self._addressed, plan.launches, release=release)
-        else:
+        if self._addressed is None or plan.launches is None:
             self._issue_one_by_one(plan, changes, release=release)
+        else:
+            self._issue_at_once(plan, changes, self._addressed, plan.launches, release=release)
         for size, changed in zip(plan.slot_sizes, changes, strict=True):
             if changed is None:
                 self._counters.skipped += size

@@ -49,7 +49,7 @@ In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import torch
 
@@ -65,10 +65,18 @@ if TYPE_CHECKING:
     from attn_update.record import KeyRecords
     from attn_update.step_parameters import StepParameters
     from attn_update.task_device import Stream, TaskDevice
-    from attn_update.update_plan import CheckedStep, UpdatePlan
+    from attn_update.update_plan import UpdatePlan
     from attn_update.updater import Updater
 
 _Result = TypeVar("_Result")
+
+
+class _Step(NamedTuple):
+    """A step whose parameters are right: its values, if known here, and those that changed."""
+
+    plan: UpdatePlan
+    values: tuple[Mapping[str, object], ...] | None
+    changes: Changes
 
 
 class UpdateLane:
@@ -191,11 +199,12 @@ class UpdateLane:
     ) -> _Result:
         if self._worker is not None:
             self._raise_failures()
-        step = plan.check(parameters)
+        plan.check_key(parameters)
         current = self.device.current_stream()
         records = plan.records
         self._check_streams(issuer.stream, current, records)
         issuer.bind(plan)
+        step = self._check(plan, parameters)
         last = records.replayed_on
         if records.replayed is not None and last is not current and last != current:
             # Replays of one graph have no order but that of their streams.
@@ -221,10 +230,10 @@ class UpdateLane:
             )
 
     def _replay_first(
-        self, step: CheckedStep, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
+        self, step: _Step, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
     ) -> _Result:
         records = step.plan.records
-        previous, changes = records.replayed, self._changes(step)
+        previous = records.replayed
         if self._worker is None:
             issuer.wait_for_replay(previous)
         try:
@@ -238,13 +247,13 @@ class UpdateLane:
             records.note_replay(issuer.mark_replay(current), current)
             raise
         if self._worker is None:
-            self._issue(step.plan, changes, issuer, release=True)
+            self._issue(step, issuer, release=True)
             self._settle(step)
             return result
 
         def update() -> None:
             issuer.wait_for_replay(previous)
-            issuer.issue(step.plan, changes, release=True)
+            issuer.issue(step.plan, step.changes, release=True)
 
         # Before the thread can fail: what it fails at is unsettled again when that is raised.
         self._settle(step)
@@ -252,13 +261,13 @@ class UpdateLane:
         return result
 
     def _update_first(
-        self, step: CheckedStep, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
+        self, step: _Step, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
     ) -> _Result:
         records = step.plan.records
         self._drain()
         self._raise_failures()
         issuer.wait_for_replay(records.replayed)
-        self._issue(step.plan, self._changes(step), issuer, release=False)
+        self._issue(step, issuer, release=False)
         current.wait_event(issuer.stream.record_event())
         try:
             result = replay()
@@ -270,27 +279,37 @@ class UpdateLane:
         self._settle(step)
         return result
 
-    def _issue(
-        self, plan: UpdatePlan, changes: Changes, issuer: StepIssuer, *, release: bool
-    ) -> None:
+    def _issue(self, step: _Step, issuer: StepIssuer, *, release: bool) -> None:
         try:
-            issuer.issue(plan, changes, release=release)
+            issuer.issue(step.plan, step.changes, release=release)
         except BaseException:
-            self._fail(plan.records)
+            self._fail(step.plan.records)
             raise
 
-    def _settle(self, step: CheckedStep) -> None:
+    def _settle(self, step: _Step) -> None:
         # Only after a whole step: a failed one may have left any mixture behind.
         records = step.plan.records
         records.unsettled = False
         records.latest = (step.plan, step.values)
         self.counters.steps += 1
 
-    def _changes(self, step: CheckedStep) -> Changes:
-        latest = step.plan.records.latest
-        if not self._skip_unchanged or latest is None or latest[0] is not step.plan:
-            return list(step.values)
-        return list(map(_changed_values, step.values, latest[1]))
+    def _check(self, plan: UpdatePlan, parameters: StepParameters) -> _Step:
+        records = plan.records
+        latest = records.latest
+        if not self._skip_unchanged or latest is None or latest[0] is not plan:
+            values = plan.check(parameters).values
+            return _Step(plan, values, values)
+        # A worker may be issuing the step before, and still read what the launches were given.
+        if plan.launches is not None and self._worker is None:
+            changes = plan.launches.take(parameters)
+            if changes is not None:
+                # Until they are issued the launches hold what the captured graph does not.
+                records.latest = None
+                return _Step(plan, None, changes)
+        values = plan.check(parameters).values
+        if latest[1] is None:
+            return _Step(plan, values, values)
+        return _Step(plan, values, list(map(_changed_values, values, latest[1])))
 
     def _fail(self, records: KeyRecords) -> None:
         records.unsettled = True

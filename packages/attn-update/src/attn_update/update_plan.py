@@ -20,12 +20,14 @@ from attn_update.errors import (
     nearest,
 )
 from attn_update.fused_update import find_fused_update
+from attn_update.kind import RuledKind
 from attn_update.operator_lookup import find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
     from attn_update.addressed_lane import AddressedLane
+    from attn_update.attention_geometry import LengthRule
     from attn_update.bound_launches import BoundLaunches
     from attn_update.kind import AttentionKind
     from attn_update.record import KeyRecords, Record
@@ -196,6 +198,23 @@ class UpdatePlan:
             StepParameterError: The parameters are for another key, or a group, a name or a value
                 does not fit.
         """
+        self.check_key(parameters)
+        self._check_names(parameters)
+        groups = parameters.groups
+        values = [
+            slot.kind.prepare(groups[slot.group], slot.geometry, pad=slot.pad, what=slot.what)
+            for slot in self._slots
+        ]
+        return CheckedStep(self, tuple(values))
+
+    def check_key(self, parameters: StepParameters) -> None:
+        """Check all but the values of a step: that its graph can be replayed, and is this one.
+
+        Raises:
+            UnknownKeyError: The key of this plan was released.
+            DeadTensorError: Memory that a captured launch reads was freed.
+            StepParameterError: The parameters are for another key.
+        """
         if self.records.released:
             raise UnknownKeyError(
                 f"checking a step of key {self.key!r}: the key was released after this plan was "
@@ -212,13 +231,26 @@ class UpdatePlan:
                 f"checking a step: the parameters are for key {parameters.key!r}, the plan is "
                 f"for key {self.key!r}",
             )
-        self._check_names(parameters)
-        groups = parameters.groups
-        values = [
-            slot.kind.prepare(groups[slot.group], slot.geometry, pad=slot.pad, what=slot.what)
-            for slot in self._slots
-        ]
-        return CheckedStep(self, tuple(values))
+
+    def length_rules(self) -> list[Mapping[str, LengthRule]] | None:
+        """Return for each slot the rules of its arguments, where a step has nothing but lengths.
+
+        Returns:
+            None where a kind takes anything else, or turns the lengths into something else.
+        """
+        rules: list[Mapping[str, LengthRule]] = []
+        for slot in self._slots:
+            given = self.groups[slot.group].arguments
+            kind = slot.kind
+            known = kind.length_rules(slot.geometry) if isinstance(kind, RuledKind) else {}
+            if not given or not given <= known.keys():
+                return None
+            rules.append({name: known[name] for name in sorted(given)})
+        return rules
+
+    def group_of(self, slot: int) -> str:
+        """Return the parameter group that feeds a slot."""
+        return self._slots[slot].group
 
     def bind_launches(self, lane: AddressedLane) -> None:
         """Let the lane make the launches ready, unless it has: `launches` are its from then on.

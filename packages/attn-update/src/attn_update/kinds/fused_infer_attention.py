@@ -164,6 +164,17 @@ class FusedInferAttention:
             geometry.key.check(key, what=f"the captured {self.family.key_lengths}")
         return geometry
 
+    def length_rules(self, geometry: Hashable) -> dict[str, LengthRule]:
+        """Return the rules of both arguments of lengths, unless they depend on each other."""
+        assert isinstance(geometry, AttentionGeometry)  # noqa: S101
+        if self.unpadded or type(self).prepare is not FusedInferAttention.prepare:
+            return {}
+        rules = {
+            self.family.query_lengths: geometry.query,
+            self.family.key_lengths: geometry.key,
+        }
+        return {name: rule for name, rule in rules.items() if rule is not None}
+
     def prepare(
         self,
         values: Mapping[str, object],

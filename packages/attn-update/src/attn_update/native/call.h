@@ -18,6 +18,8 @@ class Integers {
  public:
   explicit Integers(std::vector<std::int64_t> given) : values_(std::move(given)) {}
 
+  const std::vector<std::int64_t>& values() const { return values_; }
+
   // Replaces them for all launches that share the list.
   void assign(std::vector<std::int64_t> given) {
     values_ = std::move(given);

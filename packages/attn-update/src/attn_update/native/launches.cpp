@@ -25,6 +25,7 @@
 #include "kernel_call.h"
 #include "kernel_signatures.h"
 #include "replay_event.h"
+#include "step_lengths.h"
 
 namespace {
 
@@ -127,25 +128,6 @@ c10::IValue convert(const py::handle& value, const c10::Argument& argument) {
   }
 }
 
-// The values of a list of Python integers, else nothing.
-std::optional<std::vector<std::int64_t>> read_integers(const py::handle& value) {
-  if (!PyList_CheckExact(value.ptr())) {
-    return std::nullopt;
-  }
-  std::vector<std::int64_t> integers(static_cast<std::size_t>(PyList_GET_SIZE(value.ptr())));
-  for (std::size_t index = 0; index < integers.size(); ++index) {
-    PyObject* item = PyList_GET_ITEM(value.ptr(), static_cast<Py_ssize_t>(index));
-    if (!PyLong_CheckExact(item)) {
-      return std::nullopt;
-    }
-    integers[index] = PyLong_AsLongLong(item);
-    if (integers[index] == -1 && PyErr_Occurred() != nullptr) {
-      throw py::error_already_set();
-    }
-  }
-  return integers;
-}
-
 class Launches {
  public:
   // `kernels` may be empty: then every launch goes through the dispatcher.
@@ -188,9 +170,50 @@ class Launches {
   // How many launches go through the dispatcher, to the current stream.
   std::size_t num_dispatched() const { return num_dispatched_; }
 
+  // Declares an argument of lengths of a parameter group; all arguments of all groups have to be, or none.
+  void add_lengths(
+      const std::string& group,
+      const std::string& argument,
+      std::size_t slot,
+      std::size_t count,
+      bool cumulative,
+      std::optional<std::int64_t> total,
+      std::optional<std::int64_t> maximum) {
+    lengths_.add(group, argument, slot, LengthRule{count, cumulative, total, maximum});
+  }
+
+  // Gives the launches the lengths of a step, by group and argument. Returns for each slot an empty dictionary where some
+  // changed; or nothing, and then nothing was given: for the first step, and where a value is no list that keeps its rules.
+  py::object take(const py::handle& groups) {
+    const auto lengths = lengths_.read(groups);
+    if (!lengths) {
+      return py::none();
+    }
+    std::vector<Integers*> held;
+    held.reserve(lengths->size());
+    for (const auto& each : *lengths) {
+      const auto shared = find_shared(each.slot, each.argument);
+      if (shared == shared_.end()) {
+        return py::none();
+      }
+      held.push_back(shared->integers.get());
+    }
+    py::list changes(num_slots_);
+    for (std::size_t slot = 0; slot < num_slots_; ++slot) {
+      changes[slot] = py::none();
+    }
+    for (std::size_t index = 0; index < held.size(); ++index) {
+      if (held[index]->values() != (*lengths)[index].values) {
+        held[index]->assign((*lengths)[index].values);
+        changes[(*lengths)[index].slot] = py::dict();
+      }
+    }
+    return changes;
+  }
+
   // `values` are for each slot the arguments to replace in its launches, or nothing where none changed. Returns nothing, or
   // where it failed, whether an update is open, and why.
-  py::object run(std::uint64_t stream, const py::list& values) {
+  py::object run(std::uint64_t stream, const py::sequence& values) {
     TORCH_CHECK_INDEX(values.size() >= num_slots_, "values for ", num_slots_, " slots expected");
     std::vector<bool> changed;
     changed.reserve(values.size());
@@ -233,12 +256,16 @@ class Launches {
     return known;
   }
 
+  std::vector<SharedIntegers>::iterator find_shared(std::size_t slot, std::string_view argument) {
+    return std::find_if(shared_.begin(), shared_.end(), [&](const SharedIntegers& each) {
+      return each.slot == slot && each.argument == argument;
+    });
+  }
+
   // Replaces one argument of all launches of a slot; converted once.
   void set(std::size_t slot, const py::handle& key, const py::handle& value) {
     const auto name = py::cast<std::string_view>(key);
-    const auto shared = std::find_if(shared_.begin(), shared_.end(), [&](const SharedIntegers& each) {
-      return each.slot == slot && each.argument == name;
-    });
+    const auto shared = find_shared(slot, name);
     if (shared != shared_.end()) {
       if (auto integers = read_integers(value)) {
         shared->integers->assign(std::move(*integers));
@@ -303,6 +330,7 @@ class Launches {
   // They keep the tensors, so an address stays that of the tensor.
   std::unordered_map<const c10::TensorImpl*, std::shared_ptr<const Value>> tensors_;
   std::vector<SharedIntegers> shared_;
+  StepLengths lengths_;
   std::size_t num_slots_ = 0;
   std::size_t num_dispatched_ = 0;
 };
@@ -317,6 +345,8 @@ PYBIND11_MODULE(attn_update_native, module) {
   py::class_<Launches>(module, "Launches", py::module_local())
       .def(py::init<const py::dict&, py::dict>())
       .def("add", &Launches::add)
+      .def("add_lengths", &Launches::add_lengths)
+      .def("take", &Launches::take)
       .def("num_dispatched", &Launches::num_dispatched)
       .def("run", &Launches::run);
 }
