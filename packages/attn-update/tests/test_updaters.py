@@ -30,6 +30,7 @@ from attn_update.testing.paged_model import COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from attn_update.updater import ReplayEvents
     from npu_graph_runtime import NpuDevice
 
 
@@ -158,6 +159,49 @@ def test_a_step_whose_replay_failed_leaves_nothing_behind_that_the_graph_does_no
         with pytest.raises(RuntimeError, match="no replay today"):
             lane.run(model.plans[2], model.parameters(2, lengths), replay)
     assert_layers_equal(model.step(lane, 2, [9, 9]), model.eager(2, [9, 9]))
+
+
+class _RefusingEvents:
+    """Events behind replays that cannot be waited for while `refused`; wraps an updater."""
+
+    def __init__(self, updater: Updater) -> None:
+        self.refused = False
+        self.bind = updater.bind
+        self._updater = updater
+
+    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
+        events, owner = self._updater.replay_events(calls), self
+
+        class Event:
+            def __init__(self, stream: int) -> None:
+                self.event = events.record(stream)
+
+            def wait(self, stream: int, /) -> None:
+                if owner.refused:
+                    raise RuntimeError("the device refused")
+                self.event.wait(stream)
+
+        class Events:
+            def record(self, stream: int, /) -> Event:
+                return Event(stream)
+
+        return Events()
+
+
+def test_a_step_that_failed_before_its_replay_is_no_step(
+    npu_device: NpuDevice, updater: Updater
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    refusing = _RefusingEvents(updater)
+    lane = UpdateLane(npu_device, updater=refusing)
+    for _ in range(2):
+        assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    refusing.refused = True
+    with pytest.raises(RuntimeError, match="the device refused"):
+        model.step(lane, 2, [7, 8])
+    refusing.refused = False
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
 def test_steps_in_any_form_of_lengths_follow_each_other(
