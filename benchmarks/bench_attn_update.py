@@ -1,7 +1,7 @@
 """Host cost of rewriting attention arguments in a captured graph: attn_update against its peers.
 
 Run by `nox -s bench -- attn-update`. Options (as `--name=value`): `--layers=64`,
-`--sequences=16,256`, `--task-queues=0,1`, `--turns=8`. Each task queue setting is a process of its
+`--sequences=16,256`, `--task-queues=0,1`, `--turns=24`. Each task queue setting is a process of its
 own, under `cann-sim run` with kernels that do nothing, so that only the host is measured. Prints a
 table and writes rows `{case, layers, sequences, task_queue, subject, microseconds_per_step_median,
 microseconds_per_step_minimum, ratio_to_floor}` to build/bench/attn-update.json.
@@ -20,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -370,14 +371,17 @@ def measure(steps: list[Callable[[int], None]], turns: int) -> list[list[float]]
     """Return the microseconds of each subject's steps, the subjects taking turns in every round.
 
     A turn begins with steps that are not counted, so that nobody pays for what the others left in
-    the caches, as in a decode loop. Each step begins with an empty device.
+    the caches, as in a decode loop. Each step begins with an empty device. The order of a round is
+    drawn, so that a noisy neighbour in a rhythm of its own does not meet the same subject.
     """
     npu = importlib.import_module(TORCH_NPU).npu
     microseconds: list[list[float]] = [[] for _ in steps]
+    subjects = list(zip(steps, microseconds, strict=True))
+    order = random.Random(0)
     gc.collect()
     gc.disable()
     for turn in range(turns + 2):
-        for step, times in zip(steps, microseconds, strict=True):
+        for step, times in order.sample(subjects, len(subjects)):
             for number in range(STEPS_PER_TURN):
                 begin = time.perf_counter()
                 step(turn * STEPS_PER_TURN + number)
@@ -466,7 +470,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=64)
     parser.add_argument("--sequences", default="16,256")
     parser.add_argument("--task-queues", default="0,1")
-    parser.add_argument("--turns", type=int, default=8)
+    parser.add_argument("--turns", type=int, default=24)
     parser.add_argument("--in-this-process", action="store_true")
     options = parser.parse_args()
     if options.in_this_process:
