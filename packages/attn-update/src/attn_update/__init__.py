@@ -53,10 +53,10 @@ from attn_update.kinds import (
     paged_attention,
     sparse_flash_attention,
 )
+from attn_update.lane_counters import LaneCounters
 from attn_update.native_updater import NativeSupport, NativeUpdater, find_native_updater
 from attn_update.record import KeyRecords, Record
 from attn_update.recorder import Recorder
-from attn_update.step_issuer import LaneCounters
 from attn_update.step_parameters import LengthArray, Lengths, StepParameters
 from attn_update.task_device import Event, ExternalEvent, Stream, TaskDevice
 from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph

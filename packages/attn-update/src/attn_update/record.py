@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from attn_update.kind import AttentionKind
-    from attn_update.replay_mark import ReplayMark
     from attn_update.task_device import ExternalEvent, Stream
 
 
@@ -52,7 +51,8 @@ class KeyRecords:
         fixed: Layers captured with a kind that needs no update, and the names of the kinds.
         watch: Watches the memory that the launches read and the graph does not own.
         released: Whether the recorder let go of the key; its plans are then void.
-        replayed: Behind the latest replay; updates wait for it on the device.
+        replayed: The mark behind the latest replay, of the lane's issuer; updates wait for it on
+            the device.
         replayed_on: The stream of the latest replay.
         unsettled: Whether external events may be left set, because a step failed.
         lane: The update lane that updates this key, once there was a step.
@@ -66,16 +66,11 @@ class KeyRecords:
         self.fixed: dict[str, str] = {}
         self.watch = TensorWatch()
         self.released = False
-        self.replayed: ReplayMark | None = None
+        self.replayed: object = None
         self.replayed_on: Stream | None = None
         self.unsettled = False
         self.lane: object = None
         self.latest: tuple[object, tuple[Mapping[str, object], ...] | None] | None = None
-
-    def note_replay(self, mark: ReplayMark, stream: Stream) -> None:
-        """Note the mark behind a replay that was queued on the stream."""
-        self.replayed = mark
-        self.replayed_on = stream
 
     def release(self) -> None:
         """Let go of the records; plans made from them are void."""

@@ -54,7 +54,8 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 import torch
 
 from attn_update.errors import LaneError, UpdateError
-from attn_update.step_issuer import LaneCounters, StepIssuer
+from attn_update.issuer_choice import make_issuer
+from attn_update.lane_counters import LaneCounters
 from attn_update.update_order import UpdateOrder
 from attn_update.update_worker import UpdateWorker
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 
     from attn_update.bound_launches import Changes
     from attn_update.record import KeyRecords
+    from attn_update.step_issuer import StepIssuer
     from attn_update.step_parameters import StepParameters
     from attn_update.task_device import Stream, TaskDevice
     from attn_update.update_plan import UpdatePlan
@@ -117,10 +119,10 @@ class UpdateLane:
         self.counters = LaneCounters()
         self._order = order
         self._skip_unchanged = skip_unchanged
-        self._issuer: StepIssuer | None = StepIssuer(
-            device, direct=direct, updater=updater, counters=self.counters
+        self._issuer: StepIssuer | None
+        self._issuer, self.updater_reason = make_issuer(
+            device, self.counters, direct=direct, updater=updater
         )
-        self.updater_reason = self._issuer.updater_reason
         self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
         self._checked_stream: Stream | None = None
@@ -202,25 +204,26 @@ class UpdateLane:
         plan.check_key(parameters)
         current = self.device.current_stream()
         records = plan.records
-        self._check_streams(issuer.stream, current, records)
-        issuer.bind(plan)
+        if current is not self._checked_stream or records.lane is not self:
+            self._check_streams(issuer.stream, current, records)
+        if plan.bound_by is not issuer:
+            issuer.bind(plan)
         step = self._check(plan, parameters)
         last = records.replayed_on
         if records.replayed is not None and last is not current and last != current:
             # Replays of one graph have no order but that of their streams.
-            records.replayed.wait(current)
+            issuer.order_behind(records.replayed, current)
         if records.unsettled or order is UpdateOrder.UPDATE_FIRST:
             return self._update_first(step, replay, issuer, current)
         return self._replay_first(step, replay, issuer, current)
 
     def _check_streams(self, stream: Stream, current: Stream, records: KeyRecords) -> None:
-        if current is not self._checked_stream and current == stream:
+        if current == stream:
             raise LaneError(
                 f"running a step of key {records.key!r}: the current stream is the update lane's "
                 f"own, where the replay would wait for updates queued behind it; replay on "
                 f"another stream (streams come from a small pool and may coincide)",
             )
-        self._checked_stream = current
         if records.lane is None:
             records.lane = self
         elif records.lane is not self:
@@ -228,31 +231,37 @@ class UpdateLane:
                 f"running a step of key {records.key!r}: another update lane updates it, and two "
                 f"have no common order; share one lane for each device",
             )
+        self._checked_stream = current
 
     def _replay_first(
         self, step: _Step, replay: Callable[[], _Result], issuer: StepIssuer, current: Stream
     ) -> _Result:
         records = step.plan.records
         previous = records.replayed
-        if self._worker is None:
+        if self._worker is None and previous is not None:
             issuer.wait_for_replay(previous)
         try:
             result = replay()
-            records.note_replay(issuer.mark_replay(current), current)
+            records.replayed, records.replayed_on = issuer.mark_replay(current), current
         except BaseException:
             # See Note [failure]: the replay may be queued or not.
             self._fail(records)
             self._drain()
             issuer.release(step.plan.updates)
-            records.note_replay(issuer.mark_replay(current), current)
+            records.replayed, records.replayed_on = issuer.mark_replay(current), current
             raise
         if self._worker is None:
-            self._issue(step, issuer, release=True)
+            try:
+                issuer.issue(step.plan, step.changes, release=True)
+            except BaseException:
+                self._fail(records)
+                raise
             self._settle(step)
             return result
 
         def update() -> None:
-            issuer.wait_for_replay(previous)
+            if previous is not None:
+                issuer.wait_for_replay(previous)
             issuer.issue(step.plan, step.changes, release=True)
 
         # Before the thread can fail: what it fails at is unsettled again when that is raised.
@@ -266,8 +275,13 @@ class UpdateLane:
         records = step.plan.records
         self._drain()
         self._raise_failures()
-        issuer.wait_for_replay(records.replayed)
-        self._issue(step, issuer, release=False)
+        if records.replayed is not None:
+            issuer.wait_for_replay(records.replayed)
+        try:
+            issuer.issue(step.plan, step.changes, release=False)
+        except BaseException:
+            self._fail(records)
+            raise
         current.wait_event(issuer.stream.record_event())
         try:
             result = replay()
@@ -275,16 +289,9 @@ class UpdateLane:
             self._fail(records)
             raise
         finally:
-            records.note_replay(issuer.mark_replay(current), current)
+            records.replayed, records.replayed_on = issuer.mark_replay(current), current
         self._settle(step)
         return result
-
-    def _issue(self, step: _Step, issuer: StepIssuer, *, release: bool) -> None:
-        try:
-            issuer.issue(step.plan, step.changes, release=release)
-        except BaseException:
-            self._fail(step.plan.records)
-            raise
 
     def _settle(self, step: _Step) -> None:
         # Only after a whole step: a failed one may have left any mixture behind.

@@ -26,7 +26,6 @@ from attn_update.operator_lookup import find_operator
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from attn_update.addressed_lane import AddressedLane
     from attn_update.attention_geometry import LengthRule
     from attn_update.bound_launches import BoundLaunches
     from attn_update.kind import AttentionKind
@@ -106,7 +105,8 @@ class UpdatePlan:
         updates: In the order of capture.
         groups: The declared parameter groups by name.
         slot_sizes: For each slot how many of the updates it feeds.
-        launches: As the updater of a lane made them ready, see `bind_launches`.
+        launches: As the updater of a lane made them ready; None where they are issued one by one.
+        bound_by: The issuer that set `launches`; None before the first step.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class UpdatePlan:
         )
         self.launches: BoundLaunches | None = None
         self._slots = slots
-        self._bound_by: object = None
+        self.bound_by: object = None
 
     @classmethod
     def compile(
@@ -251,16 +251,6 @@ class UpdatePlan:
     def group_of(self, slot: int) -> str:
         """Return the parameter group that feeds a slot."""
         return self._slots[slot].group
-
-    def bind_launches(self, lane: AddressedLane) -> None:
-        """Let the lane make the launches ready, unless it has: `launches` are its from then on.
-
-        Raises:
-            PlanError: An argument of a launch does not fit.
-        """
-        if self._bound_by is not lane:
-            self.launches = lane.bind(self)
-            self._bound_by = lane
 
     def _check_names(self, parameters: StepParameters) -> None:
         given = parameters.groups
