@@ -8,6 +8,7 @@ from attn_update.__about__ import __version__
 from attn_update.addressed_device import AddressedDevice
 from attn_update.attention_geometry import AttentionGeometry, LengthRule
 from attn_update.automatic_recording import DEFAULT_OPERATORS, AutomaticRecording, number_layers
+from attn_update.bound_launches import BoundLaunches, LaunchFailure
 from attn_update.direct_launch import DirectLaunchDevice
 from attn_update.errors import (
     ArgumentError,
@@ -28,7 +29,7 @@ from attn_update.errors import (
 )
 from attn_update.fused_update import FusedUpdateDevice
 from attn_update.kernel_updater import KernelUpdater
-from attn_update.kind import AttentionKind, Kind, needs_update
+from attn_update.kind import AttentionKind, Kind, RuledKind, needs_update
 from attn_update.kinds import (
     FIA_V1,
     FIA_V2,
@@ -75,6 +76,7 @@ __all__ = [
     "AttentionKind",
     "AttnUpdateError",
     "AutomaticRecording",
+    "BoundLaunches",
     "CaptureError",
     "CheckedStep",
     "ContextParallelAttention",
@@ -95,6 +97,7 @@ __all__ = [
     "LaneCounters",
     "LaneError",
     "LatentAttention",
+    "LaunchFailure",
     "LengthArray",
     "LengthRule",
     "Lengths",
@@ -110,6 +113,7 @@ __all__ = [
     "Record",
     "Recorder",
     "RecordingError",
+    "RuledKind",
     "StepParameterError",
     "StepParameters",
     "Stream",
