@@ -69,6 +69,7 @@ class KernelLaunches:
         self._stream = ctypes.c_void_p()
         self._needed_bytes = ctypes.c_uint64()
         self._executor = ctypes.c_void_p()
+        self._functions: dict[str, tuple[Call, Call]] = {}
         self._launches: list[_Launch] = []
         self._signatures: list[KernelSignature] = []
         self._variables: dict[tuple[int, str], KernelVariable] = {}
@@ -107,17 +108,16 @@ class KernelLaunches:
         num_bytes = workspace.nbytes
         memory = (pointer(workspace.data_ptr()), ctypes.c_uint64.from_param(num_bytes))
         set_event, event_set = self._calls.setting_external(event, self._stream)
-        # The first phase only computes, so the interpreter lock is kept.
-        first = find_address(self._kernels, f"{signature.kernel}GetWorkspaceSize")
+        prepare, launch = self._phases(signature.kernel)
         self._launches.append(
             _Launch(
                 slot=slot,
                 kernel=signature.kernel,
                 begin=(self._stream, pointer(group)),
-                prepare=ctypes.PYFUNCTYPE(ctypes.c_int)(first),
+                prepare=prepare,
                 prepared=(*arguments, *written),
                 workspace_bytes=num_bytes,
-                launch=find_call(self._kernels, signature.kernel),
+                launch=launch,
                 launched=(*memory, self._executor, self._stream),
                 set_event=set_event,
                 event_set=event_set,
@@ -148,6 +148,15 @@ class KernelLaunches:
         except _RefusedError as error:
             return LaunchFailure(position=position, open=error.open, message=str(error))
         return None
+
+    def _phases(self, kernel: str) -> tuple[Call, Call]:
+        found = self._functions.get(kernel)
+        if found is None:
+            # The first phase only computes, so the interpreter lock is kept.
+            first = find_address(self._kernels, f"{kernel}GetWorkspaceSize")
+            prepare = ctypes.PYFUNCTYPE(ctypes.c_int)(first)
+            found = self._functions[kernel] = prepare, find_call(self._kernels, kernel)
+        return found
 
     def _update(self, launch: _Launch) -> None:
         status = self._calls.begin(*launch.begin)
