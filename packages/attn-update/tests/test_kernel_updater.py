@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from attn_update import KernelUpdater, UpdateLane, UpdatePlan
+from attn_update import KernelUpdater, Unbindable, UpdateLane, UpdatePlan
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from attn_update.testing.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice
@@ -29,15 +30,36 @@ def test_a_plan_is_bound_where_the_device_tells_its_kernels(
         for lengths, outputs in burst:
             assert_layers_equal(outputs, model.eager(2, lengths))
     assert lane.counters.updater_steps == (40 if told else 0)
+    assert lane.updater_reason is None
+    reason = "layer 'layers.0': the device does not tell aclnnFusedInferAttentionScoreV3"
+    assert model.plans[2].unbound_reason == (None if told else reason)
 
 
-def test_a_plan_with_a_tensor_of_another_type_than_torch_knows_is_not_bound(
-    npu_device: NpuDevice,
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("key_dtype", 0, "'key_dtype' gives a tensor another data type than torch's"),
+        ("workspace", None, "it was captured without a workspace"),
+    ],
+)
+def test_a_launch_that_is_more_than_its_kernel_is_not_bound(
+    npu_device: NpuDevice, name: str, value: object, reason: str
 ) -> None:
     model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v2")
     model.capture(2)
     calls = npu_device.native_calls()
     plan = UpdatePlan.compile(model.recorder, 2)
-    assert KernelUpdater().bind(plan, npu_device, calls) is not None
-    plan.updates[1].launch["key_dtype"] = 0
-    assert KernelUpdater().bind(plan, npu_device, calls) is None
+    assert not isinstance(KernelUpdater().bind(plan, npu_device, calls), Unbindable)
+    plan.updates[1].launch[name] = value
+    bound = KernelUpdater().bind(plan, npu_device, calls)
+    assert bound == Unbindable(reason=f"layer 'layers.1': {reason}")
+
+
+def test_a_plan_of_another_kind_says_that_no_kernel_is_known(npu_device: NpuDevice) -> None:
+    model = CaseModel(device=npu_device, case=find_case("paged attention"), kinds=all_kinds())
+    model.capture(*model.case.keys)
+    lane = UpdateLane(npu_device, updater=KernelUpdater())
+    plan, parameters, replay = model.prepared(model.draw(Random(1), model.case.keys[0]))
+    lane.run(plan, parameters, replay)
+    assert "no kernel of" in str(plan.unbound_reason)
+    assert (lane.counters.steps, lane.counters.updater_steps) == (1, 0)

@@ -64,7 +64,7 @@ from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
 from attn_update.update_lane import UpdateLane
 from attn_update.update_order import UpdateOrder
 from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
-from attn_update.updater import Updater
+from attn_update.updater import Unbindable, Updater
 
 __all__ = [
     "DEFAULT_OPERATORS",
@@ -118,6 +118,7 @@ __all__ = [
     "StepParameters",
     "Stream",
     "TaskDevice",
+    "Unbindable",
     "UnknownKeyError",
     "UnknownKindError",
     "UnknownOperatorError",

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from attn_update.errors import PlanError
 from attn_update.operator_issuer import OperatorIssuer, update_error
+from attn_update.updater import Unbindable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,13 +67,17 @@ class AddressedIssuer:
             PlanError: An argument of a launch does not fit.
         """
         try:
-            launches = self._updater.bind(plan, self._addressed, self._calls)
+            bound = self._updater.bind(plan, self._addressed, self._calls)
         except (RuntimeError, ValueError, TypeError) as error:
             raise PlanError(
                 f"binding the launches of key {plan.key!r} for {type(self._updater).__name__}: "
                 f"{error}; make the lane without an updater for this kind",
             ) from error
-        plan.launches, plan.bound_by = launches, self
+        if isinstance(bound, Unbindable):
+            plan.launches, plan.unbound_reason = None, bound.reason
+        else:
+            plan.launches, plan.unbound_reason = bound, None
+        plan.bound_by = self
 
     def mark_replay(self, stream: Stream) -> ReplayEvent:
         """Return a mark behind all that this thread has put on a stream, such as a replay."""

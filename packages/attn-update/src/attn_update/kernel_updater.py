@@ -18,6 +18,7 @@ from attn_update.kernel_launches import KernelLaunches
 from attn_update.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.kernel_signature import KERNEL_SIGNATURES, kernel_functions
 from attn_update.operator_lookup import find_operator
+from attn_update.updater import Unbindable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +30,18 @@ if TYPE_CHECKING:
 class KernelUpdater:
     """Binds plans of FIA v1 and v2, on devices that tell their kernels.
 
-    A plan with any other launch is not bound, and updated one by one.
+    A plan with any other launch is not bound, and updated one by one: `UpdatePlan.unbound_reason`.
     """
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
-    ) -> KernelLaunches | None:
+    ) -> KernelLaunches | Unbindable:
         """See `attn_update.updater.Updater`."""
         kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
-        if not kernels or not all(_has_kernel(update, kernels) for update in plan.updates):
-            return None
+        for update in plan.updates:
+            missing = _find_missing(update, kernels)
+            if missing is not None:
+                return Unbindable(reason=f"layer {update.layer_name!r}: {missing}")
         launches = KernelLaunches(calls, kernels)
         for update in plan.updates:
             launches.add(
@@ -56,15 +59,20 @@ class KernelUpdater:
         return AddressedEvents(calls)
 
 
-def _has_kernel(update: PlannedUpdate, kernels: Mapping[str, int]) -> bool:
+def _find_missing(update: PlannedUpdate, kernels: Mapping[str, int]) -> str | None:
+    """Return why the kernel of a launch cannot be called, or None."""
     signature = KERNEL_SIGNATURES.get(update.operator)
-    if signature is None or signature.kernel not in kernels:
-        return False
-    # Tensors have the data types that torch knows, and the workspace is the recorder's.
-    has_other_types = any(
-        value is not None and name.endswith("_dtype") for name, value in update.launch.items()
-    )
-    return not has_other_types and isinstance(update.launch.get("workspace"), torch.Tensor)
+    if signature is None:
+        return f"no kernel of {update.operator} is known"
+    if signature.kernel not in kernels:
+        return f"the device does not tell {signature.kernel}"
+    for name, value in update.launch.items():
+        # A tensor is described by the data type that torch knows.
+        if value is not None and name.endswith("_dtype"):
+            return f"{name!r} gives a tensor another data type than torch's"
+    if not isinstance(update.launch.get("workspace"), torch.Tensor):
+        return "it was captured without a workspace"
+    return None
 
 
 def _values(update: PlannedUpdate) -> dict[str, Any]:

@@ -46,7 +46,8 @@ class OperatorIssuer:
 
     def bind(self, plan: UpdatePlan) -> None:
         """Note that the plan was bound; there is nothing to prepare."""
-        plan.launches, plan.bound_by = None, self
+        plan.launches, plan.unbound_reason = None, "the lane does not use an updater"
+        plan.bound_by = self
 
     def mark_replay(self, stream: Stream) -> Event:
         """Return a mark behind all that this thread has put on a stream, such as a replay."""

@@ -106,7 +106,8 @@ class UpdatePlan:
         groups: The declared parameter groups by name.
         slot_sizes: For each slot how many of the updates it feeds.
         launches: As the updater of a lane made them ready; None where they are issued one by one.
-        bound_by: The issuer that set `launches`; None before the first step.
+        unbound_reason: Why they are issued one by one; None where they are not.
+        bound_by: The issuer that set both; None before the first step.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class UpdatePlan:
         )
         self.launches: BoundLaunches | None = None
         self._slots = slots
+        self.unbound_reason: str | None = "no step was run"
         self.bound_by: object = None
 
     @classmethod

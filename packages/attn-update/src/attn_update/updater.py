@@ -6,6 +6,7 @@ for those whose kernels it knows. Without one a lane calls torch's operators, la
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -30,13 +31,24 @@ class ReplayEvents(Protocol):
         """Return a new event, recorded on the stream with this address, at once."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unbindable:
+    """A plan has a launch that an updater cannot issue.
+
+    Attributes:
+        reason: Which, and why.
+    """
+
+    reason: str
+
+
 class Updater(Protocol):
     """Makes the launches of plans ready, on any device that tells its addresses."""
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
-    ) -> BoundLaunches | None:
-        """Return the launches of a plan, or None where it has one that this updater cannot issue.
+    ) -> BoundLaunches | Unbindable:
+        """Return the launches of a plan, or why this updater cannot issue them.
 
         Args:
             plan: Whose `PlannedUpdate.launch` is read now and not later.
