@@ -21,10 +21,11 @@ from attn_update.testing import PagedModel, ScheduledDevice, ScheduledGraph, Sch
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from attn_update import Updater
     from attn_update.kinds import FusedInferAttention
+    from attn_update.updater import ReplayEvents
 
 pytest_plugins = "cann_sim.pytest_plugin"
 
@@ -151,9 +152,44 @@ def any_updater(request: pytest.FixtureRequest) -> Updater | None:
 
 
 @pytest.fixture(params=["kernels", "native"])
-def updater(request: pytest.FixtureRequest) -> Updater | None:
+def updater(request: pytest.FixtureRequest) -> Updater:
     """Each updater that issues all updates of a step at once."""
-    return UPDATERS[request.param]()
+    made = UPDATERS[request.param]()
+    assert made is not None
+    return made
+
+
+class RefusingEvents:
+    """Events behind replays that cannot be waited for while `refused`; wraps an updater."""
+
+    def __init__(self, updater: Updater) -> None:
+        self.refused = False
+        self.bind = updater.bind
+        self._updater = updater
+
+    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
+        events, owner = self._updater.replay_events(calls), self
+
+        class Event:
+            def __init__(self, stream: int) -> None:
+                self.event = events.record(stream)
+
+            def wait(self, stream: int, /) -> None:
+                if owner.refused:
+                    raise RuntimeError("the device refused")
+                self.event.wait(stream)
+
+        class Events:
+            def record(self, stream: int, /) -> Event:
+                return Event(stream)
+
+        return Events()
+
+
+@pytest.fixture
+def refusing(updater: Updater) -> RefusingEvents:
+    """An updater whose events can be made to fail."""
+    return RefusingEvents(updater)
 
 
 @pytest.fixture(scope="session")
@@ -166,16 +202,31 @@ def simulated_npu() -> NpuDevice:
     return device
 
 
-class _WithoutKernels(NpuDevice):
-    def kernel_calls(self, names: object) -> dict[str, int]:
-        del names
-        return {}
+class _Lacking(NpuDevice):
+    lacks: Collection[str] | None = None
+
+    def kernel_calls(self, names: Sequence[str]) -> dict[str, int]:
+        told = super().kernel_calls(names)
+        lacks = told if self.lacks is None else self.lacks
+        return {name: address for name, address in told.items() if name not in lacks}
 
 
 @pytest.fixture
 def device_without_kernels(npu_device: NpuDevice) -> NpuDevice:
     """A device whose operators are called through torch, as one of another family."""
-    return _WithoutKernels(npu_device.index)
+    return _Lacking(npu_device.index)
+
+
+@pytest.fixture
+def device_lacking(npu_device: NpuDevice) -> Callable[[str], NpuDevice]:
+    """Make a device that does not tell one function of the operator library."""
+
+    def make(name: str) -> NpuDevice:
+        device = _Lacking(npu_device.index)
+        device.lacks = (name,)
+        return device
+
+    return make
 
 
 @pytest.fixture

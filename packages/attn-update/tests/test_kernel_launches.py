@@ -212,6 +212,11 @@ def test_kernel_launches_with_too_small_a_workspace_destroy_the_executor(
     ("name", "value", "message"),
     [
         ("heads", "two", r"argument 'heads' takes integer, found <class 'str'>"),
+        ("heads", 2**64 + 16, r"argument 'heads' takes integer, found <class 'int'>"),
+        ("scale", "half", r"argument 'scale' takes float, found <class 'str'>"),
+        ("scale", 10**400, r"argument 'scale' takes float, found <class 'int'>"),
+        ("causal", 1, r"argument 'causal' takes boolean, found <class 'int'>"),
+        ("layout", None, r"argument 'layout' takes text, found <class 'NoneType'>"),
         ("lengths", 5, r"argument 'lengths' takes integers, found <class 'int'>"),
         ("lengths", [2**63], r"argument 'lengths' takes integers, found <class 'list'>"),
         ("mask", [1], r"argument 'mask' takes tensor, found <class 'list'>"),
@@ -229,6 +234,14 @@ def test_a_value_that_does_not_fit_is_refused_before_anything_is_begun(
     assert kernels.device.seen == []
     assert launches.run([{}, {}], STREAM) is None
     assert kernels.calls[::2] == [prepared([0]), prepared([1]), prepared([2])]
+
+
+@pytest.mark.parametrize(("name", "value"), [("heads", 2**64 + 16), ("mask", [1]), ("causal", 1)])
+def test_a_captured_value_that_does_not_fit_is_refused(
+    kernels: WritingKernels, name: str, value: object
+) -> None:
+    with pytest.raises(ValueError, match=f"argument '{name}' takes"):
+        make_launches(kernels, **{name: value})
 
 
 def test_kernel_launches_without_one_of_the_functions_are_refused(kernels: WritingKernels) -> None:

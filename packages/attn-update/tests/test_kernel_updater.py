@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
-from attn_update import KernelUpdater, Unbindable, UpdateLane, UpdatePlan
+from attn_update import KernelUpdater, PlanError, Unbindable, UpdateLane, UpdatePlan
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from attn_update.testing.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npu_graph_runtime import NpuDevice
 
 
@@ -31,7 +36,9 @@ def test_a_plan_is_bound_where_the_device_tells_its_kernels(
             assert_layers_equal(outputs, model.eager(2, lengths))
     assert lane.counters.updater_steps == (40 if told else 0)
     assert lane.updater_reason is None
-    reason = "layer 'layers.0': the device does not tell aclnnFusedInferAttentionScoreV3"
+    reason = (
+        "layer 'layers.0': the device does not tell aclnnFusedInferAttentionScoreV3GetWorkspaceSize"
+    )
     assert model.plans[2].unbound_reason == (None if told else reason)
 
 
@@ -63,3 +70,60 @@ def test_a_plan_of_another_kind_says_that_no_kernel_is_known(npu_device: NpuDevi
     lane.run(plan, parameters, replay)
     assert "no kernel of" in str(plan.unbound_reason)
     assert (lane.counters.steps, lane.counters.updater_steps) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["aclnnFusedInferAttentionScoreV3", "aclCreateIntArray"])
+def test_a_device_that_lacks_a_function_is_updated_without_it(
+    npu_device: NpuDevice, device_lacking: Callable[[str], NpuDevice], name: str
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(device_lacking(name), updater=KernelUpdater())
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    assert f"the device does not tell {name}" in str(model.plans[2].unbound_reason)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.empty(3, device="meta"),
+        lambda: torch.ones(3),
+        lambda: torch.empty(4, dtype=torch.uint8, device="npu").view(torch.bits8),
+        lambda: torch.eye(3).to_sparse(),
+        lambda: 5,
+    ],
+    ids=["meta", "cpu", "bits8", "sparse", "no tensor"],
+)
+def test_a_tensor_that_torch_npu_cannot_describe_is_an_error_and_not_the_end_of_the_process(
+    npu_device: NpuDevice, make: Callable[[], object]
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=KernelUpdater())
+    broken = UpdatePlan.compile(model.recorder, 2)
+    broken.updates[1].launch["atten_mask"] = make()
+    with pytest.raises(PlanError, match="argument 'atten_mask' takes tensor, found"):
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
+    assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
+
+
+def test_an_interrupt_inside_an_update_leaves_none_open(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device, num_layers=8)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=KernelUpdater())
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    launches: Any = model.plans[2].launches
+    untouched = launches._launches[3]
+
+    def interrupt(*arguments: object) -> int:
+        # As Ctrl-C does, between two calls of an update that is open.
+        status: int = untouched.prepare(*arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+        return status
+
+    launches._launches[3] = untouched._replace(prepare=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        lane.run(model.plans[2], model.parameters(2, [7, 8]), model.graphs[2].replay)
+    launches._launches[3] = untouched
+    for lengths in ([7, 8], [9, 10], [11, 12]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))

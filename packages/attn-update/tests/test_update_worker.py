@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import cann_sim
 from attn_update import (
@@ -18,10 +21,11 @@ from attn_update import (
     UpdatePlan,
 )
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from attn_update import Updater
-    from npu_graph_runtime import NpuDevice
+    from conftest import RefusingEvents
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
@@ -93,6 +97,97 @@ def test_a_failure_of_a_worker_is_raised_by_the_next_call_and_the_steps_after_it
         for lengths, outputs in burst:
             assert_layers_equal(outputs, model.eager(2, lengths))
     lane.close()
+
+
+def test_a_replay_that_failed_after_it_was_queued_ends(
+    npu_device: NpuDevice, any_updater: Updater | None
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=any_updater, worker=True)
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    busy = torch.randn(500, 500, device=npu_device.torch_device)
+    npu_device.synchronize()
+    # The device is far behind: the replay before still waits for its updates.
+    for _ in range(40):
+        busy = busy @ busy
+    model.step(lane, 2, [7, 8])
+
+    def replay() -> None:
+        model.graphs[2].replay()
+        raise RuntimeError("too late")
+
+    with pytest.raises(RuntimeError, match="too late"):
+        lane.run(model.plans[2], model.parameters(2, [9, 10]), replay)
+    npu_device.synchronize()
+    for lengths in ([11, 12], [13, 12]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+    lane.close()
+
+
+def test_a_wait_that_is_refused_in_the_thread_releases_the_graph(
+    npu_device: NpuDevice, refusing: RefusingEvents
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=refusing, worker=True)
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    lane.drain()
+    refusing.refused = True
+    lane.run(model.plans[2], model.parameters(2, [7, 8]), model.graphs[2].replay)
+    with pytest.raises(RuntimeError, match="the device refused"):
+        lane.drain()
+    refusing.refused = False
+    npu_device.synchronize()
+    for lengths in ([7, 8], [9, 8]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+    lane.close()
+
+
+class _NoThreads(NpuDevice):
+    """A device that no other thread can be bound to."""
+
+    def bind_thread(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("no context for this thread")
+
+
+def test_a_thread_that_cannot_be_bound_is_an_error_of_the_lanes_making(
+    npu_device: NpuDevice,
+) -> None:
+    before = set(threading.enumerate())
+    with pytest.raises(RuntimeError, match="no context for this thread"):
+        UpdateLane(_NoThreads(npu_device.index), worker=True)
+    assert set(threading.enumerate()) == before
+
+
+SCRIPT = """
+import sys
+import torch
+from attn_update import KernelUpdater, NativeUpdater, UpdateLane
+from attn_update.testing import PagedModel
+from npu_graph_runtime import NpuDevice
+
+device = NpuDevice(0)
+torch.npu.config.allow_internal_format = False
+torch.npu.set_compile_mode(jit_compile=False)
+updater = {"operators": lambda: None, "kernels": KernelUpdater, "native": NativeUpdater.load}
+model = PagedModel(device=device, num_layers=40)
+with device.use_stream(device.create_stream()):
+    model.capture(2)
+    lane = UpdateLane(device, updater=updater[sys.argv[1]](), worker=True)
+    for step in range(20):
+        lane.run(model.plans[2], model.parameters(2, [1 + step, 2]), model.graphs[2].replay)
+"""
+
+
+@pytest.mark.parametrize("name", ["operators", "kernels", "native"])
+def test_a_process_that_leaves_its_lane_open_ends_well(name: str) -> None:
+    command = [sys.executable, "-m", "cann_sim", "run", "--", sys.executable, "-c", SCRIPT, name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "deadlock" not in done.stderr
+    assert "terminate" not in done.stderr
 
 
 def test_steps_queued_behind_a_failure_end_and_the_next_are_right(

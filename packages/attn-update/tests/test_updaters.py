@@ -28,9 +28,9 @@ from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal
 from attn_update.testing.paged_model import COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
-    from attn_update.updater import ReplayEvents
+    from conftest import RefusingEvents
     from npu_graph_runtime import NpuDevice
 
 
@@ -161,39 +161,73 @@ def test_a_step_whose_replay_failed_leaves_nothing_behind_that_the_graph_does_no
     assert_layers_equal(model.step(lane, 2, [9, 9]), model.eager(2, [9, 9]))
 
 
-class _RefusingEvents:
-    """Events behind replays that cannot be waited for while `refused`; wraps an updater."""
-
-    def __init__(self, updater: Updater) -> None:
-        self.refused = False
-        self.bind = updater.bind
-        self._updater = updater
-
-    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        events, owner = self._updater.replay_events(calls), self
-
-        class Event:
-            def __init__(self, stream: int) -> None:
-                self.event = events.record(stream)
-
-            def wait(self, stream: int, /) -> None:
-                if owner.refused:
-                    raise RuntimeError("the device refused")
-                self.event.wait(stream)
-
-        class Events:
-            def record(self, stream: int, /) -> Event:
-                return Event(stream)
-
-        return Events()
+def wrong_stream(self: object, event: object) -> None:
+    """Stand for `Stream.wait_event` of a stream that the device refuses to order."""
+    raise RuntimeError(f"the device refused {type(self).__name__} {type(event).__name__}")
 
 
-def test_a_step_that_failed_before_its_replay_is_no_step(
-    npu_device: NpuDevice, updater: Updater
+@pytest.mark.parametrize("lengths", [[5, 6], [9, 10]])
+@pytest.mark.parametrize("form", [list, tuple])
+def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
+    npu_device: NpuDevice,
+    any_updater: Updater | None,
+    form: Callable[[list[int]], Any],
+    lengths: list[int],
 ) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
-    refusing = _RefusingEvents(updater)
+    lane = UpdateLane(npu_device, updater=any_updater)
+    for _ in range(2):
+        assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    group = {"actual_seq_lengths": form([1, 2]), "actual_seq_lengths_kv": form([30, 31])}
+    parameters = StepParameters(key=2, groups={"default": group})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(npu_device.current_stream()), "wait_event", wrong_stream)
+        with pytest.raises(RuntimeError, match="refused"):
+            lane.run(
+                model.plans[2],
+                parameters,
+                model.graphs[2].replay,
+                order=UpdateOrder.UPDATE_FIRST,
+            )
+    npu_device.synchronize()
+    for following in (lengths, [11, 12], [3, 4]):
+        assert_layers_equal(model.step(lane, 2, following), model.eager(2, following))
+
+
+class _SometimesTooLong(FusedInferAttention):
+    """Lets a length of more than 64 bits pass, where the first one is 13."""
+
+    def prepare(
+        self, values: Mapping[str, object], geometry: Hashable, *, pad: bool, what: str
+    ) -> dict[str, object]:
+        prepared = super().prepare(values, geometry, pad=pad, what=what)
+        keys = prepared[self.family.key_lengths]
+        assert isinstance(keys, list)
+        return {**prepared, self.family.key_lengths: [2**63, 1] if keys[0] == 13 else keys}
+
+
+def test_a_value_that_only_the_launch_refuses_is_an_update_error(
+    npu_device: NpuDevice, any_updater: Updater | None
+) -> None:
+    kind_name = "fused_infer_attention_v1_sometimes_too_long"
+    kinds = {kind_name: _SometimesTooLong(family=fused_infer_attention_v1().family)}
+    model = PagedModel(device=npu_device, kind_name=kind_name, kinds=kinds)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=any_updater)
+    assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
+    with pytest.raises(UpdateError) as caught:
+        model.step(lane, 2, [13, 6])
+    assert caught.value.layer_name == "layers.0"
+    for lengths in ([5, 6], [7, 8]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+
+
+def test_a_step_that_failed_before_its_replay_is_no_step(
+    npu_device: NpuDevice, refusing: RefusingEvents
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
     lane = UpdateLane(npu_device, updater=refusing)
     for _ in range(2):
         assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))

@@ -100,18 +100,20 @@ class AddressedIssuer:
             return
         try:
             failure = self._run(launches, changes)
-        except BaseException:
-            # Nothing was begun: a value does not fit.
-            if release:
-                self.release(plan.updates)
-            raise
+        except BaseException as error:
+            # No update is open: a value does not fit its argument, or this is an interrupt.
+            notes = self.release(plan.updates) if release else []
+            if not isinstance(error, Exception):
+                raise
+            first = next(update for update in plan.updates if changes[update.slot] is not None)
+            raise update_error(plan, first, error, notes) from error
         if failure is not None:
             updates = plan.updates
             notes = self._one_by_one.close_update() if failure.open else []
             if release:
                 notes += self.release(updates[failure.position :])
-            error = RuntimeError(failure.message)
-            raise update_error(plan, updates[failure.position], error, notes)
+            failed = updates[failure.position]
+            raise update_error(plan, failed, RuntimeError(failure.message), notes)
         self._counters.updater_steps += 1
         self._counters.count_updates(plan, changes)
 

@@ -66,4 +66,5 @@ class BoundLaunches(Protocol):
 
         Raises:
             ValueError: A value does not fit its argument; nothing was begun.
+            BaseException: An interrupt; no update is left open.
         """

@@ -45,7 +45,8 @@ class _Launch(NamedTuple):
 class KernelLaunches:
     """Bound launches of operators whose kernels are known.
 
-    Used by one thread at a time. Tensors are not kept, but for the workspace.
+    Used by one thread at a time. It keeps the workspace, and the tensors of the launches as far as
+    their records do, which is weakly for memory of the device.
 
     Args:
         calls: What `AddressedDevice.native_calls` returned.
@@ -147,6 +148,10 @@ class KernelLaunches:
                     return LaunchFailure(position=position, open=False, message=message)
         except _RefusedError as error:
             return LaunchFailure(position=position, open=error.open, message=str(error))
+        except BaseException:
+            # An interrupt, at any point: where no update is open, ending one is refused.
+            self._calls.end(self._stream)
+            raise
         return None
 
     def _phases(self, kernel: str) -> tuple[Call, Call]:

@@ -27,6 +27,26 @@ LIBRARY_FUNCTIONS = (
 """What a `KernelLibrary` calls beside ``describe_tensor``, see `AddressedDevice`."""
 
 
+_OTHER_DEVICES = frozenset({"cpu", "meta"})
+# Those of both torch and aclDataType (acl/acl_base.h).
+_DTYPES = frozenset(
+    {
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    }
+)
+
+
 class KernelObject:
     """An object of CANN, destroyed with this one.
 
@@ -97,8 +117,14 @@ class KernelLibrary:
         return (message or b"").decode(errors="replace")
 
     def _describe_tensor(self, tensor: object) -> int:
-        if not isinstance(tensor, torch.Tensor) or tensor.device.type == "cpu":
-            raise TypeError("expected a tensor of the device")
+        # What torch_npu cannot describe would end the process: C++ errors do not pass through here.
+        if (
+            not isinstance(tensor, torch.Tensor)
+            or tensor.layout is not torch.strided
+            or tensor.device.type in _OTHER_DEVICES
+            or tensor.dtype not in _DTYPES
+        ):
+            raise TypeError("expected a dense tensor of the device, of a data type that CANN has")
         # To C++ a tensor is one pointer to its implementation, and a reference a pointer to that.
         implementation = ctypes.c_void_p(tensor._cdata)  # noqa: SLF001
         return _made(self._describe(ctypes.byref(implementation)), "a tensor")

@@ -64,8 +64,13 @@ def _find_missing(update: PlannedUpdate, kernels: Mapping[str, int]) -> str | No
     signature = KERNEL_SIGNATURES.get(update.operator)
     if signature is None:
         return f"no kernel of {update.operator} is known"
-    if signature.kernel not in kernels:
-        return f"the device does not tell {signature.kernel}"
+    for name in (f"{signature.kernel}GetWorkspaceSize", signature.kernel, *LIBRARY_FUNCTIONS):
+        if name not in kernels:
+            return f"the device does not tell {name}"
+    known = {argument.name for argument in find_operator(update.operator)._schema.arguments}  # noqa: SLF001
+    for parameter in signature.parameters:
+        if parameter.argument and parameter.argument not in known:
+            return f"{update.operator} has no argument {parameter.argument!r}"
     for name, value in update.launch.items():
         # A tensor is described by the data type that torch knows.
         if value is not None and name.endswith("_dtype"):

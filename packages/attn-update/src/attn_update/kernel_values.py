@@ -7,6 +7,7 @@ for all launches of a slot: setting it gives the value to all of them at once.
 from __future__ import annotations
 
 import ctypes
+from array import array
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -51,10 +52,7 @@ class KernelValues:
         """
         plain = _PLAIN_TYPES.get(parameter.type)
         if plain is not None:
-            try:
-                return plain.from_param(_encoded(value))
-            except TypeError as error:
-                raise _misfit(parameter, value) from error
+            return plain.from_param(_plain_value(parameter, value))
         if value is None:
             return None
         if parameter.type not in (ParameterType.TENSOR, ParameterType.TENSOR_LIST):
@@ -114,18 +112,28 @@ class KernelVariable:
             ValueError: It does not fit the parameter; the former one stays.
         """
         if self._parameter.type in _PLAIN_TYPES:
-            try:
-                self.argument.value = _encoded(value)
-            except TypeError as error:
-                raise _misfit(self._parameter, value) from error
+            self.argument.value = _plain_value(self._parameter, value)
             return
         made = None if value is None else self._values.make(self._parameter, value)
         self.argument.value = None if made is None else made.address
         self._made = made
 
 
-def _encoded(value: object) -> object:
-    return value.encode() if isinstance(value, str) else value
+def _plain_value(parameter: KernelParameter, value: Any) -> object:
+    """Return what ctypes takes as it is: it would cut integers and take anything for a boolean."""
+    try:
+        if parameter.type is ParameterType.INTEGER:
+            (integer,) = array("q", [value])
+            return integer
+        if parameter.type is ParameterType.FLOAT:
+            return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(parameter, value) from error
+    if parameter.type is ParameterType.TEXT and isinstance(value, str):
+        return value.encode()
+    if parameter.type is ParameterType.BOOLEAN and isinstance(value, bool):
+        return value
+    raise _misfit(parameter, value)
 
 
 def _misfit(parameter: KernelParameter, value: object) -> ValueError:

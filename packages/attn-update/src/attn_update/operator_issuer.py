@@ -70,8 +70,8 @@ class OperatorIssuer:
         begin, end = self._device.begin_task_update, self._device.end_task_update
         position = 0
         open_update = False
-        with self._device.use_stream(stream):
-            try:
+        try:
+            with self._device.use_stream(stream):
                 for position, update in enumerate(updates):  # noqa: B007
                     changed = changes[update.slot]
                     if changed is not None:
@@ -87,13 +87,13 @@ class OperatorIssuer:
                         open_update = False
                         end(stream)
                     update.event.record(stream)
-            except BaseException as error:
-                notes = self.close_update() if open_update else []
-                if release:
-                    notes += self.release(updates[position:])
-                if not isinstance(error, Exception):
-                    raise
-                raise update_error(plan, updates[position], error, notes) from error
+        except BaseException as error:
+            notes = self.close_update() if open_update else []
+            if release:
+                notes += self.release(updates[position:])
+            if not isinstance(error, Exception):
+                raise
+            raise update_error(plan, updates[position], error, notes) from error
         self._counters.count_updates(plan, changes)
 
     def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:

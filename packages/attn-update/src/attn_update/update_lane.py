@@ -247,7 +247,11 @@ class UpdateLane:
             # See Note [failure]: the replay may be queued or not.
             self._fail(records)
             self._drain()
-            issuer.release(step.plan.updates)
+            try:
+                if self._worker is not None and previous is not None:
+                    issuer.wait_for_replay(previous)
+            finally:
+                issuer.release(step.plan.updates)
             records.replayed, records.replayed_on = issuer.mark_replay(current), current
             raise
         if self._worker is None:
@@ -260,8 +264,12 @@ class UpdateLane:
             return result
 
         def update() -> None:
-            if previous is not None:
-                issuer.wait_for_replay(previous)
+            try:
+                if previous is not None:
+                    issuer.wait_for_replay(previous)
+            except BaseException:
+                issuer.release(step.plan.updates)
+                raise
             issuer.issue(step.plan, step.changes, release=True)
 
         # Before the thread can fail: what it fails at is unsettled again when that is raised.
@@ -279,17 +287,14 @@ class UpdateLane:
             issuer.wait_for_replay(records.replayed)
         try:
             issuer.issue(step.plan, step.changes, release=False)
+            current.wait_event(issuer.stream.record_event())
+            try:
+                result = replay()
+            finally:
+                records.replayed, records.replayed_on = issuer.mark_replay(current), current
         except BaseException:
             self._fail(records)
             raise
-        current.wait_event(issuer.stream.record_event())
-        try:
-            result = replay()
-        except BaseException:
-            self._fail(records)
-            raise
-        finally:
-            records.replayed, records.replayed_on = issuer.mark_replay(current), current
         self._settle(step)
         return result
 
@@ -308,11 +313,12 @@ class UpdateLane:
             return _Step(plan, values, values)
         # A worker may be issuing the step before, and still read what the launches were given.
         if plan.launches is not None and self._worker is None:
+            # Until they are issued the launches hold what the captured graph does not.
+            records.latest = None
             changes = plan.launches.take(parameters)
             if changes is not None:
-                # Until they are issued the launches hold what the captured graph does not.
-                records.latest = None
                 return _Step(plan, None, changes)
+            records.latest = latest
         values = plan.check(parameters).values
         if latest[1] is None:
             return _Step(plan, values, values)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import queue
 import threading
 import weakref
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -13,6 +16,10 @@ if TYPE_CHECKING:
 
     from attn_update.record import KeyRecords
     from attn_update.task_device import TaskDevice
+
+
+# A device that hangs must not keep the process.
+_SECONDS_AT_EXIT = 30.0
 
 
 @runtime_checkable
@@ -39,19 +46,26 @@ class FailedTask:
 class UpdateWorker:
     """One thread that runs tasks in order. It ends with `close`, or when its owner is collected.
 
+    When the process ends, the tasks that it has are run first.
+
     Args:
         device: The thread is bound to it where it is a `ThreadBoundDevice`.
+
+    Raises:
+        Exception: What binding the thread raised.
     """
 
     def __init__(self, device: TaskDevice) -> None:
         self._tasks: queue.Queue[_Task | None] = queue.Queue()
         self._failures: list[FailedTask] = []
-        arguments = (device, self._tasks, self._failures)
+        bound: Future[None] = Future()
+        arguments = (device, bound, self._tasks, self._failures)
         self._thread = threading.Thread(
             target=_work, args=arguments, name="attn-update", daemon=True
         )
         self._stop = weakref.finalize(self, self._tasks.put, None)
         self._thread.start()
+        bound.result()
 
     def submit(self, records: KeyRecords, run: Callable[[], None]) -> None:
         """Let the thread run a task after those that it has."""
@@ -80,16 +94,34 @@ class _Task:
     run: Callable[[], None]
 
 
-def _work(device: TaskDevice, tasks: queue.Queue[_Task | None], failures: list[FailedTask]) -> None:
-    bound = False
+def _work(
+    device: TaskDevice,
+    bound: Future[None],
+    tasks: queue.Queue[_Task | None],
+    failures: list[FailedTask],
+) -> None:
+    try:
+        if isinstance(device, ThreadBoundDevice):
+            device.bind_thread()
+    except BaseException as error:  # noqa: BLE001 - raised in the caller
+        bound.set_exception(error)
+        return
+    # Before the device is taken down: what was registered last is called first.
+    end = functools.partial(_end, tasks, threading.current_thread())
+    atexit.register(end)
+    bound.set_result(None)
+    del bound
     while (task := tasks.get()) is not None:
         try:
-            if not bound and isinstance(device, ThreadBoundDevice):
-                device.bind_thread()
-            bound = True
             task.run()
         except BaseException as error:  # noqa: BLE001, PERF203 - raised in the caller
             failures.append(FailedTask(records=task.records, error=error))
         finally:
             del task
             tasks.task_done()
+    atexit.unregister(end)
+
+
+def _end(tasks: queue.Queue[_Task | None], thread: threading.Thread) -> None:
+    tasks.put(None)
+    thread.join(timeout=_SECONDS_AT_EXIT)

@@ -338,10 +338,12 @@ class Launches {
 } // namespace
 
 PYBIND11_MODULE(attn_update_native, module) {
-  py::class_<ReplayEvent>(module, "ReplayEvent", py::module_local()).def("wait", &ReplayEvent::wait);
+  // A full stream may block.
+  const py::call_guard<py::gil_scoped_release> unlocked;
+  py::class_<ReplayEvent>(module, "ReplayEvent", py::module_local()).def("wait", &ReplayEvent::wait, unlocked);
   py::class_<ReplayEvents>(module, "ReplayEvents", py::module_local())
       .def(py::init<const py::dict&>())
-      .def("record", &ReplayEvents::record);
+      .def("record", &ReplayEvents::record, unlocked);
   py::class_<Launches>(module, "Launches", py::module_local())
       .def(py::init<const py::dict&, py::dict>())
       .def("add", &Launches::add)
