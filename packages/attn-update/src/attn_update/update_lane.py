@@ -36,6 +36,10 @@ later. Only one wait crosses in that direction, that of U for d(i - 1), so the q
 before it. With an updater it is flushed behind R(i) instead, where replays have mostly done so, and
 d(i) is recorded past it: then nothing of a step stands in the queue, and its thread need not wake.
 
+Note [taken]. Bound launches may take plain lengths while they check them, before anything is
+queued. They are ahead of the captured graph then, until the step is issued: so the step before is
+forgotten at that moment, and should this one fail anywhere, the next one gives all of its values.
+
 Note [worker]. With a worker thread the caller puts R(i) and d(i) on C, and the thread the rest of
 the step on U, step after step in the caller's order: what is on C and on U is the same as without.
 Only failures differ: the caller may have gone on when an update fails. The graph is released as
