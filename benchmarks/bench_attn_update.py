@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from attn_update import Updater
+
 # By name: it is a peer here, and banned elsewhere.
 TORCH_NPU = "torch_npu"
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, BLOCKS_PER_SEQUENCE = 32, 8, 128, 128, 4
@@ -228,8 +230,12 @@ def make_ours(
 
     device = NpuDevice(0)
     recorder = Recorder(device)
-    made = {"native": NativeUpdater.load, "kernels": KernelUpdater, None: lambda: None}[updater]()
-    lane = UpdateLane(device, updater=made, worker=worker)
+    makers: dict[str | None, Callable[[], Updater | None]] = {
+        None: lambda: None,
+        "kernels": KernelUpdater,
+        "native": NativeUpdater.load,
+    }
+    lane = UpdateLane(device, updater=makers[updater](), worker=worker)
     if updater is not None and lane.updater_reason is not None:
         raise RuntimeError(f"the updater cannot be measured: {lane.updater_reason}")
     pool = device.create_memory_pool()

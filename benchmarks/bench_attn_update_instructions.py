@@ -1,0 +1,196 @@
+"""Instructions of rewriting attention arguments: bench_attn_update.py without the noise.
+
+Run by `nox -s bench -- attn-update-instructions`. Options (as `--name=value`): `--layers=64`,
+`--sequences=16,256`, `--steps=4`. Needs Valgrind with its headers (Debian and Ubuntu: `apt-get
+install valgrind`); without it the benchmark says so and measures nothing. Counts what the calling
+thread executes in a step, kernels doing nothing, the task queue off. Prints a table and writes rows
+`{case, layers, sequences, task_queue, subject, instructions_per_step, ratio_to_floor}` to
+build/bench/attn-update-instructions.json.
+
+The number of instructions says nothing of caches, and is the same on a machine that others use.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import functools
+import gc
+import importlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from bench_attn_update import (
+    FLOOR,
+    TORCH_NPU,
+    Workload,
+    make_floor,
+    make_npu_graph_update,
+    make_ours,
+    make_protocol,
+    make_workload,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+STEPS_TO_WARM_UP = 5
+SUBJECTS: Mapping[str, Callable[[Workload], Callable[[int], None]]] = {
+    FLOOR: make_floor,
+    "Python loop (as vLLM-Ascend)": functools.partial(make_protocol, fused=False),
+    "NPUGraph.update": make_npu_graph_update,
+    "fused C call in a Python loop": functools.partial(make_protocol, fused=True),
+    "attn_update, fused C call": make_ours,
+    "attn_update, kernels from Python": functools.partial(make_ours, updater="kernels"),
+    "attn_update, native": functools.partial(make_ours, updater="native"),
+    "attn_update, native, 8 keys": functools.partial(make_ours, updater="native", keys=8),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One count."""
+
+    case: str
+    layers: int
+    sequences: int
+    task_queue: int
+    subject: str
+    instructions_per_step: int
+    ratio_to_floor: float
+
+
+def build_requests(folder: Path) -> Path:
+    """Compile the requests to Callgrind; returns the library."""
+    target = folder / "requests.so"
+    source = Path(__file__).with_name("callgrind_requests.cpp")
+    command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(target)]
+    subprocess.run(command, check=True, timeout=300)
+    return target
+
+
+def run_steps(requests: str, layers: int, sequences: int, steps: int) -> None:
+    """Run counted steps of all subjects; Callgrind writes a file for each."""
+    npu = importlib.import_module(TORCH_NPU).npu
+    npu.config.allow_internal_format = False
+    npu.set_compile_mode(jit_compile=False)
+    # The floor looks for it among what is loaded, which is later under Valgrind.
+    ctypes.CDLL("libnnopbase.so")
+    callgrind = ctypes.CDLL(requests)
+    workload = make_workload(layers, sequences)
+    with npu.stream(workload.stream):
+        subjects = [make(workload) for make in SUBJECTS.values()]
+        gc.collect()
+        gc.disable()
+        for position, step in enumerate(subjects):
+            for number in range(STEPS_TO_WARM_UP):
+                step(number)
+                npu.synchronize()
+            callgrind.prepare_to_count()
+            for number in range(steps):
+                callgrind.toggle_counting()
+                step(STEPS_TO_WARM_UP + number)
+                callgrind.toggle_counting()
+                npu.synchronize()
+            callgrind.write_counts(f"subject {position}".encode())
+
+
+def read_counts(folder: Path) -> dict[int, int]:
+    """Return the instructions of the thread that counted, by the position of the subject."""
+    counts: dict[int, int] = {}
+    for path in folder.glob("counts.*"):
+        text = path.read_text(errors="replace")
+        subject = re.search(r"^desc: Trigger: Client Request: subject (\d+)$", text, re.MULTILINE)
+        total = re.search(r"^totals: (\d+)$", text, re.MULTILINE)
+        if subject is not None and total is not None:
+            position = int(subject[1])
+            counts[position] = max(counts.get(position, 0), int(total[1]))
+    return counts
+
+
+def count(layers: int, sequences: int, steps: int) -> list[Row]:
+    """Run one process of all subjects under Callgrind and return its rows."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        launcher = str(Path(sys.executable).with_name("cann-sim"))
+        callgrind = ["valgrind", "-q", "--tool=callgrind", "--separate-threads=yes"]
+        callgrind += ["--instr-atstart=no", "--collect-atstart=no"]
+        callgrind += [f"--callgrind-out-file={folder}/counts"]
+        script = [sys.executable, __file__, f"--requests={build_requests(folder)}"]
+        script += [f"--layers={layers}", f"--sequences={sequences}", f"--steps={steps}"]
+        # Valgrind cannot map much memory at once.
+        environment = {
+            **os.environ,
+            "CANN_SIM_KERNELS": "null",
+            "CANN_SIM_MEMORY_GB": "2",
+            "TASK_QUEUE_ENABLE": "0",
+        }
+        command = [launcher, "run", "--", *callgrind, *script]
+        subprocess.run(command, env=environment, check=True, timeout=1500)
+        counts = read_counts(folder)
+    subjects = list(SUBJECTS)
+    floor = counts[subjects.index(FLOOR)]
+    return [
+        Row(
+            case="update",
+            layers=layers,
+            sequences=sequences,
+            task_queue=0,
+            subject=subject,
+            instructions_per_step=round(counts[position] / steps),
+            ratio_to_floor=round(counts[position] / floor, 3),
+        )
+        for position, subject in enumerate(subjects)
+    ]
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print the rows, one table for each number of sequences."""
+    for sequences in dict.fromkeys(row.sequences for row in rows):
+        title = f"{rows[0].layers} layers, {sequences} sequences, instructions"
+        table = Table("subject", "a step", "of floor", title=title)
+        for row in rows:
+            if row.sequences == sequences:
+                ratio = f"{row.ratio_to_floor:.2f}"
+                table.add_row(row.subject, f"{row.instructions_per_step:,}", ratio)
+        Console(width=100).print(table)
+
+
+def main() -> None:
+    """Run the benchmark, or the steps that are counted."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=64)
+    parser.add_argument("--sequences", default="16,256")
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--requests")
+    options = parser.parse_args()
+    if options.requests is not None:
+        run_steps(options.requests, options.layers, int(options.sequences), options.steps)
+        return
+    if shutil.which("valgrind") is None:
+        print("attn-update-instructions: nothing was counted; it needs Valgrind and its headers")
+        return
+    rows = [
+        row
+        for sequences in options.sequences.split(",")
+        for row in count(options.layers, int(sequences), options.steps)
+    ]
+    print_table(rows)
+    path = Path(__file__).parent.parent / "build" / "bench" / "attn-update-instructions.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
