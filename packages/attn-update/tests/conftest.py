@@ -15,13 +15,22 @@ from attn_update import (
     ParameterGroup,
     Recorder,
     StepParameters,
+    UpdateLane,
     UpdatePlan,
 )
-from attn_update.testing import PagedModel, ScheduledDevice, ScheduledGraph, ScheduledOperators
+from attn_update.testing import (
+    PagedModel,
+    ScheduledDevice,
+    ScheduledGraph,
+    ScheduledOperators,
+    assert_layers_equal,
+    draw_lengths,
+)
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from random import Random
 
     from attn_update import Updater
     from attn_update.kinds import FusedInferAttention
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 pytest_plugins = "cann_sim.pytest_plugin"
 
 CaptureDispatched: TypeAlias = "Callable[[PagedModel, int], Any]"
+CheckBurst: TypeAlias = "Callable[[UpdateLane, list[PagedModel], Random], None]"
 BLOCK_SIZE = 4
 SCHEDULES = 200
 
@@ -235,6 +245,26 @@ def npu_device(simulated_npu: NpuDevice) -> Iterator[NpuDevice]:
     with simulated_npu.use_stream(simulated_npu.create_stream()):
         yield simulated_npu
     simulated_npu.synchronize()
+
+
+def run_and_check_burst(lane: UpdateLane, models: list[PagedModel], random: Random) -> None:
+    """Run four steps of models and keys that are drawn, then compare them with the operator."""
+    before = cann_sim.counters().synchronisations
+    burst = []
+    for _ in range(4):
+        model, key = random.choice(models), random.choice([2, 4])
+        lengths = draw_lengths(random, key)
+        burst.append((model, key, lengths, model.step(lane, key, lengths)))
+    assert cann_sim.counters().synchronisations == before
+    lane.drain()
+    for model, key, lengths, outputs in burst:
+        assert_layers_equal(outputs, model.eager(key, lengths))
+
+
+@pytest.fixture
+def check_burst() -> CheckBurst:
+    """Check that four steps of a lane, the host ahead of the device, are right."""
+    return run_and_check_burst
 
 
 DISPATCHED = {

@@ -25,12 +25,15 @@ from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from attn_update import Updater
-    from conftest import RefusingEvents
+    from conftest import CheckBurst, RefusingEvents
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
 def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
-    npu_device: NpuDevice, any_updater: Updater | None, order: UpdateOrder
+    npu_device: NpuDevice,
+    any_updater: Updater | None,
+    check_burst: CheckBurst,
+    order: UpdateOrder,
 ) -> None:
     random = Random(5)
     models = [PagedModel(device=npu_device, seed=seed) for seed in (0, 100)]
@@ -38,16 +41,7 @@ def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
         model.capture(2, 4)
     lane = UpdateLane(npu_device, order=order, updater=any_updater, worker=True)
     for _ in range(15):
-        before = cann_sim.counters().synchronisations
-        burst = []
-        for _ in range(4):
-            model, key = random.choice(models), random.choice([2, 4])
-            lengths = draw_lengths(random, key)
-            burst.append((model, key, lengths, model.step(lane, key, lengths)))
-        assert cann_sim.counters().synchronisations == before
-        lane.drain()
-        for model, key, lengths, outputs in burst:
-            assert_layers_equal(outputs, model.eager(key, lengths))
+        check_burst(lane, models, random)
     assert lane.counters.steps == 60
     assert lane.counters.updater_steps == (0 if any_updater is None else 60)
     lane.close()

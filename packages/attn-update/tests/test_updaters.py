@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from attn_update.testing.paged_model import COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from conftest import RefusingEvents
+    from conftest import CheckBurst, RefusingEvents
     from npu_graph_runtime import NpuDevice
 
 
@@ -38,7 +39,12 @@ if TYPE_CHECKING:
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_steps_with_the_host_ahead_equal_the_eager_operator(
-    npu_device: NpuDevice, updater: Updater, dtype: torch.dtype, kind: str, order: UpdateOrder
+    npu_device: NpuDevice,
+    updater: Updater,
+    check_burst: CheckBurst,
+    dtype: torch.dtype,
+    kind: str,
+    order: UpdateOrder,
 ) -> None:
     random = Random(1)
     models = [PagedModel(device=npu_device, dtype=dtype, kind_name=kind, seed=s) for s in (0, 100)]
@@ -48,15 +54,7 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
     assert lane.updater_reason is None
 
     for _ in range(20):
-        before = cann_sim.counters().synchronisations
-        burst = []
-        for _ in range(4):
-            model, key = random.choice(models), random.choice([2, 4])
-            lengths = draw_lengths(random, key)
-            burst.append((model, key, lengths, model.step(lane, key, lengths)))
-        assert cann_sim.counters().synchronisations == before
-        for model, key, lengths, outputs in burst:
-            assert_layers_equal(outputs, model.eager(key, lengths))
+        check_burst(lane, models, random)
     assert lane.counters.updater_steps == lane.counters.steps == 80
 
 
@@ -78,8 +76,11 @@ def test_steps_take_a_rebound_block_table(npu_device: NpuDevice, updater: Update
         assert_layers_equal(outputs, model.eager(2, lengths))
 
 
-class _SometimesTuples(FusedInferAttention):
-    """Gives lengths as tuples, which operators take as well, where the last one is odd."""
+@dataclass(frozen=True, kw_only=True)
+class _ReplacedKeys(FusedInferAttention):
+    """Gives key lengths, checked as ever, as what `replace` makes of them."""
+
+    replace: Callable[[list[int]], object]
 
     def prepare(
         self, values: Mapping[str, object], geometry: Hashable, *, pad: bool, what: str
@@ -87,14 +88,20 @@ class _SometimesTuples(FusedInferAttention):
         prepared = super().prepare(values, geometry, pad=pad, what=what)
         keys = prepared[self.family.key_lengths]
         assert isinstance(keys, list)
-        return {**prepared, self.family.key_lengths: tuple(keys) if keys[-1] % 2 else keys}
+        return {**prepared, self.family.key_lengths: self.replace(keys)}
+
+
+def replacing_model(device: NpuDevice, replace: Callable[[list[int]], object]) -> PagedModel:
+    """Capture a model whose kind replaces its key lengths."""
+    kind_name = "fused_infer_attention_v1_replaced"
+    kind = _ReplacedKeys(family=fused_infer_attention_v1().family, replace=replace)
+    model = PagedModel(device=device, kind_name=kind_name, kinds={kind_name: kind})
+    model.capture(2)
+    return model
 
 
 def test_steps_take_lists_and_tuples_in_turn(npu_device: NpuDevice, updater: Updater) -> None:
-    kind_name = "fused_infer_attention_v1_sometimes_tuples"
-    kinds = {kind_name: _SometimesTuples(family=fused_infer_attention_v1().family)}
-    model = PagedModel(device=npu_device, kind_name=kind_name, kinds=kinds)
-    model.capture(2)
+    model = replacing_model(npu_device, lambda keys: tuple(keys) if keys[-1] % 2 else keys)
     lane = UpdateLane(npu_device, updater=updater)
     for lengths in ([1, 2], [3, 4], [5, 7], [8, 10], [11, 12], [13, 15], [16, 17], [18, 20]):
         assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
@@ -195,25 +202,10 @@ def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
         assert_layers_equal(model.step(lane, 2, following), model.eager(2, following))
 
 
-class _SometimesTooLong(FusedInferAttention):
-    """Lets a length of more than 64 bits pass, where the first one is 13."""
-
-    def prepare(
-        self, values: Mapping[str, object], geometry: Hashable, *, pad: bool, what: str
-    ) -> dict[str, object]:
-        prepared = super().prepare(values, geometry, pad=pad, what=what)
-        keys = prepared[self.family.key_lengths]
-        assert isinstance(keys, list)
-        return {**prepared, self.family.key_lengths: [2**63, 1] if keys[0] == 13 else keys}
-
-
 def test_a_value_that_only_the_launch_refuses_is_an_update_error(
     npu_device: NpuDevice, any_updater: Updater | None
 ) -> None:
-    kind_name = "fused_infer_attention_v1_sometimes_too_long"
-    kinds = {kind_name: _SometimesTooLong(family=fused_infer_attention_v1().family)}
-    model = PagedModel(device=npu_device, kind_name=kind_name, kinds=kinds)
-    model.capture(2)
+    model = replacing_model(npu_device, lambda keys: [2**63, 1] if keys[0] == 13 else keys)
     lane = UpdateLane(npu_device, updater=any_updater)
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     with pytest.raises(UpdateError) as caught:
