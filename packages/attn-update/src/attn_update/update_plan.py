@@ -88,11 +88,9 @@ class CheckedStep(NamedTuple):
     """The values of one step, checked and in the form that the operators take.
 
     Attributes:
-        plan: The plan that checked them.
         values: For each slot of the plan the arguments by name.
     """
 
-    plan: UpdatePlan
     values: tuple[Mapping[str, object], ...]
 
 
@@ -207,7 +205,7 @@ class UpdatePlan:
             slot.kind.prepare(groups[slot.group], slot.geometry, pad=slot.pad, what=slot.what)
             for slot in self._slots
         ]
-        return CheckedStep(self, tuple(values))
+        return CheckedStep(tuple(values))
 
     def check_key(self, parameters: StepParameters) -> None:
         """Check all but the values of a step: that its graph can be replayed, and is this one.
