@@ -1,148 +1,177 @@
-"""Sessions of the repository; `./nox --list` shows them, `./nox` runs the gate.
+"""Drives everything: ``./nox -s demo``, ``./nox`` (the gate), ``./nox -s bench -- NAME``.
 
-Sessions are found from the tree: one `types(<package>)`, `tests(<package>)` and `build(<package>)`
-for each folder below `packages/`. Every environment is made by venv and pip from the packages' own
-metadata.
+Sessions that concern one package carry the package as their parameter: ``types(<package>)``,
+``tests(<package>)`` and ``build(<package>)`` for each folder below ``packages/``. Environments are
+made by uv from the packages' own metadata (``tools/sessions``), below ``.nox``.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import nox
-from nox.project import dependency_groups, load_toml
+from nox.virtualenv import find_uv
+
+sys.path.insert(0, str(Path(__file__).parent / "tools"))
+
+from sessions.compat_results import keep_result, read_result
+from sessions.engine_environment import ENGINES, engine_environment
+from sessions.environment import Installer
+from sessions.installer_settings import installer_settings
+from sessions.interpreter import find_interpreter
+from sessions.package import Package, packages
+from sessions.torch_release import choose_torch, release_share, releases
+from sessions.workspace import ROOT, changed_packages, tool_requirements
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sessions.engine_environment import Engine
+    from sessions.torch_release import TorchRelease
 
 nox.needs_version = ">=2026.4"
-nox.options.default_venv_backend = "venv"
-nox.options.reuse_existing_virtualenvs = True
-nox.options.error_on_missing_interpreters = True
+nox.options.default_venv_backend = "none"
 
-ROOT = Path(__file__).parent
-PACKAGES = sorted(path.parent for path in ROOT.glob("packages/*/pyproject.toml"))
-PARAMETERS = [nox.param(path, id=path.name, tags=[path.name]) for path in PACKAGES]
+PACKAGES = [nox.param(package, id=package.name, tags=[package.name]) for package in packages(ROOT)]
+RELEASES = [nox.param(release, id=release.name) for release in releases()]
 
 # torch_npu registers itself for loading by `import torch`, which fails without device libraries.
 # cann_sim.activate() and `cann-sim run` load the simulated ones; all else imports torch alone.
-ENVIRONMENT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-
-# The exact version, so that pip prefers a CPU build of it where one is laid out beside the index.
-TORCH = "torch==2.13.0"
-
-
-def _sibling(requirement: str) -> Path | None:
-    """Return the folder of the package that a requirement names, if it is one of ours."""
-    name = re.split(r"[\[<>=~! ]", requirement, maxsplit=1)[0]
-    return next((path for path in PACKAGES if path.name == name), None)
-
-
-def _requirements(package: Path) -> tuple[list[Path], list[str]]:
-    """Return (sibling folders, other requirements) of a package's runtime and test dependencies."""
-    project = load_toml(package / "pyproject.toml")
-    pending = [*project["project"]["dependencies"], *dependency_groups(project, "test")]
-    siblings: list[Path] = []
-    others: set[str] = set()
-    while pending:
-        requirement = pending.pop(0)
-        sibling = _sibling(requirement)
-        if sibling is None:
-            others.add(requirement)
-        elif sibling not in siblings:
-            siblings.append(sibling)
-            pending += load_toml(sibling / "pyproject.toml")["project"]["dependencies"]
-    return siblings, sorted(others)
-
-
-def _groups(*names: str) -> list[str]:
-    return list(dependency_groups(load_toml(ROOT / "pyproject.toml"), *names))
-
-
-def _everything(session: nox.Session) -> str:
-    """Return the Python of the environment that has all packages and all tools, made on first use.
-
-    It is made again when the requirements or a package's metadata change; the packages themselves
-    are installed editable, so their sources are always those of the tree.
-    """
-    requirements = {r for path in PACKAGES for r in _requirements(path)[1]}
-    requirements |= {TORCH, "hatchling", "editables", *_groups("example", "types")}
-    metadata = [(path / "pyproject.toml").read_text() for path in PACKAGES]
-    wanted = hashlib.sha256(repr((sorted(requirements), metadata)).encode()).hexdigest()
-    folder = ROOT / ".nox" / "everything"
-    python = str(folder / "bin" / "python")
-    mark = folder / "wanted.sha256"
-    if not mark.exists() or mark.read_text() != wanted:
-        session.run(sys.executable, "-m", "venv", "--clear", str(folder), external=True)
-        install = [python, "-m", "pip", "install", "-q"]
-        session.run(*install, *sorted(requirements), env=ENVIRONMENT, external=True)
-        editable = [argument for path in PACKAGES for argument in ("-e", str(path))]
-        without = ["--no-build-isolation", "--no-deps"]
-        session.run(*install, *without, *editable, env=ENVIRONMENT, external=True)
-        mark.write_text(wanted)
-    return python
+ENVIRONMENT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
 @nox.session(tags=["gate"])
 def lint(session: nox.Session) -> None:
     """Check style, format and architecture."""
-    session.install(*_groups("lint"))
-    session.run("ruff", "check", ".")
-    session.run("ruff", "format", "--check", ".")
-    sources = os.pathsep.join(str(path / "src") for path in PACKAGES)
-    session.run("lint-imports", "--no-cache", env={"PYTHONPATH": sources})
-    session.run(
-        "python",
-        "tools/check_architecture.py",
-        *[str(path / "src") for path in PACKAGES],
-        "examples",
+    python = _installer(session).environment(
+        "lint", tool_requirements("lint"), python=sys.executable
     )
-
-
-@nox.session(venv_backend="none", tags=["gate"])
-@nox.parametrize("package", PARAMETERS)
-def types(session: nox.Session, package: Path) -> None:
-    """Check the types of one package, its tests included, with mypy strict."""
-    python = _everything(session)
-    command = [python, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
-    session.chdir(package)
-    session.run(*command, "--cache-dir", str(ROOT / ".mypy_cache"), "src", "tests", external=True)
-
-
-@nox.session(name="types_others", venv_backend="none", tags=["gate"])
-def types_others(session: nox.Session) -> None:
-    """Check the types of the example, the integration tests, the benchmarks and the tools."""
-    python = _everything(session)
-    command = [python, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
-    cache = ["--cache-dir", str(ROOT / ".mypy_cache")]
-    environment = {"MYPYPATH": str(ROOT / "examples")}
-    for target in ("examples/qwen3_engine", "integration-tests", "benchmarks", "tools"):
-        session.run(*command, *cache, target, env=environment, external=True)
+    folder = Path(python).parent
+    sources = [str(package.folder / "src") for package in packages(ROOT)]
+    session.run(str(folder / "ruff"), "check", ".", external=True)
+    session.run(str(folder / "ruff"), "format", "--check", ".", external=True)
+    imports = {"PYTHONPATH": os.pathsep.join(sources)}
+    session.run(str(folder / "lint-imports"), "--no-cache", env=imports, external=True)
+    session.run(python, "tools/check_architecture.py", *sources, "examples", external=True)
 
 
 @nox.session(tags=["gate"])
-@nox.parametrize("package", PARAMETERS)
-def tests(session: nox.Session, package: Path) -> None:
-    """Test one package in an environment that has only what it declares."""
-    siblings, others = _requirements(package)
-    session.install("-q", TORCH, *others, env=ENVIRONMENT)
-    session.install("-q", *[str(path) for path in siblings], str(package), env=ENVIRONMENT)
-    session.chdir(package)
-    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(package)]
-    session.run("pytest", "-q", *configuration, "tests", *session.posargs, env=ENVIRONMENT)
+@nox.parametrize("package", PACKAGES)
+def types(session: nox.Session, package: Package) -> None:
+    """Check the types of one package, its tests included, with mypy strict."""
+    _mypy(session, _everything(session), package.folder, "src", "tests")
 
 
-@nox.session(venv_backend="none", tags=["gate"])
+@nox.session(name="types_others", tags=["gate"])
+def types_others(session: nox.Session) -> None:
+    """Check the types of the example, the integration tests, the benchmarks and the tools."""
+    python = _everything(session)
+    for target in ("examples/qwen3_engine", "integration-tests", "benchmarks", "tools"):
+        _mypy(session, python, ROOT, target)
+
+
+@nox.session(tags=["gate"])
+def tools(session: nox.Session) -> None:
+    """Test the tools that the sessions and releases are made of."""
+    _test_tools(session, *(session.posargs or ["tools/tests"]))
+
+
+@nox.session(tags=["gate"])
+@nox.parametrize("package", PACKAGES)
+def tests(session: nox.Session, package: Package) -> None:
+    """Test one package, as a wheel, in an environment that has only what it declares."""
+    installer, release = _with_torch(session)
+    name = f"tests-{package.name}"
+    python = _package_environment(installer, package, release, name=name, python=sys.executable)
+    codes = (0, 5) if session.posargs else (0,)  # options may leave nothing of a part
+    for part in _parts(package):
+        _pytest(session, python, package, *part, *session.posargs, success_codes=codes)
+
+
+@nox.session(tags=["gate"])
 def integration(session: nox.Session) -> None:
     """Test the packages together, and the example engine, on simulated CANN."""
     python = _everything(session)
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
+    _build_simulator(session, python)
     targets = session.posargs or ["examples/qwen3_engine/tests", "integration-tests"]
     session.run(python, "-m", "pytest", "-q", *targets, env=environment, external=True)
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(tags=["gate"])
+@nox.parametrize("release", [RELEASES[0], RELEASES[-1]])
+def share(session: nox.Session, release: TorchRelease) -> None:
+    """Run a few tests of every package, as wheels, on the oldest or the newest release of torch."""
+    installer, main = _with_torch(session)
+    if release == main:
+        session.skip(f"all tests run on torch {release.torch} already")
+    wheels = [installer.wheel(package) for package in packages(ROOT)]
+    python = installer.environment(
+        f"share-{release.name}", [*_declared(), *wheels], release=release, python=sys.executable
+    )
+    for package in packages(ROOT):
+        _pytest(session, python, package, *release_share()[package.name])
+
+
+@nox.session(default=False)
+@nox.parametrize("release", RELEASES)
+def compat(session: nox.Session, release: TorchRelease) -> None:
+    """Test every package, as a wheel, on one release of torch and torch_npu, and keep the figures.
+
+    After ``--``: names of packages, which leave the others out; tests of one package, as
+    ``cann-sim:tests/runtime``; ``--python=3.12`` instead of the release's own; further options are
+    pytest's.
+    """
+    chosen: list[str] = []
+    options: list[str] = []
+    failed: list[str] = []
+    interpreter = release.python
+    for text in session.posargs:
+        if text.startswith("--python="):
+            interpreter = text.removeprefix("--python=")
+        else:
+            (options if text.startswith("-") else chosen).append(text)
+    installer = _installer(session)
+    python = find_interpreter(interpreter)
+    selected = dict(text.partition(":")[::2] for text in chosen)
+    for package in packages(ROOT):
+        if selected and package.name not in selected:
+            continue
+        name = f"compat-{release.name}-{interpreter}-{package.name}"
+        environment = _package_environment(installer, package, release, name=name, python=python)
+        targets = selected.get(package.name, "").split(",") if selected.get(package.name) else []
+        reports = []
+        for number, part in enumerate([targets] if targets else _parts(package)):
+            reports.append(ROOT / "build" / "compat" / f"{name}-{number}.xml")
+            arguments = [*part, f"--junitxml={reports[-1]}", *options]
+            _pytest(session, environment, package, *arguments, success_codes=(0, 1))
+        tests = " ".join(text.removeprefix("tests/") for text in targets) or "all"
+        result = read_result(reports, package=package.name, python=environment, tests=tests)
+        keep_result(result)
+        if result.failed:
+            failed.append(package.name)
+    if failed:
+        session.error(f"tests failed on {release.name}: {', '.join(failed)}")
+
+
+@nox.session(default=False)
+def changed(session: nox.Session) -> None:
+    """Run the gate for the packages that differ from a revision (after `--`; default HEAD)."""
+    (base,) = session.posargs or ["HEAD"]
+    names = [package.name for package in changed_packages(base)]
+    session.log(f"changed since {base}, or using what has changed: {', '.join(names) or 'nothing'}")
+    session.notify("lint", posargs=[])
+    for name in names:
+        session.notify(f"types({name})", posargs=[])
+        session.notify(f"tests({name})", posargs=[])
+    session.notify("types_others", posargs=[])
+    session.notify("integration", posargs=[])
+
+
+@nox.session(default=False)
 def demo(session: nox.Session) -> None:
     """Decode a Qwen3 checkpoint in every mode on simulated CANN and compare with transformers."""
     python = _everything(session)
@@ -150,7 +179,32 @@ def demo(session: nox.Session) -> None:
     session.run(python, "examples/qwen3_demo.py", *session.posargs, env=environment, external=True)
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(default=False)
+@nox.parametrize("engine", [nox.param(each, id=name) for name, each in ENGINES.items()])
+def engine(session: nox.Session, engine: Engine) -> None:
+    """Run an engine that others wrote on simulated CANN, with its own code and with ours.
+
+    After ``--``: ``--release=torch-2.10`` for the versions that the engine pins, with the Python of
+    that row; further options are those of the script in ``engines``.
+    """
+    installer, release = _with_torch(session)
+    python = sys.executable
+    options = []
+    for text in session.posargs:
+        if text.startswith("--release="):
+            (release,) = (each for each in releases() if each.name == text.partition("=")[2])
+            python = find_interpreter(release.python)
+        else:
+            options.append(text)
+    (adapter,) = (package for package in packages(ROOT) if package.name == engine.adapter)
+    siblings = [*adapter.declared(tests=True).siblings, adapter]
+    python = engine_environment(installer, engine, release, siblings, python)
+    _build_simulator(session, python)
+    command = [python, "-m", "cann_sim", "run", "--", python, engine.script]
+    session.run(*command, *options, env=ENVIRONMENT, external=True)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks named after `--` (default: all); rows go to build/bench."""
     python = _everything(session)
@@ -169,56 +223,191 @@ def bench(session: nox.Session) -> None:
         session.run(python, str(scripts[name]), *options, env=environment, external=True)
 
 
-def _long_tests(session: nox.Session, package: str, test: str, *options: str) -> None:
-    """Run tests of which the gate runs a small share, with the options or those after `--`."""
-    python = _everything(session)
-    session.chdir(ROOT / "packages" / package)
-    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", "."]
-    command = [python, "-m", "pytest", "-q", *configuration, test]
-    session.run(*command, *(session.posargs or options), env=ENVIRONMENT, external=True)
-
-
-@nox.session(venv_backend="none", default=False)
+@nox.session(default=False)
 def schedules(session: nox.Session) -> None:
     """Run 10,000 fuzzed schedules of replay and update; the gate runs a small share of them."""
     _long_tests(session, "attn-update", "tests/test_fuzzed_schedules.py", "--schedules=10000")
     _long_tests(session, "cann-sim", "tests/runtime/test_update_protocol.py", "--schedules=10000")
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(default=False)
 def sanitizers(session: nox.Session) -> None:
     """Run the simulated runtime under AddressSanitizer (with UBSan) and ThreadSanitizer."""
     _long_tests(session, "cann-sim", "tests/native", "--sanitizers=address,thread")
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(default=False)
 def soak(session: nox.Session) -> None:
     """Make 1,000 captures and 20,000 replays on simulated CANN; memory and threads stay flat."""
     options = ("--captures=1000", "--replays=20000", "--task-queues=0,1")
     _long_tests(session, "cann-sim", "tests/test_soak.py", *options)
 
 
-@nox.session(venv_backend="none", default=False)
+@nox.session(default=False)
+def aarch64(session: nox.Session) -> None:
+    """Compile all C++ for aarch64 by a cross compiler, and run the runtime's scenarios in qemu."""
+    python = _everything(session)
+    installer, release = _with_torch(session)
+    wheels = ROOT / ".nox" / "aarch64-wheels"
+    installer.unpack(wheels, release.requirements, platform="aarch64-manylinux_2_28")
+    built = ROOT / "build" / "aarch64"
+    environment = {**ENVIRONMENT, "PYTHONPATH": ""}
+    command = [python, "tools/cross_build.py", str(wheels), str(built)]
+    session.run(*command, env=environment, external=True)
+
+
+@nox.session(default=False)
 def random_graphs(session: nox.Session) -> None:
     """Rewrite 10,000 random graphs with random rules; the gate runs a small share of them."""
     _long_tests(session, "fx-passes", "tests/test_random_graphs.py", "--examples=10000")
 
 
 @nox.session(default=False)
-@nox.parametrize("package", PARAMETERS)
-def build(session: nox.Session, package: Path) -> None:
-    """Build one package's sdist and wheel and try the wheel in an empty environment."""
-    session.install("-q", "build", "twine>=7")
-    out = ROOT / "build" / "dist" / package.name
-    session.run("python", "-m", "build", "-o", str(out), str(package), silent=True)
-    session.run("twine", "check", "--strict", *[str(path) for path in sorted(out.iterdir())])
-    siblings, _ = _requirements(package)
-    wheel = max(out.glob("*.whl"), key=lambda path: path.stat().st_mtime)
-    session.install("-q", TORCH, *[str(path) for path in siblings], str(wheel), env=ENVIRONMENT)
-    module = package.name.replace("-", "_")
-    program = (
-        f"import {module}, importlib.metadata as m, importlib.resources as r; "
-        f"assert m.version({package.name!r}) == {module}.__version__; "
-        f"assert r.files({module!r}).joinpath('py.typed').is_file()"
+def random_writes(session: nox.Session) -> None:
+    """Rewrite 20,000 random programs of writes and views; the gate runs a small share of them."""
+    _long_tests(session, "fx-passes", "tests/memory/test_random_writes.py", "--programs=20000")
+
+
+def _installer(session: nox.Session) -> Installer:
+    """Return what makes environments, with pip's settings said to uv."""
+    found, uv, _ = find_uv()
+    if not found:
+        session.error("uv was looked for, found nothing: start the sessions by ./nox, which has it")
+    return Installer(session=session, uv=uv, settings=installer_settings())
+
+
+def _with_torch(session: nox.Session) -> tuple[Installer, TorchRelease]:
+    """Return what makes environments, and the release of the gate and the demo."""
+    installer = _installer(session)
+    choice = choose_torch(installer.settings)
+    release = choice.release
+    session.log(f"torch {release.torch}, torch_npu {release.torch_npu}: {choice.source}")
+    return installer.having(choice.settings), release
+
+
+def _everything(session: nox.Session) -> str:
+    """Return the Python of the environment that has all packages, from the tree, and all tools."""
+    installer, release = _with_torch(session)
+    requirements = {*_declared(), *tool_requirements("example", "types")}
+    return installer.environment(
+        "everything", requirements, release=release, python=sys.executable, editable=packages(ROOT)
     )
-    session.run("python", "-c", program, env=ENVIRONMENT)
+
+
+def _declared() -> set[str]:
+    """Return what the packages and their tests declare, each other left out."""
+    return {text for package in packages(ROOT) for text in package.declared(tests=True).others}
+
+
+def _test_tools(session: nox.Session, *arguments: str) -> None:
+    installer = _installer(session)
+    requirements = tool_requirements("tools", "release")
+    python = installer.environment("tools", requirements, python=sys.executable)
+    environment = {**installer.settings, "PYTHONPATH": str(ROOT / "tools")}
+    session.run(python, "-m", "pytest", "-q", *arguments, env=environment, external=True)
+
+
+def _package_environment(
+    installer: Installer, package: Package, release: TorchRelease, *, name: str, python: str
+) -> str:
+    """Return the Python of an environment that has a package's wheel and what its tests declare."""
+    declared = package.declared(tests=True)
+    wheels = [installer.wheel(each) for each in (*declared.siblings, package)]
+    return installer.environment(name, [*declared.others, *wheels], release=release, python=python)
+
+
+def _mypy(session: nox.Session, python: str, folder: Path, *targets: str) -> None:
+    command = [python, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]
+    cache = ["--cache-dir", str(ROOT / ".mypy_cache")]
+    environment = {"MYPYPATH": os.pathsep.join(str(ROOT / name) for name in ("examples", "tools"))}
+    session.chdir(folder)
+    session.run(*command, *cache, *targets, env=environment, external=True)
+
+
+def _pytest(
+    session: nox.Session,
+    python: str,
+    package: Package,
+    *arguments: str,
+    success_codes: Sequence[int] = (0,),
+) -> None:
+    configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(package.folder)]
+    if "cann-sim" in {package.name, *(each.name for each in package.declared(tests=True).siblings)}:
+        _build_simulator(session, python)
+    session.chdir(package.folder)
+    command = [python, "-m", "pytest", "-q", *configuration]
+    session.run(*command, *arguments, env=ENVIRONMENT, success_codes=success_codes, external=True)
+
+
+def _build_simulator(session: nox.Session, python: str) -> None:
+    """Compile the simulator where that is not done yet; pytest would not show how far it is."""
+    session.run(python, "-m", "cann_sim", "build", env=ENVIRONMENT, external=True)
+
+
+def _parts(package: Package) -> list[list[str]]:
+    """Return pytest's arguments for the tests that may run beside others, then for those alone."""
+    cores = len(os.sched_getaffinity(0))
+    on_all_cores = ["-n", str(min(cores, 8)), "--dist", "worksteal"] if cores > 1 else []
+    beside = [*package.parallel_tests, *on_all_cores]
+    if package.parallel_tests == ("tests",):
+        return [beside]
+    return [beside, ["tests", *[f"--ignore={path}" for path in package.parallel_tests]]]
+
+
+def _long_tests(session: nox.Session, package: str, test: str, *options: str) -> None:
+    """Run tests of which the gate runs a small share, with the options or those after `--`."""
+    python = _everything(session)
+    (found,) = (each for each in packages(ROOT) if each.name == package)
+    _pytest(session, python, found, test, *(session.posargs or options))
+
+
+def _release(session: nox.Session, *arguments: str) -> None:
+    """Run a command of tools/release in an environment that has its tools and nothing of ours."""
+    installer = _installer(session)
+    requirements = tool_requirements("release")
+    python = installer.environment("release", requirements, python=sys.executable)
+    environment = {**installer.settings, "PYTHONPATH": str(ROOT / "tools")}
+    session.run(python, "-m", "release", *arguments, env=environment, external=True)
+
+
+def _wheel_options(session: nox.Session) -> list[str]:
+    """Return how tools/release makes environments: by the session's uv and with its torch."""
+    installer, release = _with_torch(session)
+    return [f"--uv={installer.uv}", *[f"--override={text}" for text in release.requirements]]
+
+
+@nox.session(default=False)
+def changes(session: nox.Session) -> None:
+    """Stop sources that changed without a change note, and public names that broke unsaid.
+
+    The revision to compare with stands after `--` (default: main).
+    """
+    _release(session, "changes", *session.posargs)
+
+
+@nox.session(default=False)
+@nox.parametrize("package", PACKAGES)
+def build(session: nox.Session, package: Package) -> None:
+    """Build one package; from its wheel alone run the README's programs, then its tests."""
+    _release(session, "build", package.name, *_wheel_options(session), *session.posargs)
+
+
+@nox.session(default=False)
+def older_siblings(session: nox.Session) -> None:
+    """Test npu-compile with the oldest siblings in its ranges; see that others are refused."""
+    _release(session, "older-siblings", *_wheel_options(session), *session.posargs)
+
+
+# Without the packages' tags: `./nox -t <package>` does not release.
+@nox.session(default=False)
+@nox.parametrize("package", [nox.param(package, id=package.name) for package in packages(ROOT)])
+def release(session: nox.Session, package: Package) -> None:
+    """Try a release of one package; with `-- --write` make its commit and tag. Never pushes."""
+    _release(session, "cut", package.name, *_wheel_options(session), *session.posargs)
+
+
+@nox.session(default=False)
+def releases_on_a_clone(session: nox.Session) -> None:
+    """Cut releases on a clone of what is committed, and see what stops one (minutes)."""
+    options = ["--end-to-end", *_wheel_options(session)]
+    _test_tools(session, "tools/tests/release/test_end_to_end.py", *options, *session.posargs)

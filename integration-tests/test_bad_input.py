@@ -141,7 +141,7 @@ def test_splitting_op_that_occurs_nowhere_names_near_ones(
     config = CompileConfig.from_mapping(
         {"mode": "piecewise", "splitting_ops": [wrong], "capture_sizes": [2]}
     )
-    compiled = npu_compile.compile(runner.model, config, device=device)
+    compiled = npu_compile.compile_model(runner.model, config, device=device)
     inputs = {
         "input_ids": InputSpec(dtype=torch.int32),
         "positions": InputSpec(dtype=torch.int64),

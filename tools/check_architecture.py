@@ -2,8 +2,9 @@
 
 Run as ``python tools/check_architecture.py FOLDER...``; every Python file below the folders is
 parsed (not imported) and checked for: module-level or class-level mutable state, ``global``
-statements, work at import, attributes of imported modules being assigned (patching), and file names
-that say nothing. Tests are exempt from all but the names.
+statements, work at import, attributes of imported modules being assigned (patching), private names
+of other people's modules and objects outside their places, and file names that say nothing. Tests
+are exempt from all but the names.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
 EMPTY_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc", "base", "manager"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
@@ -37,6 +39,24 @@ MUTABLE_CALLS = frozenset(
         "RLock",
     }
 )
+
+PRIVATE_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "attn_update/torch_internals.py": "torch: schemas of operators, dispatch modes",
+        "fx_passes/functional/mutable_calls.py": "torch: how AOTAutograd spells what is written",
+        "fx_passes/inductor.py": "torch: Inductor's custom passes; imported only by who uses them",
+        "fx_passes/torch_internals.py": "torch: operators, fake tensors, graphs",
+        "npu_compile/torch_internals.py": "torch: errors and dynamic sizes of Dynamo",
+        "npu_graph_runtime/devices/npu.py": "torch_npu: everything of it, public or not",
+        "npu_graph_runtime/torch_internals.py": "torch: kernels and schemas, for the fake device",
+        "piecewise_split/torch_internals.py": "torch: operators and modes in graphs of Dynamo",
+    }
+)
+"""Files that may use private names of torch and torch_npu, and whose; each file says the versions.
+
+What a version of torch changes is then looked for, and mended, in one file of a package.
+"""
+NAMED_TUPLE_METHODS = frozenset({"_replace", "_asdict", "_fields", "_make"})
 
 
 def _called_name(call: ast.Call) -> str:
@@ -113,6 +133,83 @@ def _patches(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"attribute of the module `{_root_name(target)}` is assigned"
 
 
+def _is_private(name: object) -> bool:
+    return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
+
+
+def _own_names(tree: ast.Module) -> set[str]:
+    """Return the attributes that the file's own classes and functions define."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            if _root_name(node) in {"self", "cls"}:
+                names.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return names
+
+
+def _operator_namespaces(tree: ast.Module) -> set[str]:
+    """Return the names that stand for `torch.ops` or a part of it, whose private names are data."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("torch.ops."):
+            names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return names
+
+
+def _private_imports(node: ast.AST) -> Iterator[str]:
+    imported: list[str] = []
+    if isinstance(node, ast.Import):
+        imported = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom):
+        imported = [f"{node.module}.{alias.name}" for alias in node.names]
+    for name in imported:
+        if name.startswith("torch") and any(map(_is_private, name.split("."))):
+            yield name
+
+
+def _private_attribute(node: ast.AST) -> ast.expr | None:
+    """Return the object whose private attribute is read, by its name or by a `getattr`."""
+    if isinstance(node, ast.Attribute) and _is_private(node.attr):
+        return node.value
+    if isinstance(node, ast.Call) and _called_name(node) == "getattr" and len(node.args) > 1:
+        name = node.args[1]
+        if isinstance(name, ast.Constant) and _is_private(name.value):
+            return node.args[0]
+    return None
+
+
+def _private_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    own = _own_names(tree) | NAMED_TUPLE_METHODS
+    operators = _operator_namespaces(tree)
+    for node in ast.walk(tree):
+        for name in _private_imports(node):
+            yield getattr(node, "lineno", 1), f"private name `{name}`"
+        owner = _private_attribute(node)
+        if owner is None:
+            continue
+        if isinstance(owner, ast.Name) and owner.id in {"self", "cls"}:
+            continue
+        if isinstance(node, ast.Attribute) and node.attr in own:
+            continue
+        is_operator = ast.unparse(owner).startswith("torch.ops") or _root_name(owner) in operators
+        if not is_operator:
+            yield owner.lineno, f"private name in `{ast.unparse(node)}`"
+
+
+def _misplaced_private_names(path: Path, tree: ast.Module) -> Iterator[tuple[int, str]]:
+    found = list(_private_names(tree))
+    is_place = "/".join(path.parts[path.parts.index("src") + 1 :]) in PRIVATE_NAMES
+    if is_place and not found:
+        yield 1, "uses no private name, so PRIVATE_NAMES of this check needs no row of it"
+    elif not is_place:
+        for line, what in found:
+            yield line, f"{what} outside its place (PRIVATE_NAMES of this check)"
+
+
 def violations(path: Path) -> Iterator[str]:
     """Yield ``path:line: what is wrong`` for each rule that the file breaks."""
     if path.stem in EMPTY_NAMES:
@@ -122,6 +219,9 @@ def violations(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
     for check in (_mutable_state, _work_at_import, _patches):
         for line, what in check(tree):
+            yield f"{path}:{line}: {what}"
+    if "src" in path.parts and "cann_sim" not in path.parts:
+        for line, what in _misplaced_private_names(path, tree):
             yield f"{path}:{line}: {what}"
 
 

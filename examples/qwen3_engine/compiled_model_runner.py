@@ -108,7 +108,7 @@ class CompiledModelRunner:
                 {**options, "splitting_ops": [model.attention.name]}
             )
             dynamic = ("input_ids", "positions", "slot_mapping", "block_table")
-            compiled = npu_compile.compile(
+            compiled = npu_compile.compile_model(
                 model, config, device=device, dynamic_arg_dims=dict.fromkeys(dynamic, (0,))
             )
             lane = UpdateLane(device)
@@ -119,6 +119,9 @@ class CompiledModelRunner:
                 lane=lane,
                 groups={_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))},
                 observer=observer,
+                set_lengths=lambda lengths: model.attention.step_state.load_sums(
+                    *(torch.as_tensor(lengths[_GROUP][name]).tolist() for name in _STEP_ARGUMENTS)
+                ),
             )
         except BaseException:
             model.attention.close()
@@ -154,7 +157,6 @@ class CompiledModelRunner:
         padding = self._decode_runner.padded_size(batch.num_sequences) - batch.num_sequences
         query_lengths = batch.query_lengths + (1,) * padding
         kv_lengths = batch.kv_lengths + (_PADDING_KV_LENGTH,) * padding
-        self._load_lengths(query_lengths, kv_lengths)
         lengths = dict(
             zip(_STEP_ARGUMENTS, (list(accumulate(query_lengths)), list(kv_lengths)), strict=True)
         )

@@ -27,5 +27,9 @@ class StepState:
 
     def load(self, query_lengths: Sequence[int], kv_lengths: Sequence[int]) -> None:
         """Set the lengths of the next forward pass; one entry for each sequence."""
-        self.cumulative_query_lengths = list(accumulate(query_lengths))
+        self.load_sums(list(accumulate(query_lengths)), kv_lengths)
+
+    def load_sums(self, cumulative_query_lengths: Sequence[int], kv_lengths: Sequence[int]) -> None:
+        """Set the lengths of the next forward pass, those of the queries as running sums."""
+        self.cumulative_query_lengths = list(cumulative_query_lengths)
         self.kv_lengths = list(kv_lengths)

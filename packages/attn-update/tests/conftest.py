@@ -9,15 +9,9 @@ import pytest
 import torch
 
 import cann_sim
-from attn_update import (
-    KernelUpdater,
-    NativeUpdater,
-    ParameterGroup,
-    Recorder,
-    StepParameters,
-    UpdateLane,
-    UpdatePlan,
-)
+from attn_update import ParameterGroup, Recorder, StepParameters, UpdateLane, UpdatePlan
+from attn_update.kernel_updater import KernelUpdater
+from attn_update.native_updater import NativeUpdater
 from attn_update.testing import (
     PagedModel,
     ScheduledDevice,
@@ -32,9 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from random import Random
 
-    from attn_update import Updater
+    from attn_update import UpdaterChoice
     from attn_update.kinds import FusedInferAttention
-    from attn_update.updater import ReplayEvents
+    from attn_update.updater import ReplayEvents, Updater
 
 pytest_plugins = "cann_sim.pytest_plugin"
 
@@ -148,25 +142,23 @@ def schedule_seed(request: pytest.FixtureRequest) -> int:
     return seed
 
 
-UPDATERS: Mapping[str, Callable[[], Updater | None]] = {
-    "operators": lambda: None,
+UPDATERS: Mapping[str, Callable[[], Updater]] = {
     "kernels": KernelUpdater,
     "native": NativeUpdater.load,
 }
 
 
+@pytest.fixture(params=["operators", *UPDATERS])
+def any_updater(request: pytest.FixtureRequest) -> UpdaterChoice:
+    """Each way to issue updates."""
+    choice: UpdaterChoice = request.param
+    return choice
+
+
 @pytest.fixture(params=UPDATERS)
-def any_updater(request: pytest.FixtureRequest) -> Updater | None:
-    """Each way to issue updates; None is one operator after the other."""
-    return UPDATERS[request.param]()
-
-
-@pytest.fixture(params=["kernels", "native"])
 def updater(request: pytest.FixtureRequest) -> Updater:
     """Each updater that issues all updates of a step at once."""
-    made = UPDATERS[request.param]()
-    assert made is not None
-    return made
+    return UPDATERS[request.param]()
 
 
 class RefusingEvents:

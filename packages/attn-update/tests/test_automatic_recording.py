@@ -22,6 +22,8 @@ from attn_update.recorder import Recorder
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from npu_graph_runtime import NpuDevice
 
 OPERATORS = {
@@ -114,6 +116,77 @@ def test_outside_a_recording_operators_run_untouched(npu_device: NpuDevice) -> N
         outputs = call_operator(model, 2, [5, 6])
     assert_layers_equal(outputs, model.eager(2, [5, 6]))
     assert model.recorder.keys == ()
+
+
+@pytest.fixture(params=["custom_op", "implementation", "nested", "without_returns"])
+def opaque_call(
+    request: pytest.FixtureRequest, npu_device: NpuDevice
+) -> Iterator[Callable[[PagedModel, int, list[int]], list[torch.Tensor]]]:
+    """Attention as engines hide it: an operator of their own that is told the layer's number."""
+    called: dict[str, Any] = {}
+    make_library: Any = torch.library.Library
+    library = make_library("attn_update_tests", "FRAGMENT")
+
+    def inside(query: torch.Tensor, layer: int) -> torch.Tensor:
+        model: PagedModel = called["model"]
+        given: dict[str, Any] = model.arguments(called["key"], layer, called["lengths"])
+        given["query"] = query
+        outputs: tuple[torch.Tensor, ...] = torch.ops.npu.npu_fused_infer_attention_score(**given)
+        return outputs[0]
+
+    name = f"attention_{request.param}"
+    schema = f"{name}(Tensor query, int layer) -> Tensor"
+    if request.param == "custom_op":
+        own = torch.library.custom_op(f"attn_update_tests::{name}", inside, mutates_args=())
+        called["own"] = own
+    elif request.param == "without_returns":
+        library.define(f"{name}(Tensor query, int layer, Tensor(a!) out) -> ()")
+
+        def write(query: torch.Tensor, layer: int, out: torch.Tensor) -> None:
+            out.copy_(inside(query, layer))
+
+        library.impl(name, write, "PrivateUse1")
+    else:
+        library.define(schema)
+        library.impl(name, inside, "PrivateUse1")
+    operator = getattr(torch.ops.attn_update_tests, name)
+    if request.param == "nested":
+        library.define(f"outer_{schema}")
+        library.impl(f"outer_{name}", operator, "CompositeExplicitAutograd")
+        operator = getattr(torch.ops.attn_update_tests, f"outer_{name}")
+
+    def call(model: PagedModel, key: int, lengths: list[int]) -> list[torch.Tensor]:
+        called.update(model=model, key=key, lengths=lengths)
+        model.arguments(key, 0, lengths)
+        query = model.inputs[key]["query"]
+        if request.param != "without_returns":
+            return [operator(query, layer) for layer in range(model.num_layers)]
+        outputs = [torch.empty_like(query) for _ in range(model.num_layers)]
+        for layer, out in enumerate(outputs):
+            operator(query, layer, out)
+        return outputs
+
+    yield call
+    library._destroy()
+
+
+def test_attention_inside_an_opaque_operator_is_recorded(
+    npu_device: NpuDevice,
+    opaque_call: Callable[[PagedModel, int, list[int]], list[torch.Tensor]],
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.graphs[2] = graph = npu_device.create_graph()
+    with model.recorder.recording(2), AutomaticRecording(model.recorder):
+        opaque_call(model, 2, [1, 1])
+        with npu_device.capture(graph, pool=model.pool):
+            model.outputs[2] = opaque_call(model, 2, [1, 1])
+    plan = model.plans[2] = UpdatePlan.compile(model.recorder, 2)
+    assert [update.layer_name for update in plan.updates] == [
+        f"npu_fused_infer_attention_score.{layer}" for layer in range(3)
+    ]
+    lane = UpdateLane(npu_device)
+    for lengths in ([7, 30], [8, 31], [48, 1]):
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
 
 
 def test_an_operator_with_a_kind_of_another_is_refused(npu_device: NpuDevice) -> None:

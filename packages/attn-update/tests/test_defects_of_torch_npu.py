@@ -52,7 +52,10 @@ def test_unknown_update_key_is_refused_and_not_ignored(
 
 def test_failed_update_ends_its_task_update(npu_device: NpuDevice) -> None:
     # NPUGraph.update leaves the task update open when the operator raises.
-    model, lane = PagedModel(device=npu_device, fused=False), UpdateLane(npu_device)
+    model, lane = (
+        PagedModel(device=npu_device, fused=False),
+        UpdateLane(npu_device, updater="operators"),
+    )
     model.capture(2)
     launch = model.plans[2].updates[1].launch
     launch["block_size"] = 17
@@ -64,7 +67,7 @@ def test_failed_update_ends_its_task_update(npu_device: NpuDevice) -> None:
 
 def test_failed_update_behind_its_replay_leaves_nothing_waiting(npu_device: NpuDevice) -> None:
     # SGLang joins the updating thread behind the replay: an error there leaves a replay that waits.
-    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device)
+    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device, updater="operators")
     model.capture(2)
     with cann_sim.injected_faults("task_update:1"), pytest.raises(UpdateError):
         model.step(lane, 2, [5, 6])
@@ -74,7 +77,7 @@ def test_failed_update_behind_its_replay_leaves_nothing_waiting(npu_device: NpuD
 
 def test_lists_may_be_reused_at_once_without_a_fence(npu_device: NpuDevice) -> None:
     # SGLang waits for an event in every step before it may write its host lengths again.
-    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device)
+    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device, updater="operators")
     model.capture(2)
     lengths, outputs = [0, 0], []
     before = cann_sim.counters().synchronisations

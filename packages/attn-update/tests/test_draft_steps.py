@@ -20,7 +20,7 @@ from attn_update.testing.cases import CaseModel, all_kinds, find_case
 if TYPE_CHECKING:
     import torch
 
-    from attn_update import Updater
+    from attn_update import UpdaterChoice
     from npu_graph_runtime import NpuDevice
 
 DRAFT_STEPS, SEQUENCES = 3, 4
@@ -65,7 +65,7 @@ def parameters(plan: UpdatePlan, steps: list[dict[str, Any]]) -> StepParameters:
     "name", ["v1 unpadded", "latent_attention_v2 TND unpadded", "latent_attention_v2 TND padded"]
 )
 def test_draft_steps_of_one_graph_take_parameters_of_their_own(
-    npu_device: NpuDevice, name: str, any_updater: Updater | None
+    npu_device: NpuDevice, name: str, any_updater: UpdaterChoice
 ) -> None:
     random = Random(8)
     model = DraftModel(device=npu_device, case=find_case(name), kinds=all_kinds())
@@ -86,7 +86,7 @@ def test_draft_steps_of_one_graph_take_parameters_of_their_own(
 
 
 def test_draft_steps_of_a_short_batch_are_padded_where_declared(
-    npu_device: NpuDevice, any_updater: Updater | None
+    npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
     random = Random(9)
     model = DraftModel(device=npu_device, case=find_case("v1 decode"), kinds=all_kinds())

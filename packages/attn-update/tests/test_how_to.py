@@ -18,7 +18,7 @@ def test_how_to_program_on_simulated_cann_adds_a_kind_that_works() -> None:
     if not PAGE.exists():
         pytest.skip("the documents of the repository are not here")
     cann_sim.activate()
-    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), flags=re.DOTALL)
     namespace: dict[str, Any] = {}
 
     exec(compile("\n".join(programs), PAGE.name, "exec"), namespace)

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from attn_update import KernelUpdater, PlanError, Unbindable, UpdateLane, UpdatePlan
+from attn_update import PlanError, UpdateLane, UpdatePlan
+from attn_update.kernel_updater import KernelUpdater
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from attn_update.updater import Unbindable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from npu_graph_runtime import NpuDevice
 
@@ -35,7 +37,7 @@ def test_a_plan_is_bound_where_the_device_tells_its_kernels(
         for lengths, outputs in burst:
             assert_layers_equal(outputs, model.eager(2, lengths))
     assert lane.counters.updater_steps == (40 if told else 0)
-    assert lane.updater_reason is None
+    assert isinstance(lane.updater, KernelUpdater)
     reason = (
         "layer 'layers.0': the device does not tell aclnnFusedInferAttentionScoreV3GetWorkspaceSize"
     )
@@ -107,6 +109,15 @@ def test_a_tensor_that_torch_npu_cannot_describe_is_an_error_and_not_the_end_of_
     assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """SIGINT raises KeyboardInterrupt, also below a parent that ignores it, as a background job."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_inside_an_update_leaves_none_open(npu_device: NpuDevice) -> None:
     model = PagedModel(device=npu_device, num_layers=8)
     model.capture(2)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import signal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from attn_update import NativeUnavailableError, find_native_updater
+from attn_update import NativeUnavailableError
 from attn_update.native_build import build_native
+from attn_update.native_updater import find_native_updater
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
 # Stands for a compiler where only the handling of files is at stake.
 COPYING_COMPILER = """#!/bin/sh
@@ -19,6 +22,14 @@ while [ "$1" != "-o" ]; do shift; done
 echo built > "$2"
 exit {status}
 """
+
+
+@pytest.fixture(autouse=True)
+def children() -> Iterator[None]:
+    """The end of a child can be learnt, also below a parent that ignores SIGCHLD."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGCHLD, before)
 
 
 def make_compiler(folder: Path, name: str = "compiler", status: int = 0) -> Path:
@@ -76,3 +87,23 @@ def test_find_native_updater_of_a_broken_module_says_so(tmp_path: Path) -> None:
     assert support.updater is None
     assert support.reason is not None
     assert "remove the file to build it again" in support.reason
+
+
+def test_find_native_updater_where_children_are_ignored_builds_nothing(tmp_path: Path) -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    support = find_native_updater(tmp_path / "cache", str(make_compiler(tmp_path, status=3)))
+    assert support.updater is None
+    assert support.reason is not None
+    assert "ignores SIGCHLD" in support.reason
+    assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+def test_find_native_updater_without_a_home_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", no_home)
+    support = find_native_updater()
+    assert support.updater is None
+    assert support.reason is not None
+    assert "set HOME, or give a folder" in support.reason

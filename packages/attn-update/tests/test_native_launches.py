@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from attn_update import NativeUpdater
 from attn_update.bound_launches import LaunchFailure
+from attn_update.native_updater import NativeUpdater
 from attn_update.testing.writing_device import STREAM, WritingDevice
 
 
@@ -38,7 +38,7 @@ def sums() -> Sums:
         )
         for index, out in enumerate(outputs)
     ]
-    return Sums(outputs=outputs, plan=SimpleNamespace(updates=updates, length_rules=lambda: None))
+    return Sums(outputs=outputs, plan=SimpleNamespace(updates=updates, step_rules=lambda: None))
 
 
 def test_native_launches_of_any_operator_run_in_order_with_the_values_of_their_slot(

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_update import LengthRule, NativeUpdater, StepParameters, UpdateLane, UpdatePlan
+from attn_update import LengthRule, StepParameters, UpdateLane, UpdatePlan
+from attn_update.native_updater import NativeUpdater
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
+    from attn_update import CheckedStep
     from attn_update.bound_launches import Changes
     from npu_graph_runtime import NpuDevice
 
@@ -76,7 +78,7 @@ def test_launches_take_exactly_the_lengths_that_keep_their_rule(
     model.capture(2)
     ruled: Any = SimpleNamespace(
         updates=model.plans[2].updates,
-        length_rules=lambda: [{"actual_seq_lengths_kv": rule}],
+        step_rules=lambda: [{"actual_seq_lengths_kv": rule}],
         group_of=lambda _: "default",
     )
     launches = native.bind(ruled, npu_device, npu_device.native_calls())
@@ -113,3 +115,37 @@ def test_launches_take_exactly_the_lengths_that_keep_their_rule(
     assert launches.take(StepParameters(key=2, groups=extra)) is None
     assert launches.take(StepParameters(key=2, groups={})) is None
     assert launches.take(StepParameters(key=2, groups={"other": extra["default"]})) is None
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_rebound_block_table_is_checked_and_taken_without_python(
+    npu_device: NpuDevice,
+    device_without_kernels: NpuDevice,
+    native: NativeUpdater,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    told: bool,
+) -> None:
+    device = npu_device if told else device_without_kernels
+    random = Random(8)
+    model = PagedModel(device=device, kind_name="fused_infer_attention_v1_rebound")
+    model.capture(2)
+    lane = UpdateLane(device, updater=native)
+    plan, check = model.plans[2], model.plans[2].check
+    checked: list[StepParameters] = []
+
+    def count(step: StepParameters) -> CheckedStep:
+        checked.append(step)
+        return check(step)
+
+    monkeypatch.setattr(plan, "check", count)
+    tables = [model.inputs[2]["block_table"], model.inputs[2]["block_table"].flip(0)]
+    for _ in range(12):
+        lengths, table = draw_lengths(random, 2), random.choice(tables)
+        group: Any = {**model.lengths(2, lengths), "block_table": table[:]}
+        lane.run(plan, StepParameters(key=2, groups={"default": group}), model.graphs[2].replay)
+        outputs = [out.clone() for out in model.outputs[2]]
+        model.inputs[2]["block_table"] = table
+        assert_layers_equal(outputs, model.eager(2, lengths))
+    # Without kernels torch is given the lengths anew, which it does not share between launches.
+    assert len(checked) == (1 if told else 12)

@@ -58,7 +58,7 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
     random = Random(1)
     model = PagedModel(device=npu_device, dtype=dtype, layout=layout, kind_name=kind)
     model.capture(2, 4)
-    lane = UpdateLane(npu_device, order=order)
+    lane = UpdateLane(npu_device, order=order, updater="operators")
     tables = {
         key: [torch.randint(0, 8, (key, COLUMNS)).int().to("npu") for _ in range(3)]
         for key in (2, 4)
@@ -86,7 +86,7 @@ def test_two_recorders_interleaved_on_one_lane_do_not_disturb_each_other(
     draft = PagedModel(device=npu_device, num_layers=1, seed=200)
     target.capture(2, 4)
     draft.capture(2, 4)
-    lane = UpdateLane(npu_device)
+    lane = UpdateLane(npu_device, updater="operators")
 
     for _ in range(50):
         burst = []
@@ -131,7 +131,7 @@ def test_a_mistake_launches_nothing_and_the_next_step_is_right(
 ) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device)
+    lane = UpdateLane(npu_device, updater="operators")
     groups = {"default": {**model.lengths(2, [5, 6])}}
     key = change.pop("key", 2)
     groups = change.pop("groups", {"default": {**groups["default"], **change}})
@@ -147,7 +147,7 @@ def test_a_mistake_launches_nothing_and_the_next_step_is_right(
 def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(npu_device: NpuDevice) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2, 4)
-    lane = UpdateLane(npu_device)
+    lane = UpdateLane(npu_device, updater="operators")
     model.step(lane, 2, [7, 8])
     npu_device.synchronize()
     model.recorder.release(4)
@@ -166,7 +166,7 @@ def release(model: PagedModel, lane: UpdateLane) -> None:
 
 
 def run_on_closed_lane(model: PagedModel) -> None:
-    lane = UpdateLane(model.device)
+    lane = UpdateLane(model.device, updater="operators")
     lane.close()
     model.step(lane, 4, [1, 2, 3, 4])
 
@@ -191,7 +191,7 @@ MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLan
     "closed lane": (LaneError, lambda model, _: run_on_closed_lane(model)),
     "another lane": (
         LaneError,
-        lambda model, _: UpdateLane(model.device).run(
+        lambda model, _: UpdateLane(model.device, updater="operators").run(
             model.plans[2], model.parameters(2, [5, 6]), model.graphs[2].replay
         ),
     ),
@@ -203,7 +203,7 @@ def test_a_mistake_around_a_step_launches_nothing_and_the_next_step_is_right(
     npu_device: NpuDevice, mistake: str
 ) -> None:
     error, make = MISTAKES[mistake]
-    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device)
+    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device, updater="operators")
     model.capture(2, 4)
     model.step(lane, 2, [3, 4])
     npu_device.synchronize()
@@ -226,7 +226,7 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
     # Launched directly: through the task queue an operator fails later and without a name.
     model = PagedModel(device=npu_device, fused=fused)
     model.capture(2)
-    lane = UpdateLane(npu_device, order=order)
+    lane = UpdateLane(npu_device, order=order, updater="operators")
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     launch = model.plans[2].updates[failing].launch
     launch["block_size"] = 17
@@ -248,7 +248,7 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
 def test_workspace_is_allocated_at_capture_and_never_in_a_step(npu_device: NpuDevice) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2, 4)
-    lane = UpdateLane(npu_device)
+    lane = UpdateLane(npu_device, updater="operators")
     npu_device.synchronize()
     # What earlier tests left in cycles must not be freed in between.
     gc.collect()

@@ -13,6 +13,7 @@ from attn_update import (
     Recorder,
     RecordingError,
     StepParameterError,
+    UnknownKeyError,
     UpdatableGraph,
     UpdateLane,
     WorkspaceError,
@@ -21,7 +22,7 @@ from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from attn_update.testing.cases import CaseModel, find_case
 
 if TYPE_CHECKING:
-    from attn_update import Updater
+    from attn_update import UpdaterChoice
     from conftest import CaptureDispatched
     from npu_graph_runtime import NpuDevice
 
@@ -37,7 +38,7 @@ def test_steps_of_a_dispatched_graph_equal_the_eager_operator(
     npu_device: NpuDevice,
     capture_dispatched: CaptureDispatched,
     kind: str,
-    any_updater: Updater | None,
+    any_updater: UpdaterChoice,
 ) -> None:
     random = Random(6)
     model = PagedModel(device=npu_device, kind_name=kind)
@@ -62,7 +63,9 @@ def test_layers_take_inputs_of_their_own_and_keep_what_is_left_out(
     model = PagedModel(device=npu_device)
     model.eager(2, [1, 1])
     graph = capture_dispatched(model, 2)
-    updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(npu_device), per_layer=True)
+    updatable = UpdatableGraph(model.recorder, 2, graph, UpdateLane(npu_device))
+    updatable.update([model.lengths(2, [20, 21])])
+    assert_layers_equal(model.outputs[2], model.eager(2, [20, 21]))
     lengths = [[3, 4], [30, 1], [17, 40]]
     updatable.update([{"actual_seq_lengths_kv": each} for each in lengths])
     for layer, each in enumerate(lengths):
@@ -182,3 +185,51 @@ def test_steps_of_dispatched_paged_attention_equal_the_eager_operator(
             found.append([out.clone() for out in outputs])
         for step, outs in zip(drawn, found, strict=True):
             assert_layers_equal(outs, model.expected(step))
+
+
+def test_target_and_draft_graphs_share_a_recorder_and_a_lane(
+    npu_device: NpuDevice, capture_dispatched: CaptureDispatched
+) -> None:
+    random = Random(10)
+    models = [PagedModel(device=npu_device, num_layers=n, seed=n) for n in (3, 1)]
+    recorder, lane = Recorder(npu_device), UpdateLane(npu_device)
+    updatable = {}
+    for number, model in enumerate(models):
+        for key in (2, 4):
+            model.eager(key, [1] * key)
+            graph = capture_dispatched(model, key)
+            assert UpdatableGraph.has_records(graph)
+            updatable[number, key] = UpdatableGraph(recorder, (number, key), graph, lane)
+    for _ in range(12):
+        number, key = random.choice(list(updatable))
+        lengths = draw_lengths(random, key)
+        updatable[number, key].update([models[number].lengths(key, lengths)])
+        outputs = [out.clone() for out in models[number].outputs[key]]
+        assert_layers_equal(outputs, models[number].eager(key, lengths))
+    assert lane.counters.steps == 12
+
+
+def test_a_released_graph_can_be_captured_again(
+    npu_device: NpuDevice, capture_dispatched: CaptureDispatched
+) -> None:
+    model, lane = PagedModel(device=npu_device), UpdateLane(npu_device)
+    model.eager(2, [1, 1])
+    for _ in range(3):
+        updatable = UpdatableGraph(model.recorder, 2, capture_dispatched(model, 2), lane)
+        updatable.update([model.lengths(2, [8, 7])])
+        assert_layers_equal(model.outputs[2], model.eager(2, [8, 7]))
+        npu_device.synchronize()
+        updatable.release()
+        updatable.release()
+        for num_inputs in (1, 3):
+            with pytest.raises(UnknownKeyError, match="released"):
+                updatable.update([model.lengths(2, [8, 7])] * num_inputs)
+
+
+def test_a_graph_without_attention_has_no_records(npu_device: NpuDevice) -> None:
+    graph = npu().NPUGraph()
+    value = torch.ones(4, device=npu_device.torch_device)
+    with npu().graph(graph, auto_dispatch_capture=True):
+        value += 1
+    assert not UpdatableGraph.has_records(graph)
+    assert not UpdatableGraph.has_records(npu().NPUGraph())

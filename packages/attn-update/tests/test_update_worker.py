@@ -24,14 +24,14 @@ from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
-    from attn_update import Updater
+    from attn_update import UpdaterChoice
     from conftest import CheckBurst, RefusingEvents
 
 
 @pytest.mark.parametrize("order", UpdateOrder)
 def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
     npu_device: NpuDevice,
-    any_updater: Updater | None,
+    any_updater: UpdaterChoice,
     check_burst: CheckBurst,
     order: UpdateOrder,
 ) -> None:
@@ -43,14 +43,14 @@ def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
     for _ in range(15):
         check_burst(lane, models, random)
     assert lane.counters.steps == 60
-    assert lane.counters.updater_steps == (0 if any_updater is None else 60)
+    assert lane.counters.updater_steps == (0 if any_updater == "operators" else 60)
     lane.close()
 
 
 def test_a_worker_issues_updates_in_a_thread_of_its_own(npu_device: NpuDevice) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device, worker=True)
+    lane = UpdateLane(npu_device, updater="operators", worker=True)
     plan = UpdatePlan.compile(model.recorder, 2, fused=False)
     threads: set[threading.Thread] = set()
     for update in plan.updates:
@@ -72,7 +72,7 @@ def test_a_worker_issues_updates_in_a_thread_of_its_own(npu_device: NpuDevice) -
 
 @pytest.mark.parametrize("failing", range(3))
 def test_a_failure_of_a_worker_is_raised_by_the_next_call_and_the_steps_after_it_are_right(
-    npu_device: NpuDevice, any_updater: Updater | None, failing: int
+    npu_device: NpuDevice, any_updater: UpdaterChoice, failing: int
 ) -> None:
     random = Random(6)
     model = PagedModel(device=npu_device)
@@ -94,7 +94,7 @@ def test_a_failure_of_a_worker_is_raised_by_the_next_call_and_the_steps_after_it
 
 
 def test_a_replay_that_failed_after_it_was_queued_ends(
-    npu_device: NpuDevice, any_updater: Updater | None
+    npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
@@ -158,18 +158,17 @@ def test_a_thread_that_cannot_be_bound_is_an_error_of_the_lanes_making(
 SCRIPT = """
 import sys
 import torch
-from attn_update import KernelUpdater, NativeUpdater, UpdateLane
+from attn_update import UpdateLane
 from attn_update.testing import PagedModel
 from npu_graph_runtime import NpuDevice
 
 device = NpuDevice(0)
 torch.npu.config.allow_internal_format = False
 torch.npu.set_compile_mode(jit_compile=False)
-updater = {"operators": lambda: None, "kernels": KernelUpdater, "native": NativeUpdater.load}
 model = PagedModel(device=device, num_layers=40)
 with device.use_stream(device.create_stream()):
     model.capture(2)
-    lane = UpdateLane(device, updater=updater[sys.argv[1]](), worker=True)
+    lane = UpdateLane(device, updater=sys.argv[1], worker=True)
     for step in range(20):
         lane.run(model.plans[2], model.parameters(2, [1 + step, 2]), model.graphs[2].replay)
 """
@@ -189,7 +188,7 @@ def test_steps_queued_behind_a_failure_end_and_the_next_are_right(
 ) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device, worker=True)
+    lane = UpdateLane(npu_device, updater="operators", worker=True)
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[1].launch["block_size"] = 17
     held, seen = threading.Event(), threading.Event()
@@ -233,7 +232,7 @@ def test_parameters_that_do_not_fit_are_refused_by_run_itself(npu_device: NpuDev
 def test_close_raises_what_failed_and_ends_the_thread(npu_device: NpuDevice) -> None:
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device, worker=True)
+    lane = UpdateLane(npu_device, updater="operators", worker=True)
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[0].launch["block_size"] = 17
     lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
@@ -243,7 +242,7 @@ def test_close_raises_what_failed_and_ends_the_thread(npu_device: NpuDevice) -> 
 
 
 def test_replays_on_changing_streams_keep_their_order(
-    npu_device: NpuDevice, any_updater: Updater | None
+    npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
     random = Random(7)
     model = PagedModel(device=npu_device)

@@ -22,7 +22,6 @@ from attn_update import (
     UpdateLane,
     UpdateOrder,
     UpdatePlan,
-    Updater,
 )
 from attn_update.kinds import FusedInferAttention, fused_infer_attention_v1
 from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal, draw_lengths
@@ -31,6 +30,8 @@ from attn_update.testing.paged_model import COLUMNS
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
+    from attn_update import UpdaterChoice
+    from attn_update.updater import Updater
     from conftest import CheckBurst, RefusingEvents
     from npu_graph_runtime import NpuDevice
 
@@ -51,7 +52,7 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
     for model in models:
         model.capture(2, 4)
     lane = UpdateLane(npu_device, order=order, updater=updater)
-    assert lane.updater_reason is None
+    assert lane.updater is updater
 
     for _ in range(20):
         check_burst(lane, models, random)
@@ -74,6 +75,50 @@ def test_steps_take_a_rebound_block_table(npu_device: NpuDevice, updater: Update
         outputs = [out.clone() for out in model.outputs[2]]
         model.inputs[2]["block_table"] = device_table
         assert_layers_equal(outputs, model.eager(2, lengths))
+
+
+def rebound_step(model: PagedModel, lengths: list[int], table: torch.Tensor) -> StepParameters:
+    group: dict[str, Lengths] = {**model.lengths(2, lengths), "block_table": table}
+    return StepParameters(key=2, groups={"default": group})
+
+
+def test_a_new_view_of_the_same_block_table_is_no_change(
+    npu_device: NpuDevice, any_updater: UpdaterChoice
+) -> None:
+    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=any_updater)
+    table = model.inputs[2]["block_table"]
+    for _ in range(4):
+        step = rebound_step(model, [7, 8], table.view(table.shape))
+        lane.run(model.plans[2], step, model.graphs[2].replay)
+    assert (lane.counters.updates, lane.counters.skipped) == (3, 9)
+    for shift in (1, 2):
+        # Two tables live at once, so each has memory of its own.
+        other = ((table.cpu() + shift) % 8).to(table.device)
+        model.inputs[2]["block_table"] = other
+        lane.run(model.plans[2], rebound_step(model, [30, 8], other), model.graphs[2].replay)
+        outputs = [out.clone() for out in model.outputs[2]]
+        assert_layers_equal(outputs, model.eager(2, [30, 8]))
+    assert lane.counters.updates == 9
+
+
+def test_a_rebound_block_table_of_another_form_is_refused(
+    npu_device: NpuDevice, any_updater: UpdaterChoice
+) -> None:
+    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=any_updater)
+    table = model.inputs[2]["block_table"]
+    for _ in range(2):
+        lane.run(model.plans[2], rebound_step(model, [7, 8], table), model.graphs[2].replay)
+    before = cann_sim.counters().replays
+    for wrong in (table[:1], table[:, :2], table.long(), table.cpu()):
+        with pytest.raises(StepParameterError, match="block_table"):
+            lane.run(model.plans[2], rebound_step(model, [7, 8], wrong), model.graphs[2].replay)
+    assert cann_sim.counters().replays == before
+    lane.run(model.plans[2], rebound_step(model, [9, 4], table), model.graphs[2].replay)
+    assert_layers_equal(model.outputs[2], model.eager(2, [9, 4]))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +222,7 @@ def wrong_stream(self: object, event: object) -> None:
 @pytest.mark.parametrize("form", [list, tuple])
 def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
     npu_device: NpuDevice,
-    any_updater: Updater | None,
+    any_updater: UpdaterChoice,
     form: Callable[[list[int]], Any],
     lengths: list[int],
 ) -> None:
@@ -203,7 +248,7 @@ def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
 
 
 def test_a_value_that_only_the_launch_refuses_is_an_update_error(
-    npu_device: NpuDevice, any_updater: Updater | None
+    npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
     model = replacing_model(npu_device, lambda keys: [2**63, 1] if keys[0] == 13 else keys)
     lane = UpdateLane(npu_device, updater=any_updater)
@@ -385,11 +430,41 @@ def test_steps_of_two_threads_keep_their_order(npu_device: NpuDevice, updater: U
     assert lane.counters.updater_steps == 60
 
 
-def test_a_lane_that_cannot_use_its_updater_says_why(
-    npu_device: NpuDevice, updater: Updater
+@pytest.mark.parametrize("choice", ["kernels", "native"])
+def test_an_updater_that_the_device_cannot_have_is_refused(
+    npu_device: NpuDevice, choice: UpdaterChoice
 ) -> None:
-    assert "without an updater" in str(UpdateLane(npu_device).updater_reason)
-    indirect = UpdateLane(npu_device, updater=updater, direct=False)
-    assert "does not launch directly" in str(indirect.updater_reason)
-    scheduled = UpdateLane(ScheduledDevice(has_launch_queue=True), updater=updater)
-    assert "does not tell the addresses" in str(scheduled.updater_reason)
+    with pytest.raises(LaneError, match="does not launch directly"):
+        UpdateLane(npu_device, updater=choice, direct=False)
+    with pytest.raises(LaneError, match="does not tell the addresses"):
+        UpdateLane(ScheduledDevice(has_launch_queue=True), updater=choice)
+    with pytest.raises(LaneError, match="did you mean 'native'"):
+        UpdateLane(npu_device, updater="nativ")  # type: ignore[arg-type]
+
+
+def test_the_automatic_updater_is_the_fastest_that_works_and_says_why(
+    npu_device: NpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lane = UpdateLane(npu_device)
+    assert (lane.updater, "the fastest" in lane.updater_reason) == ("native", True)
+    indirect = UpdateLane(npu_device, direct=False)
+    assert indirect.updater == "operators"
+    assert "does not launch directly" in indirect.updater_reason
+    scheduled = UpdateLane(ScheduledDevice(has_launch_queue=True))
+    assert scheduled.updater == "operators"
+    assert "does not tell the addresses" in scheduled.updater_reason
+    chosen = UpdateLane(npu_device, updater="operators")
+    assert (chosen.updater, chosen.updater_reason) == ("operators", "the caller chose it")
+    monkeypatch.setenv("PATH", "")
+    without = UpdateLane(npu_device)
+    assert without.updater == "kernels"
+    assert "expected a C++ compiler" in without.updater_reason
+
+
+def test_lanes_of_every_choice_give_the_same(npu_device: NpuDevice) -> None:
+    for choice in ("auto", "operators", "kernels", "native"):
+        model = PagedModel(device=npu_device)
+        model.capture(2)
+        lane = UpdateLane(npu_device, updater=choice)
+        assert_layers_equal(model.step(lane, 2, [7, 30]), model.eager(2, [7, 30]))
+        assert lane.counters.updater_steps == (0 if choice == "operators" else 1)

@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-import cann_sim
-from cann_sim.activation import external_event_form
 from cann_sim.compiler import find_compiler
 
 USE = "print((torch.ones(2).npu() + 1).cpu().tolist())"
@@ -53,16 +51,6 @@ def test_activate_over_other_device_libraries_is_refused(run_python: Any, tmp_pa
     )
     assert "ActivationError" in done.errors
     assert f"found {library}" in done.errors
-
-
-def test_external_event_form_is_values_where_nothing_is_said() -> None:
-    assert external_event_form({}) == "value"
-    assert external_event_form({"CANN_SIM_EXTERNAL_EVENTS": "event"}) == "event"
-
-
-def test_external_event_form_that_is_unknown_is_refused() -> None:
-    with pytest.raises(cann_sim.SettingError, match="expected value or event, found 'flag'"):
-        external_event_form({"CANN_SIM_EXTERNAL_EVENTS": "flag"})
 
 
 def test_exit_with_a_stream_that_waits_for_ever_ends(run_python: Any) -> None:

@@ -67,11 +67,15 @@ def test_info_names_versions_and_choices(capsys: pytest.CaptureFixture[str]) -> 
     output = capsys.readouterr().out
     assert "torch_npu:" in output
     assert "external events: value" in output
+    assert ", built: " in output
+    assert output.endswith("problems:        none\n")
 
 
 def test_wrong_setting_is_an_error_of_the_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANN_SIM_EXTERNAL_EVENTS", "none")
-    assert main(["info"]) == 1
+    assert main(["ops"]) == 1
     assert "expected value or event, found 'none'" in capsys.readouterr().err
+    assert main(["info"]) == 1
+    assert "expected value or event, found 'none'" in capsys.readouterr().out

@@ -9,6 +9,7 @@ import pytest
 
 import cann_sim
 from cann_sim.installation import find_installation
+from cann_sim.supported_versions import SUPPORTED_VERSIONS, SupportedVersion
 
 
 def versions(monkeypatch: pytest.MonkeyPatch, torch: str, torch_npu: str) -> None:
@@ -19,26 +20,36 @@ def versions(monkeypatch: pytest.MonkeyPatch, torch: str, torch_npu: str) -> Non
 def test_installation_is_found_with_its_headers() -> None:
     found = find_installation()
     assert (found.torch_folder / "include" / "ATen" / "ATen.h").exists()
-    assert (found.torch_npu_folder / "include" / "acl" / "acl_rt.h").exists()
+    assert (found.torch_npu_folder / "include/third_party/acl/inc/acl/acl_rt.h").exists()
 
 
 def test_torch_of_another_minor_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(monkeypatch, "2.12.1+cpu", "2.13.0")
-    with pytest.raises(cann_sim.InstallationError, match=r"(?s)expected torch 2\.13.*2\.12\.1"):
+    versions(monkeypatch, "2.12.1+cpu", "2.13.0.post1")
+    with pytest.raises(
+        cann_sim.InstallationError,
+        match=r"expected torch 2\.13 .* found torch 2\.12\.1.*pip install 'torch==2\.13\.0'$",
+    ):
         find_installation()
 
 
+@pytest.mark.parametrize("found", ["2.9.1", "2.15.0", "3.0.0"])
 def test_torch_npu_of_an_unknown_minor_version_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, found: str
 ) -> None:
-    versions(monkeypatch, "2.9.0", "2.9.0.post1")
-    with pytest.raises(cann_sim.InstallationError, match=r"expected version 2\.13, found 2\.9\.0"):
+    versions(monkeypatch, found, found)
+    with pytest.raises(
+        cann_sim.InstallationError,
+        match=rf"a version from 2\.10 to 2\.14, found {found}\. Install one: pip install",
+    ):
         find_installation()
 
 
-def test_post_release_of_torch_npu_fits_its_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    versions(monkeypatch, "2.13.0+cpu", "2.13.0.post2")
-    assert find_installation().torch_npu_version == "2.13.0.post2"
+@pytest.mark.parametrize("supported", SUPPORTED_VERSIONS, ids=lambda version: version.minor)
+def test_every_supported_minor_version_is_found(
+    monkeypatch: pytest.MonkeyPatch, supported: SupportedVersion
+) -> None:
+    versions(monkeypatch, f"{supported.minor}.0+cpu", f"{supported.minor}.0.post2")
+    assert find_installation().supported is supported
 
 
 def test_missing_torch_npu_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

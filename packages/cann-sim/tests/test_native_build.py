@@ -144,7 +144,7 @@ def test_build_for_another_torch_compiles_what_includes_it(
 ) -> None:
     build()
     compiled.clear()
-    other = dataclasses.replace(find_installation(), torch_version="2.13.1+cpu")
+    other = dataclasses.replace(find_installation(), torch_version="2.99.1+cpu")
     monkeypatch.setattr("cann_sim.native_build.find_installation", lambda: other)
     build()
     assert compiled == ["answer.cpp"]
@@ -189,3 +189,33 @@ def test_compiler_that_does_not_answer_is_refused(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CXX", false)
     with pytest.raises(cann_sim.CompilerNotFoundError, match=r"asked the C\+\+ compiler"):
         find_compiler()
+
+
+def test_compiler_for_another_processor_shares_nothing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, compiled: list[str]
+) -> None:
+    """A cache on a disk that several machines see holds what each of them compiled."""
+    first = build()
+    native = find_compiler()
+    cross = tmp_path / "cross-g++"
+    cross.write_text(
+        '#!/bin/sh\ncase "$1" in -dumpmachine) echo other-linux-gnu; exit;; esac\n'
+        f'exec {native.path} "$@"\n'
+    )
+    cross.chmod(0o755)
+    compiled.clear()
+    monkeypatch.setenv("CXX", str(cross))
+
+    assert build().folder != first.folder
+    assert compiled == ["answer.cpp", "other.cpp"]
+
+
+def test_machine_without_a_compiler_takes_no_build_of_another_processor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    build()
+    monkeypatch.setattr("platform.machine", lambda: "other")
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(cann_sim.CompilerNotFoundError):
+        build()

@@ -20,6 +20,14 @@ try:
 except AttributeError as error:
     print(error)
 """
+DEVICE_INFO = """
+import torch, acl
+# From acl/acl_rt.h: ACL_DEV_ATTR_VECTOR_CORE_NUM; and a number that stands for nothing simulated.
+value, status = acl.rt.get_device_info(0, 201)
+print(value == torch.npu.get_device_properties(0).vector_core_num, status)
+value, status = acl.rt.get_device_info(0, 601)
+print(value, status != 0)
+"""
 ACTIVATE = "import cann_sim; cann_sim.activate()"
 RUN = (sys.executable, "-m", "cann_sim", "run", "--", sys.executable, "-c")
 
@@ -31,6 +39,12 @@ def test_pyacl_copies_memory_and_names_what_it_has_not(run_python: Any, launched
     done = run_python(source, environment={"TORCH_DEVICE_BACKEND_AUTOLOAD": None}, **program)
     assert "0 [0, 1, 2, 3, 4, 5, 6, 7]\n107000\n" in done.output, done.errors
     assert "acl.rt.malloc of pyACL is not simulated" in done.output
+
+
+def test_pyacl_reads_a_property_and_refuses_one_that_is_not_simulated(run_python: Any) -> None:
+    environment = {"TORCH_DEVICE_BACKEND_AUTOLOAD": None}
+    done = run_python(DEVICE_INFO, environment=environment, program=RUN)
+    assert done.output.endswith("True 0\n0 True\n"), done.output + done.errors
 
 
 def test_package_of_the_caller_stands_before_the_simulated_one(

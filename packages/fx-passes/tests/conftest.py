@@ -109,3 +109,7 @@ def engine_operators() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a session of its own ask for more random graphs than the gate runs."""
     parser.addoption("--examples", type=int, default=300, help="random graphs to rewrite")
+    parser.addoption(
+        "--programs", type=int, default=24, help="programs of writes and views to rewrite"
+    )
+    parser.addoption("--first-program", type=int, default=0, help="seed of the first of them")

@@ -243,7 +243,7 @@ def test_nodes_of_two_streams_are_not_fused(key: str) -> None:
         if node.name == "npu_rms_norm":
             node.meta[key] = "second" if key == "stream_label" else {"stream": 7}
 
-    assert_left_alone(PIPELINE, module, NORM, "on stream")
+    assert_left_alone(PIPELINE, module, NORM, "run under stream")
 
 
 def test_nodes_of_one_other_stream_are_fused_and_stay_on_it() -> None:

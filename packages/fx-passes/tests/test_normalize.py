@@ -214,3 +214,37 @@ def test_named_tuple_whose_fields_are_read_stays() -> None:
     module.recompile()
 
     assert_same_values(tuple(module(*inputs)), tuple(before))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.where(x > 0, 7.0),
+        lambda x: x.where(x > 0, x.neg()),
+        lambda x: x.where(condition=x > 0, other=x.neg()),
+        lambda x: (x > 0).where(x > 1, x < -1),
+        lambda x: torch.where(x > 0, x, x.neg()),
+        lambda x: torch.roll(x, 1),
+        lambda x: torch.roll(x, shifts=1, dims=0),
+        lambda x: x.roll(1, 1),
+        lambda x: torch.conv1d(x[None], torch.ones(2, 4, 3), None, 1, 1),
+        lambda x: torch.nn.functional.conv2d(x[None, None], torch.ones(1, 1, 3, 3), padding=1),
+        lambda x: torch.nn.functional.avg_pool2d(x[None], 2, stride=1),
+        lambda x: torch.nn.functional.max_pool2d(x[None], 2),
+        lambda x: x.sum(0) + x.mean(1, keepdim=True) + x.amax(0),
+        lambda x: x.flip(0) + x.flip(0, 1),
+        lambda x: x.permute(1, 0).reshape(2, 8).expand(3, 2, 8),
+        lambda x: x.repeat(2, 1).tile(2),
+        lambda x: torch.clamp(x, max=0.5) + x.clip(-1, 1),
+        lambda x: 2 - x + 2 / x.exp() + 2**x,
+    ],
+)
+def test_normal_form_means_what_was_spelt(function: Callable[[Tensor], Tensor]) -> None:
+    given = torch.linspace(-2, 2, 16).reshape(4, 4)
+    module = capture_graph(function, [given])
+
+    normalize_graph(module)
+    module.recompile()
+
+    (actual,) = module(given)
+    assert_same_values(actual, function(given))

@@ -23,7 +23,7 @@ def _inputs(rows: int) -> dict[str, torch.Tensor]:
 def test_compiled_model_runs_many_sizes_on_one_graph(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:
-    compiled = npu_compile.compile(decoder, device=device, dynamic_arg_dims=DYNAMIC)
+    compiled = npu_compile.compile_model(decoder, device=device, dynamic_arg_dims=DYNAMIC)
 
     for rows in (4, 2, 3, 9):
         attention.lengths = list(range(rows))
@@ -36,7 +36,7 @@ def test_compiled_model_runs_many_sizes_on_one_graph(
 def test_compiled_model_runs_one_row_on_a_graph_of_its_own(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:
-    compiled = npu_compile.compile(decoder, device=device, dynamic_arg_dims=DYNAMIC)
+    compiled = npu_compile.compile_model(decoder, device=device, dynamic_arg_dims=DYNAMIC)
 
     for rows in (4, 1, 3, 1):
         attention.lengths = list(range(rows))
@@ -51,7 +51,8 @@ def test_compiled_models_of_one_class_do_not_share_compilations(
 ) -> None:
     attention.lengths = [1, 2]
     models = [
-        npu_compile.compile(decoder, device=device, dynamic_arg_dims=DYNAMIC) for _ in range(12)
+        npu_compile.compile_model(decoder, device=device, dynamic_arg_dims=DYNAMIC)
+        for _ in range(12)
     ]
 
     for compiled in models:
@@ -64,7 +65,7 @@ def test_compiled_model_full_captures_and_replays_the_whole(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:
     config = CompileConfig(mode=CompileMode.FULL, capture_sizes=(2,))
-    compiled = npu_compile.compile(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
+    compiled = npu_compile.compile_model(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
     inputs = _inputs(2)
     key = GraphKey(num_tokens=2)
     attention.lengths = [4, 5]
@@ -85,7 +86,7 @@ def test_compiled_model_full_captures_and_replays_the_whole(
 def test_compiled_model_full_without_capture_is_an_error(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:
-    compiled = npu_compile.compile(decoder, {"mode": "full"}, device=device)
+    compiled = npu_compile.compile_model(decoder, {"mode": "full"}, device=device)
 
     with (
         compiled.context.run(RunMode.FULL, GraphKey(num_tokens=2)),
@@ -98,4 +99,4 @@ def test_compile_with_an_unknown_dynamic_argument_is_refused(
     decoder: Decoder, device: FakeDevice
 ) -> None:
     with pytest.raises(ConfigError, match=r"'ids', the model takes input_ids, table"):
-        npu_compile.compile(decoder, device=device, dynamic_arg_dims={"ids": (0,)})
+        npu_compile.compile_model(decoder, device=device, dynamic_arg_dims={"ids": (0,)})

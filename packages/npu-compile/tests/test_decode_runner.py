@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 import npu_compile
-from attn_update import Recorder, UpdateLane
+from attn_update import Recorder, RecordingError, UpdateLane
 from npu_compile import (
     CompileConfig,
     ConfigError,
@@ -14,12 +15,16 @@ from npu_compile import (
     DecodeStep,
     InputError,
     InputSpec,
+    OutputError,
     RunnerStateError,
 )
 from npu_graph_runtime import RunMode
 from piecewise_split import SplittingOpAbsentError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from attn_update import Lengths
     from conftest import AttentionOperator, Decoder
     from npu_graph_runtime import FakeDevice
 
@@ -47,24 +52,27 @@ def _inputs(rows: int, seed: int) -> dict[str, torch.Tensor]:
 
 
 def _runner(
-    decoder: Decoder,
+    decoder: torch.nn.Module,
     attention: AttentionOperator,
     device: FakeDevice,
     *,
     mode: str,
     sizes: tuple[int, ...] = (1, 2, 4),
     steps: _Steps | None = None,
+    recorder: Recorder | None = None,
+    set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None = None,
 ) -> DecodeRunner:
     config = CompileConfig.from_mapping(
         {"mode": mode, "capture_sizes": sizes, "splitting_ops": [attention.name]}
     )
-    compiled = npu_compile.compile(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
+    compiled = npu_compile.compile_model(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
     return DecodeRunner(
         compiled,
         inputs=SPECS,
-        recorder=Recorder(device) if mode == "full" else None,
+        recorder=recorder or (Recorder(device) if mode == "full" else None),
         lane=UpdateLane(device) if mode == "full" else None,
         observer=steps,
+        set_lengths=set_lengths,
     )
 
 
@@ -235,7 +243,7 @@ def test_runner_splitting_op_that_occurs_nowhere_is_an_error_with_near_names(
     config = CompileConfig.from_mapping(
         {"mode": "piecewise", "capture_sizes": [2], "splitting_ops": [wrong]}
     )
-    compiled = npu_compile.compile(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
+    compiled = npu_compile.compile_model(decoder, config, device=device, dynamic_arg_dims=DYNAMIC)
     runner = DecodeRunner(compiled, inputs=SPECS)
 
     with pytest.raises(SplittingOpAbsentError, match=attention.name):
@@ -257,7 +265,112 @@ def test_runner_configuration_that_cannot_work_is_refused(
     config = CompileConfig.from_mapping(
         {"mode": mode, "capture_sizes": sizes, "splitting_ops": [attention.name]}
     )
-    compiled = npu_compile.compile(decoder, config, device=device)
+    compiled = npu_compile.compile_model(decoder, config, device=device)
 
     with pytest.raises(ConfigError, match=message):
         DecodeRunner(compiled, inputs=SPECS)
+
+
+def test_runner_shows_the_lengths_of_steps_that_no_update_tells(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    def set_lengths(lengths: Mapping[str, Mapping[str, Lengths]]) -> None:
+        attention.lengths = torch.as_tensor(lengths["default"]["lengths"]).tolist()
+
+    for mode in ("eager", "piecewise", "full"):
+        runner = _runner(decoder, attention, device, mode=mode, set_lengths=set_lengths)
+        _capture(runner, attention)
+        for turn, rows in enumerate((2, 6, 5)):
+            if mode == "full" and rows <= 4:
+                continue
+            inputs, lengths = _inputs(rows, turn), list(range(turn, turn + rows))
+            padding = [0] * (runner.padded_size(rows) - rows)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)
+                output = runner.run(inputs, {"default": {"lengths": lengths + padding}}).clone()
+            device.synchronize()
+            attention.lengths = lengths
+            torch.testing.assert_close(output, decoder(**inputs))
+
+
+def test_runner_full_refuses_a_large_batch_whose_lengths_nothing_shows(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="full")
+    _capture(runner, attention)
+    calls = attention.num_calls
+
+    with pytest.raises(RunnerStateError, match=r"batch of 6 rows.*pass set_lengths"):
+        runner.run(_inputs(6, 0), {"default": {"lengths": [1] * 6}})
+
+    assert attention.num_calls == calls
+
+
+class _TwoOutputs(torch.nn.Module):
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(
+        self, input_ids: torch.Tensor, table: torch.Tensor
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        hidden = self.decoder(input_ids, table)
+        return hidden, {"mean": hidden.mean(-1)}
+
+
+@pytest.mark.parametrize("mode", ["eager", "piecewise", "full"])
+def test_runner_cuts_padding_off_every_output(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(_TwoOutputs(decoder), attention, device, mode=mode)
+    _capture(runner, attention)
+    attention.lengths = [0] * 4
+    inputs = _inputs(3, 5)
+
+    hidden, others = runner.run(inputs, {})
+    device.synchronize()
+
+    attention.lengths = [0] * 3
+    expected = decoder(**inputs)
+    torch.testing.assert_close(hidden, expected)
+    torch.testing.assert_close(others["mean"], expected.mean(-1))
+
+
+class _SumOutput(torch.nn.Module):
+    def __init__(self, decoder: Decoder) -> None:
+        super().__init__()
+        self.decoder = decoder
+
+    def forward(self, input_ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+        hidden: torch.Tensor = self.decoder(input_ids, table)
+        return hidden.sum(0)
+
+
+@pytest.mark.parametrize("mode", ["piecewise", "full"])
+def test_runner_output_without_rows_is_refused_at_capture(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(_SumOutput(decoder), attention, device, mode=mode)
+
+    with pytest.raises(OutputError, match=r"shape \(8,\) was returned for 4 rows"):
+        _capture(runner, attention)
+
+
+def test_runner_whose_capture_is_refused_leaves_the_records_of_another(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    recorder = Recorder(device)
+    first = _runner(decoder, attention, device, mode="full", recorder=recorder)
+    _capture(first, attention)
+    recorded = recorder.keys
+    second = _runner(decoder, attention, device, mode="full", recorder=recorder)
+
+    with pytest.raises(RecordingError, match="is recorded already"):
+        _capture(second, attention)
+
+    assert recorder.keys == recorded
+    inputs = _inputs(3, 1)
+    output = first.run(inputs, {}).clone()
+    device.synchronize()
+    attention.lengths = [0] * 3
+    torch.testing.assert_close(output, decoder(**inputs))

@@ -56,7 +56,7 @@ def test_backend_found_by_name_splits_and_captures(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"mode": "full"}, "use npu_compile.compile"),
+        ({"mode": "full"}, "use npu_compile.compile_model"),
         ({"mode": "piecewise", "splitting_ops": ["a::b"]}, "a device and a context are needed"),
         ({"device": 3}, "`device` is 3"),
         ({"context": "x"}, "`context` is 'x'"),

@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+import threading
+
 import pytest
 
-from npu_graph_runtime import GraphContext, GraphKey, GraphKeyError, RunMode
+from npu_graph_runtime import (
+    ContextThreadError,
+    GraphContext,
+    GraphKey,
+    GraphKeyError,
+    RunMode,
+)
 
 KEY = GraphKey(num_tokens=4)
 
@@ -42,3 +50,28 @@ def test_context_run_capturing_mode_without_key_raises(
     with pytest.raises(GraphKeyError, match=f"run mode {mode.name}: the graph key is None"):
         context.run(mode)
     assert context.mode is RunMode.EAGER
+
+
+def test_context_run_on_a_second_thread_is_refused_and_changes_nothing(
+    context: GraphContext,
+) -> None:
+    refused: list[ContextThreadError] = []
+
+    def enter() -> None:
+        try:
+            with context.run(RunMode.EAGER):
+                pass
+        except ContextThreadError as error:
+            refused.append(error)
+
+    with context.run(RunMode.FULL, KEY):
+        thread = threading.Thread(target=enter)
+        thread.start()
+        thread.join()
+        assert (context.mode, context.key) == (RunMode.FULL, KEY)
+    assert "is in run mode FULL of the same context" in str(refused)
+    assert context.mode is RunMode.EAGER
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert len(refused) == 1

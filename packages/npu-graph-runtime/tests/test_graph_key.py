@@ -59,11 +59,24 @@ def test_graph_key_str_names_what_is_set() -> None:
         ({"num_tokens": 2, "num_sequences": 0}, "num_sequences is 0"),
         ({"num_tokens": 2, "num_active_loras": -1}, "num_active_loras is -1"),
         ({"num_tokens": 2, "extra": ([],)}, "hashable"),
+        ({"num_tokens": True}, "num_tokens is True of type bool, expected int"),
+        ({"num_tokens": 2.0}, "num_tokens is 2.0 of type float"),
+        ({"num_tokens": 2, "num_sequences": True}, "num_sequences is True"),
+        ({"num_tokens": 2, "num_active_loras": False}, "num_active_loras is False"),
+        ({"num_tokens": 2, "uniform": 1}, "uniform is 1 of type int, expected bool"),
+        ({"num_tokens": 2, "extra": "draft"}, "extra is 'draft' of type str, expected tuple"),
     ],
 )
 def test_graph_key_impossible_raises(kwargs: dict[str, Any], message: str) -> None:
     with pytest.raises(GraphKeyError, match=message):
         GraphKey(**kwargs)
+
+
+@pytest.mark.parametrize("other", [(True,), (1.0,), ((1,),)])
+def test_graph_key_of_equal_values_of_other_types_is_another_key(other: tuple[Any, ...]) -> None:
+    assert GraphKey(num_tokens=1, extra=(1,)) != GraphKey(num_tokens=1, extra=other)
+    nested = GraphKey(num_tokens=1, extra=((1, "a"),)), GraphKey(num_tokens=1, extra=((True, "a"),))
+    assert len(set(nested)) == 2
 
 
 def test_largest_first_orders_by_tokens_sequences_and_loras() -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import dataclasses
+import enum
+import random
 import re
 from typing import Any
 
@@ -10,6 +13,17 @@ from npu_graph_runtime import InputAddressError
 from npu_graph_runtime.input_layout import InputLayout
 
 X, Y = torch.zeros(4, 2), torch.zeros(4)
+
+
+class Kind(enum.Enum):
+    DENSE = 1
+    SPARSE = 2
+
+
+@dataclasses.dataclass
+class Metadata:
+    lengths: torch.Tensor
+    kind: Kind
 
 
 def _fresh(tensor: torch.Tensor) -> torch.Tensor:
@@ -33,25 +47,32 @@ def test_input_layout_moved_tensor_is_named(
     path: str,
 ) -> None:
     layout = InputLayout(args, kwargs, "'decode'")
-    layout.check_addresses(args, kwargs)
-    layout.check_layouts(args, kwargs)
-    for check in (layout.check_addresses, layout.check_layouts):
-        with pytest.raises(
-            InputAddressError, match=f"replaying 'decode': 1 of .*{re.escape(path)}"
-        ):
-            check(other_args, other_kwargs)
+    layout.check(args, kwargs)
+    with pytest.raises(InputAddressError, match=f"replaying 'decode': 1 of .*{re.escape(path)}"):
+        layout.check(other_args, other_kwargs)
 
 
-def test_input_layout_missing_and_additional_tensors_are_named() -> None:
+def test_input_layout_missing_and_additional_inputs_are_named() -> None:
     layout = InputLayout((X, Y), {"mask": Y}, "'decode'")
-    with pytest.raises(InputAddressError, match=r"args\[1\] is not a tensor now"):
-        layout.check_addresses((X, None), {"mask": Y})
-    with pytest.raises(InputAddressError, match=r"args\[1\] is not a tensor now"):
-        layout.check_addresses((X,), {"mask": Y})
-    with pytest.raises(InputAddressError, match="mask is not a tensor now"):
-        layout.check_addresses((X, Y), {})
-    with pytest.raises(InputAddressError, match="bias is a tensor now"):
-        layout.check_layouts((X, Y), {"mask": Y, "bias": Y})
+    missing = r"args\[1\] is nothing to compare now"
+    with pytest.raises(InputAddressError, match=r"args\[1\] is None \(NoneType\)"):
+        layout.check((X, None), {"mask": Y})
+    with pytest.raises(InputAddressError, match=missing):
+        layout.check((X,), {"mask": Y})
+    with pytest.raises(InputAddressError, match=missing):
+        layout.check((X, object()), {"mask": Y})
+    with pytest.raises(InputAddressError, match="mask is nothing to compare now"):
+        layout.check((X, Y), {})
+    for more in ({"mask": Y, "bias": Y}, {"bias": Y, "mask": Y}):
+        with pytest.raises(InputAddressError, match=r"bias is a tensor .* expected nothing there"):
+            layout.check((X, Y), more)
+    with pytest.raises(InputAddressError, match=r"args\[2\] is a tensor"):
+        layout.check((X, Y, X), {"mask": Y})
+
+
+def test_input_layout_keyword_arguments_may_come_in_any_order() -> None:
+    layout = InputLayout((), {"a": X, "b": 3}, "'decode'")
+    layout.check((), {"b": 3, "a": X})
 
 
 @pytest.mark.parametrize(
@@ -62,16 +83,109 @@ def test_input_layout_missing_and_additional_tensors_are_named() -> None:
         (torch.as_strided(X, (4, 2), (1, 4)), r"stride \(1, 4\)"),
     ],
 )
-def test_input_layout_other_layout_at_same_address_found_by_layout_check(
+def test_input_layout_other_layout_at_same_address_is_named(
     other: torch.Tensor, message: str
 ) -> None:
-    layout = InputLayout((X,), {}, "'decode'")
-    layout.check_addresses((other,), {})
-    with pytest.raises(InputAddressError, match=message):
-        layout.check_layouts((other,), {})
+    for args in ((X,), ([X],)):
+        layout = InputLayout(args, {}, "'decode'")
+        layout.check(args, {})
+        with pytest.raises(InputAddressError, match=message):
+            layout.check((other,) if args == (X,) else ([other],), {})
 
 
-def test_input_layout_other_values_are_not_compared() -> None:
-    layout = InputLayout((X, 3), {"n": None}, "'decode'")
-    layout.check_addresses((X, 4), {"n": "x"})
-    layout.check_layouts((X, 4), {"n": "x"})
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (3, 4),
+        (1, True),
+        (1, 1.0),
+        (0.5, 0.25),
+        ("silu", "gelu"),
+        (None, 0),
+        (Kind.DENSE, Kind.SPARSE),
+        (torch.float16, torch.bfloat16),
+        (torch.device("cpu"), torch.device("meta")),
+    ],
+)
+def test_input_layout_other_plain_value_is_named(value: object, other: object) -> None:
+    for args, others in (((X, value), (X, other)), (([X, value],), ([X, other],))):
+        layout = InputLayout(args, {}, "'decode'")
+        layout.check(args, {})
+        with pytest.raises(InputAddressError, match=r"args\S* is .*, expected"):
+            layout.check(others, {})
+    layout = InputLayout((), {"n": value}, "'decode'")
+    with pytest.raises(InputAddressError, match=re.escape(f"expected {value!r}")):
+        layout.check((), {"n": other})
+
+
+def test_input_layout_objects_of_other_types_are_not_looked_at() -> None:
+    class Anything:
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError
+
+        __hash__ = None  # type: ignore[assignment]
+
+    layout = InputLayout((X, Anything()), {}, "'decode'")
+    layout.check((X, Anything()), {})
+
+
+def test_input_layout_fields_of_dataclasses_are_compared() -> None:
+    layout = InputLayout((Metadata(Y, Kind.DENSE),), {}, "'decode'")
+    layout.check((Metadata(Y, Kind.DENSE),), {})
+    with pytest.raises(InputAddressError, match=r"args\[0\].kind"):
+        layout.check((Metadata(Y, Kind.SPARSE),), {})
+
+
+def _drawn(draw: random.Random, depth: int = 2) -> Any:
+    if depth and draw.random() < 0.3:
+        items = [_drawn(draw, depth - 1) for _ in range(draw.randint(0, 3))]
+        return draw.choice([tuple(items), list(items), dict(zip("abc", items, strict=False))])
+    return draw.choice([X, Y, X[1:], X.t(), 0, 1, True, False, 1.0, "a", None, Kind.DENSE])
+
+
+def _same(first: Any, second: Any) -> bool:
+    """Say by the plainest walk whether nothing that a graph bakes in differs."""
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return (first.data_ptr(), first.shape, first.stride()) == (
+            second.data_ptr(),
+            second.shape,
+            second.stride(),
+        )
+    if isinstance(first, dict) and isinstance(second, dict):
+        return first.keys() == second.keys() and all(_same(first[k], second[k]) for k in first)
+    if isinstance(first, (list, tuple)) and isinstance(second, (list, tuple)):
+        return len(first) == len(second) and all(map(_same, first, second))
+    return type(first) is type(second) and bool(first == second)
+
+
+def test_input_layout_refuses_just_what_differs_in_drawn_arguments() -> None:
+    draw = random.Random(7)
+    refused = 0
+    for _ in range(3000):
+        args = tuple(_drawn(draw) for _ in range(draw.randint(0, 4)))
+        others = list(args)
+        for index in range(len(others)):
+            if draw.random() < 0.2:
+                others[index] = _drawn(draw)
+        layout = InputLayout(args, {}, "'decode'")
+        layout.check(args, {})
+        if _same(args, tuple(others)):
+            layout.check(tuple(others), {})
+        elif _leaves(args) != _leaves(tuple(others)):
+            refused += 1
+            with pytest.raises(InputAddressError):
+                layout.check(tuple(others), {})
+    assert refused > 500
+
+
+def _leaves(value: Any, path: str = "") -> dict[str, str]:
+    """Return what is compared by its path: containers without an item have none."""
+    if isinstance(value, (list, tuple)):
+        items = [(f"{path}[{index}]", item) for index, item in enumerate(value)]
+    elif isinstance(value, dict):
+        items = [(f"{path}[{key}]", item) for key, item in value.items()]
+    elif isinstance(value, torch.Tensor):
+        return {path: f"{value.data_ptr()} {value.shape} {value.stride()}"}
+    else:
+        return {path: f"{type(value)} {value!r}"}
+    return {key: text for path, item in items for key, text in _leaves(item, path).items()}

@@ -6,9 +6,8 @@ parameters reach which launch, and an `UpdateLane` replays and updates, step by 
 
 from attn_update.__about__ import __version__
 from attn_update.addressed_device import AddressedDevice
-from attn_update.attention_geometry import AttentionGeometry, LengthRule
+from attn_update.attention_geometry import AttentionGeometry, LengthRule, TensorForm
 from attn_update.automatic_recording import DEFAULT_OPERATORS, AutomaticRecording, number_layers
-from attn_update.bound_launches import BoundLaunches, LaunchFailure
 from attn_update.direct_launch import DirectLaunchDevice
 from attn_update.errors import (
     ArgumentError,
@@ -28,7 +27,7 @@ from attn_update.errors import (
     WorkspaceError,
 )
 from attn_update.fused_update import FusedUpdateDevice
-from attn_update.kernel_updater import KernelUpdater
+from attn_update.issuer_choice import UpdaterChoice
 from attn_update.kind import AttentionKind, Kind, RuledKind, needs_update
 from attn_update.kinds import (
     FIA_V1,
@@ -55,7 +54,6 @@ from attn_update.kinds import (
     sparse_flash_attention,
 )
 from attn_update.lane_counters import LaneCounters
-from attn_update.native_updater import NativeSupport, NativeUpdater, find_native_updater
 from attn_update.record import KeyRecords, Record
 from attn_update.recorder import Recorder
 from attn_update.step_parameters import LengthArray, Lengths, StepParameters
@@ -64,7 +62,6 @@ from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
 from attn_update.update_lane import UpdateLane
 from attn_update.update_order import UpdateOrder
 from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
-from attn_update.updater import Unbindable, Updater
 
 __all__ = [
     "DEFAULT_OPERATORS",
@@ -76,7 +73,6 @@ __all__ = [
     "AttentionKind",
     "AttnUpdateError",
     "AutomaticRecording",
-    "BoundLaunches",
     "CaptureError",
     "CheckedStep",
     "ContextParallelAttention",
@@ -91,20 +87,16 @@ __all__ = [
     "ExternalEvent",
     "FusedInferAttention",
     "FusedUpdateDevice",
-    "KernelUpdater",
     "KeyRecords",
     "Kind",
     "LaneCounters",
     "LaneError",
     "LatentAttention",
-    "LaunchFailure",
     "LengthArray",
     "LengthRule",
     "Lengths",
     "MissingLayerError",
-    "NativeSupport",
     "NativeUnavailableError",
-    "NativeUpdater",
     "OperatorFamily",
     "PagedAttention",
     "ParameterGroup",
@@ -118,7 +110,7 @@ __all__ = [
     "StepParameters",
     "Stream",
     "TaskDevice",
-    "Unbindable",
+    "TensorForm",
     "UnknownKeyError",
     "UnknownKindError",
     "UnknownOperatorError",
@@ -127,7 +119,7 @@ __all__ = [
     "UpdateLane",
     "UpdateOrder",
     "UpdatePlan",
-    "Updater",
+    "UpdaterChoice",
     "WorkspaceError",
     "__version__",
     "context_parallel_attention",
@@ -135,7 +127,6 @@ __all__ = [
     "context_parallel_latent_attention",
     "default_kinds",
     "encoder_attention",
-    "find_native_updater",
     "fused_infer_attention_v1",
     "fused_infer_attention_v2",
     "latent_attention_v1",

@@ -71,7 +71,7 @@ class AddressedIssuer:
         except (RuntimeError, ValueError, TypeError) as error:
             raise PlanError(
                 f"binding the launches of key {plan.key!r} for {type(self._updater).__name__}: "
-                f"{error}; make the lane without an updater for this kind",
+                f"{error}; make the lane with updater='operators' for this kind",
             ) from error
         if isinstance(bound, Unbindable):
             plan.launches, plan.unbound_reason = None, bound.reason

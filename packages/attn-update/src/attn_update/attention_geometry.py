@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -128,6 +128,25 @@ class LengthRule:
         )
 
 
+class TensorForm(NamedTuple):
+    """What a tensor that steps give has to be like: as the captured one, in any layout of memory.
+
+    Attributes:
+        shape: Of the captured tensor.
+        dtype: Of the captured tensor.
+        device: Of the captured tensor.
+    """
+
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> TensorForm:
+        """Return the form of a tensor."""
+        return cls(tensor.shape, tensor.dtype, tensor.device)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionGeometry:
     """The length rules of one captured launch, and the form of its block table.
@@ -135,12 +154,12 @@ class AttentionGeometry:
     Attributes:
         query: The rule of the query lengths, None where none were given at capture.
         key: The rule of the key lengths, None where none were given at capture.
-        block_table: Shape, dtype and device of the block table, None without paging.
+        block_table: The form of the block table, None without paging.
     """
 
     query: LengthRule | None
     key: LengthRule | None
-    block_table: tuple[torch.Size, torch.dtype, torch.device] | None
+    block_table: TensorForm | None
 
 
 def tensor_argument(arguments: Mapping[str, object], name: str) -> torch.Tensor:
@@ -198,9 +217,7 @@ def read_geometry(
             f"lengths, found {key_rule.count} and {query_rule.count}",
         )
     table = arguments.get("block_table")
-    form = None
-    if isinstance(table, torch.Tensor):
-        form = (table.shape, table.dtype, table.device)
+    form = TensorForm.of(table) if isinstance(table, torch.Tensor) else None
     return AttentionGeometry(query=query_rule, key=key_rule, block_table=form)
 
 

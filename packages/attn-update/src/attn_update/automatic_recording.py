@@ -2,6 +2,9 @@
 
 A dispatch mode sees every operator that is called inside it. Those it has a kind for go through the
 recorder as if the model had called `Recorder.attention`; all others run untouched.
+
+Engines hide attention in custom operators of their own, of which a dispatch mode sees no more than
+the outermost. So the kernel of such an operator is run with the mode still active.
 """
 
 from __future__ import annotations
@@ -9,17 +12,23 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
+import torch
 
 from attn_update.errors import RecordingError, UnknownKindError, nearest
+from attn_update.torch_internals import (
+    DispatchKeySet,
+    TorchDispatchMode,
+    kernel_keys_of,
+    schema_of,
+    tree_leaves,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import torch
-
     from attn_update.kind import Kind
     from attn_update.recorder import Recorder
+    from attn_update.torch_internals import OpOverload
 
 DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
     {
@@ -31,6 +40,11 @@ DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
     }
 )
 """From operators, as ``namespace::name`` or ``namespace::name.overload``, to kind names."""
+
+# Operators of torch and of the device; no attention of the table is hidden in them.
+_TRANSPARENT_NAMESPACES = frozenset(
+    {"aten", "prim", "prims", "quantized", "c10d", "_c10d_functional"}
+)
 
 
 def number_layers(operator: str, position: int) -> str:
@@ -48,7 +62,8 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     Put it around warm-up and capture, inside `Recorder.recording`. Outside a recording it leaves
     every operator alone, so it may stay active. Attention that calls the recorder itself is not
-    recorded twice.
+    recorded twice. Attention inside a custom operator is recorded as well, whatever the operator
+    is written in, and in whatever depth.
 
     Args:
         recorder: Records. The caller owns it.
@@ -79,6 +94,9 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._operators = dict(operators)
         self._layer_name = layer_name
         self._group = group
+        # An operator's own kernels do not call it, and those of its namespace are the device's.
+        known = {operator.partition("::")[0] for operator in operators}
+        self._transparent = _TRANSPARENT_NAMESPACES | known
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -97,8 +115,12 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         recorder = self._recorder
         kind_name = self._operators.get(func.name())
         position = recorder.position
-        if kind_name is None or position is None or recorder.is_launching:
+        if position is None or recorder.is_launching:
             return func(*args, **kwargs)
+        if kind_name is None:
+            if func.namespace in self._transparent:
+                return func(*args, **kwargs)
+            return self._look_inside(func, args, kwargs)
         if "workspace" in kwargs and not recorder.device.is_capturing():
             return func(*args, **kwargs)
         arguments = _bind(func, args, kwargs)
@@ -107,10 +129,30 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         layer_name = self._layer_name(func.name(), position)
         group = "default" if self._group is None else self._group(layer_name)
         outputs = recorder.attention(layer_name, kind_name, arguments, group=group)
-        returned = outputs[: len(func._schema.returns)]  # noqa: SLF001
+        returned = outputs[: len(schema_of(func).returns)]
         if not returned:  # it writes into an argument
             return None
         return returned[0] if len(returned) == 1 else returned
+
+    def _look_inside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        keys = _kernel_keys((args, kwargs))
+        if keys is None:
+            return func(*args, **kwargs)
+        with self:
+            # Its kernel at once: through the dispatcher this mode would be asked about it again.
+            return func.redispatch(keys, *args, **kwargs)
+
+
+def _kernel_keys(arguments: object) -> DispatchKeySet | None:
+    """Return the key of the kernel that these arguments choose; None without a tensor."""
+    types = {leaf.device.type for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
+    if not types:
+        return None
+    # As torch does, scalars and lengths of the host follow the device.
+    (device_type, *others) = sorted(types, key=lambda each: each == "cpu")
+    if others not in ([], ["cpu"]):
+        return None
+    return kernel_keys_of(device_type)
 
 
 def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, Kind]) -> None:
@@ -128,6 +170,6 @@ def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, Kind]) -> Non
         )
 
 
-def _bind(func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    names = [argument.name for argument in func._schema.arguments]  # noqa: SLF001
+def _bind(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    names = [argument.name for argument in schema_of(func).arguments]
     return {**dict(zip(names, args, strict=False)), **kwargs}

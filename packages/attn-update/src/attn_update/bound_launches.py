@@ -41,16 +41,16 @@ class BoundLaunches(Protocol):
         """How many launches torch dispatches to its current stream; the others need none."""
 
     def take(self, parameters: StepParameters) -> Changes | None:
-        """Check the lengths of a step and give them to the launches, where that is quick.
+        """Check the arguments of a step and give them to the launches, where that is quick.
 
         Args:
             parameters: Of the key that was bound.
 
         Returns:
-            For each slot an empty mapping where its launches were given other lengths than they
-            had; `run` is called with that next, or with all values of a later step. None where
-            nothing was given: what the parameters are, and whether they are right, is then for
-            `UpdatePlan.check` to say.
+            For each slot an empty mapping where its launches were given other lengths, or tensors
+            of other memory, than they had; `run` is called with that next, or with all values of a
+            later step. None where nothing was given: what the parameters are, and whether they are
+            right, is then for `UpdatePlan.check` to say.
         """
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:

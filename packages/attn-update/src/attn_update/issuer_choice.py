@@ -1,12 +1,15 @@
-"""Which issuer an update lane has, by what its device offers."""
+"""Which issuer an update lane has: what the caller chose, by what its device offers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from attn_update.addressed_device import find_native_calls
 from attn_update.addressed_issuer import AddressedIssuer
 from attn_update.direct_launch import find_direct_launch
+from attn_update.errors import LaneError, nearest
+from attn_update.kernel_updater import KernelUpdater
+from attn_update.native_updater import NativeUpdater, find_native_updater
 from attn_update.operator_issuer import OperatorIssuer
 
 if TYPE_CHECKING:
@@ -15,41 +18,108 @@ if TYPE_CHECKING:
     from attn_update.task_device import TaskDevice
     from attn_update.updater import Updater
 
+UpdaterName: TypeAlias = Literal["operators", "kernels", "native"]
+UpdaterChoice: TypeAlias = Literal["auto", "operators", "kernels", "native"]
+"""How a lane issues updates.
 
-def make_issuer(
-    device: TaskDevice, counters: LaneCounters, *, direct: bool, updater: Updater | None
-) -> tuple[StepIssuer, str | None]:
-    """Return an issuer on a new stream of a device, and why the updater is not used, if so.
+``native``: all of a step in one call of C++, any kind; built once, in some 15 s. ``kernels``: calls
+of CANN's kernels from Python, without a compiler, for plans of FIA v1 and v2. ``operators``: one
+call of torch after the other, on any device. ``auto``: the first of these that works here.
+"""
+
+_CHOICES: tuple[UpdaterChoice, ...] = ("auto", "operators", "kernels", "native")
+
+
+class ChosenIssuer(NamedTuple):
+    """An issuer, and why it is this one.
+
+    Attributes:
+        issuer: On a stream of its own.
+        updater: What it issues by.
+        reason: Why it issues by that.
+    """
+
+    issuer: StepIssuer
+    updater: UpdaterName | Updater
+    reason: str
+
+
+def choose_issuer(
+    device: TaskDevice,
+    counters: LaneCounters,
+    *,
+    direct: bool,
+    updater: UpdaterChoice | Updater,
+) -> ChosenIssuer:
+    """Return an issuer on a new stream of a device.
 
     Args:
         device: Of the stream.
         counters: Are counted up.
         direct: Whether the stream shall launch past the device's launch queue, where it can.
-        updater: Issues all updates of a step at once, where the device allows that; None for none.
+        updater: What to issue by; an `Updater` of the caller's own is used as it is.
+
+    Raises:
+        LaneError: The device does not offer what was chosen, or there is no such choice.
+        NativeUnavailableError: ``native`` was chosen and cannot be built here.
     """
+    if isinstance(updater, str) and updater not in _CHOICES:
+        raise LaneError(
+            f"making an update lane: there is no updater {updater!r}; {nearest(updater, _CHOICES)}"
+        )
     direct_device = find_direct_launch(device) if direct else None
+    found = find_native_calls(device)
+    missing = None
+    if direct_device is None:
+        missing = "the lane's stream does not launch directly"
+    elif found is None:
+        missing = "the device does not tell the addresses of its calls"
+    if updater not in ("auto", "operators") and missing is not None:
+        raise LaneError(
+            f"making an update lane with updater={updater!r}: {missing}; leave the choice to "
+            f"updater='auto'"
+        )
+    made, name, reason = _make_updater(updater, missing)
     if direct_device is None:
         # A graph that waits for its first update idles the device, so the lane goes first.
         stream = device.create_stream(priority=-1)
     else:
         stream = direct_device.create_direct_stream()
-    found = find_native_calls(device)
-    if updater is None:
-        reason = "the lane was made without an updater"
-    elif direct_device is None:
-        reason = "the lane's stream does not launch directly"
-    elif found is None:
-        reason = "the device does not tell the addresses of its calls"
-    else:
-        addressed, calls = found
-        issuer = AddressedIssuer(
-            device,
-            stream,
-            counters,
-            direct_device,
-            addressed=addressed,
-            calls=calls,
-            updater=updater,
-        )
-        return issuer, None
-    return OperatorIssuer(device, stream, counters, direct_device), reason
+    if made is None or found is None or direct_device is None:
+        operators = OperatorIssuer(device, stream, counters, direct_device)
+        return ChosenIssuer(operators, "operators", reason)
+    addressed, calls = found
+    issuer = AddressedIssuer(
+        device,
+        stream,
+        counters,
+        direct_device,
+        addressed=addressed,
+        calls=calls,
+        updater=made,
+    )
+    return ChosenIssuer(issuer, name, reason)
+
+
+def _make_updater(
+    choice: UpdaterChoice | Updater, missing: str | None
+) -> tuple[Updater | None, UpdaterName | Updater, str]:
+    if choice == "auto":
+        return _make_automatically(missing)
+    reason = "the caller chose it"
+    if choice == "native":
+        return NativeUpdater.load(), choice, reason
+    if choice == "kernels":
+        return KernelUpdater(), choice, reason
+    if choice == "operators":
+        return None, choice, reason
+    return choice, choice, reason
+
+
+def _make_automatically(missing: str | None) -> tuple[Updater | None, UpdaterName, str]:
+    if missing is not None:
+        return None, "operators", f"chosen automatically: {missing}"
+    native = find_native_updater()
+    if native.updater is None:
+        return KernelUpdater(), "kernels", f"chosen automatically: {native.reason}"
+    return native.updater, "native", "chosen automatically: it is the fastest, and works here"

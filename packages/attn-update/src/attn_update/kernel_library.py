@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from attn_update.device_calls import find_call, pointer
+from attn_update.torch_internals import implementation_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -126,7 +127,7 @@ class KernelLibrary:
         ):
             raise TypeError("expected a dense tensor of the device, of a data type that CANN has")
         # To C++ a tensor is one pointer to its implementation, and a reference a pointer to that.
-        implementation = ctypes.c_void_p(tensor._cdata)  # noqa: SLF001
+        implementation = ctypes.c_void_p(implementation_address(tensor))
         return _made(self._describe(ctypes.byref(implementation)), "a tensor")
 
 

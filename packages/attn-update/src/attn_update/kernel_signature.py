@@ -1,11 +1,12 @@
 """The kernels of CANN that fused attention is, and which argument of the operator goes where.
 
-What torch_npu 2.13 (op-plugin) does with `npu_fused_infer_attention_score.out` and its v2 in a task
+What torch_npu (op-plugin) does with `npu_fused_infer_attention_score.out` and its v2 in a task
 update, on the Ascend 910 family from CANN 8.1.RC1 on, is two C calls: the first phase of
 aclnnFusedInferAttentionScoreV3 or V4 checks and prepares, the second launches. Their parameters are
-public (the aclnn pages of CANN's documents); which argument goes where is read from op-plugin. A
-device refuses an update by another kernel than was captured, so a wrong choice here is an error of
-the first update and never a wrong number.
+public (the aclnn pages of CANN's documents); which argument goes where is read from op-plugin of
+torch_npu 2.13. The schemas of both operators are the same in torch_npu 2.10 to 2.14, and all of
+them name both kernels. A device refuses an update by another kernel than was captured, so a wrong
+choice here is an error of the first update and never a wrong number.
 
 Both updaters go by these tables: `attn_update.kernel_updater` reads them, and
 `attn_update.native_build` writes them out as C++ for `native/kernel_call.h`.

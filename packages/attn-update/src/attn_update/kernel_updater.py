@@ -18,6 +18,7 @@ from attn_update.kernel_launches import KernelLaunches
 from attn_update.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.kernel_signature import KERNEL_SIGNATURES, kernel_functions
 from attn_update.operator_lookup import find_operator
+from attn_update.torch_internals import schema_of
 from attn_update.updater import Unbindable
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _find_missing(update: PlannedUpdate, kernels: Mapping[str, int]) -> str | No
     for name in (f"{signature.kernel}GetWorkspaceSize", signature.kernel, *LIBRARY_FUNCTIONS):
         if name not in kernels:
             return f"the device does not tell {name}"
-    known = {argument.name for argument in find_operator(update.operator)._schema.arguments}  # noqa: SLF001
+    known = {argument.name for argument in schema_of(find_operator(update.operator)).arguments}
     for parameter in signature.parameters:
         if parameter.argument and parameter.argument not in known:
             return f"{update.operator} has no argument {parameter.argument!r}"
@@ -81,7 +82,7 @@ def _find_missing(update: PlannedUpdate, kernels: Mapping[str, int]) -> str | No
 
 
 def _values(update: PlannedUpdate) -> dict[str, Any]:
-    arguments = find_operator(update.operator)._schema.arguments  # noqa: SLF001
+    arguments = schema_of(find_operator(update.operator)).arguments
     defaults = {argument.name: argument.default_value for argument in arguments}
     for name in update.launch.keys() - defaults.keys():
         raise ValueError(f"argument {name!r} is unknown to the operator {update.operator}")

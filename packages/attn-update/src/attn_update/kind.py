@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attn_update.attention_geometry import LengthRule
+    from attn_update.attention_geometry import LengthRule, TensorForm
 
 
 class Kind(Protocol):
@@ -85,17 +85,18 @@ class AttentionKind(Kind, Protocol):
 
 @runtime_checkable
 class RuledKind(Protocol):
-    """A kind of which plain lists of lengths may be checked without `AttentionKind.prepare`."""
+    """A kind of which plain lists and tensors may be checked without `AttentionKind.prepare`."""
 
-    def length_rules(self, geometry: Hashable) -> Mapping[str, LengthRule]:
-        """Return the rules of the arguments of lengths.
+    def step_rules(self, geometry: Hashable) -> Mapping[str, LengthRule | TensorForm]:
+        """Return the rules of the step arguments that are taken as they are.
 
         Args:
             geometry: What `AttentionKind.geometry` returned for the captured launch.
 
         Returns:
-            For each argument for which `prepare` returns every list that keeps the rule as it is,
-            padded or not. Arguments for which it does anything else are left out.
+            For each argument for which `prepare` returns every list that keeps the rule, padded or
+            not, or every tensor of the form, as it is. Arguments for which it does anything else
+            are left out.
         """
 
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import sysconfig
 import tempfile
@@ -30,8 +31,17 @@ _TIME_LIMIT_SECONDS = 600
 
 
 def default_folder() -> Path:
-    """Return the folder of built files unless the caller gives one."""
-    return Path.home() / ".cache" / "attn-update"
+    """Return the folder of built files unless the caller gives one.
+
+    Raises:
+        NativeUnavailableError: The user has no home folder.
+    """
+    try:
+        return Path.home() / ".cache" / "attn-update"
+    except RuntimeError as error:
+        raise NativeUnavailableError(
+            f"building the native updater: {error}; set HOME, or give a folder",
+        ) from error
 
 
 def build_native(folder: Path, compiler: str | None = None) -> Path:
@@ -44,11 +54,12 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
 
     Raises:
         NativeUnavailableError: There is no compiler, no header of Python or torch, the folder
-            cannot be written, or the compiler refused the source; the message says which.
+            cannot be written, the compiler refused the source, or the process ignores SIGCHLD; the
+            message says which.
     """
     program = _find_compiler(compiler)
     sources = {
-        file.name: file.read_text()
+        file.name: file.read_text(encoding="utf-8")
         for file in sorted(files("attn_update").joinpath("native").iterdir(), key=lambda f: f.name)
         if file.name.endswith((".h", ".cpp"))
     }
@@ -106,8 +117,15 @@ def _key(*parts: str) -> str:
 
 
 def _compile(command: list[str], sources: dict[str, str], target: Path) -> None:
+    if signal.getsignal(signal.SIGCHLD) is signal.SIG_IGN:
+        # The kernel then forgets how children end, and Python takes that for success.
+        raise NativeUnavailableError(
+            "building the native updater: this process ignores SIGCHLD, perhaps because its parent "
+            "does, so it cannot learn whether a compiler failed; call signal.signal("
+            "signal.SIGCHLD, signal.SIG_DFL) before, or build it in another process once",
+        )
     for name, source in sources.items():
-        target.with_name(name).write_text(source)
+        target.with_name(name).write_text(source, encoding="utf-8")
     full = [
         *command,
         os.fspath(target.with_name("launches.cpp")),

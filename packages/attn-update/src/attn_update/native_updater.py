@@ -12,6 +12,7 @@ import importlib.util
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
+from attn_update.attention_geometry import TensorForm
 from attn_update.bound_launches import LaunchFailure
 from attn_update.errors import NativeUnavailableError
 from attn_update.kernel_library import LIBRARY_FUNCTIONS
@@ -21,6 +22,8 @@ from attn_update.native_build import MODULE_NAME, build_native, default_folder
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    import torch
 
     from attn_update.addressed_device import AddressedDevice
     from attn_update.bound_launches import Changes
@@ -53,6 +56,17 @@ class _Launches(Protocol):
         /,
     ) -> None: ...
 
+    def add_tensor(
+        self,
+        group: str,
+        argument: str,
+        slot: int,
+        sizes: list[int],
+        dtype: torch.dtype,
+        device: torch.device,
+        /,
+    ) -> None: ...
+
     def take(self, groups: object, /) -> Changes | None: ...
 
     def num_dispatched(self) -> int: ...
@@ -82,7 +96,7 @@ class NativeLaunches:
         self.num_dispatched = launches.num_dispatched()
 
     def take(self, parameters: StepParameters) -> Changes | None:
-        """See `attn_update.bound_launches.BoundLaunches`; one pass over the lengths."""
+        """See `attn_update.bound_launches.BoundLaunches`; one pass over lengths and tensors."""
         return self._launches.take(parameters.groups)
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
@@ -155,10 +169,15 @@ class NativeUpdater:
                 device.external_event_address(update.event),
                 update.slot,
             )
-        for slot, rules in enumerate(plan.length_rules() or ()):
+        for slot, rules in enumerate(plan.step_rules() or ()):
             for argument, rule in rules.items():
-                limits = (rule.count, rule.cumulative, rule.total, rule.maximum)
-                launches.add_lengths(plan.group_of(slot), argument, slot, *limits)
+                group = plan.group_of(slot)
+                if isinstance(rule, TensorForm):
+                    form = (list(rule.shape), rule.dtype, rule.device)
+                    launches.add_tensor(group, argument, slot, *form)
+                else:
+                    limits = (rule.count, rule.cumulative, rule.total, rule.maximum)
+                    launches.add_lengths(group, argument, slot, *limits)
         return NativeLaunches(launches)
 
 

@@ -46,7 +46,7 @@ class OperatorIssuer:
 
     def bind(self, plan: UpdatePlan) -> None:
         """Note that the plan was bound; there is nothing to prepare."""
-        plan.launches, plan.unbound_reason = None, "the lane does not use an updater"
+        plan.launches, plan.unbound_reason = None, "the lane issues updates by operators"
         plan.bound_by = self
 
     def mark_replay(self, stream: Stream) -> Event:

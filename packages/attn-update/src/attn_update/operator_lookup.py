@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from attn_update.errors import ArgumentError, UnknownOperatorError, nearest
+from attn_update.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-def find_operator(name: str) -> torch._ops.OpOverload:
+def find_operator(name: str) -> OpOverload:
     """Return an operator overload by its qualified name.
 
     Args:
@@ -35,7 +36,7 @@ def find_operator(name: str) -> torch._ops.OpOverload:
             f"looking up the operator {name!r}: torch knows no such operator; import the library "
             f"that registers it first (torch_npu for `npu::`)",
         ) from error
-    assert isinstance(found, torch._ops.OpOverload)  # noqa: S101, SLF001
+    assert isinstance(found, OpOverload)  # noqa: S101
     return found
 
 
@@ -52,7 +53,7 @@ def check_argument_names(
     Raises:
         ArgumentError: An unknown or a managed argument.
     """
-    known = {argument.name for argument in find_operator(name)._schema.arguments}  # noqa: SLF001
+    known = {argument.name for argument in schema_of(find_operator(name)).arguments}
     for argument in sorted(arguments.keys() & managed):
         raise ArgumentError(
             f"checking the arguments of {name}: {argument!r} is allocated by the recorder; leave "

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from attn_update.kind import AttentionKind, Kind
     from attn_update.task_device import Stream, TaskDevice
+    from attn_update.torch_internals import OpOverload
 
 
 @dataclass(kw_only=True)
@@ -309,7 +310,7 @@ class Recorder:
         self,
         layer_name: str,
         name: str,
-        operator: torch._ops.OpOverload,
+        operator: OpOverload,
         launch: Mapping[str, object],
         stream: Stream,
     ) -> object:

@@ -8,6 +8,7 @@ each step. Here the same records become a plan, and the same input a step of an 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update.automatic_recording import DEFAULT_OPERATORS, number_layers
@@ -15,16 +16,16 @@ from attn_update.errors import RecordingError, StepParameterError, WorkspaceErro
 from attn_update.kind import needs_update
 from attn_update.record import KeyRecords, Record
 from attn_update.step_parameters import StepParameters
+from attn_update.torch_internals import schema_of
 from attn_update.update_plan import UpdatePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    import torch
-
     from attn_update.kind import AttentionKind, Kind
     from attn_update.recorder import Recorder
     from attn_update.step_parameters import Lengths
+    from attn_update.torch_internals import OpOverload
     from attn_update.update_lane import UpdateLane
 
 
@@ -46,6 +47,9 @@ class UpdatableGraph:
     order and on whatever threads, by one call, `update`. Checked before anything is launched: the
     number of inputs, the names in them, and all that `UpdatePlan.check` checks.
 
+    The graphs of a target and a draft model, and of all their batch sizes, share one recorder and
+    one lane. Call `release` before the graph is destroyed or captured again.
+
     torch_npu keeps no more than weak tensors, so a freed cache is not noticed here.
 
     Args:
@@ -53,8 +57,6 @@ class UpdatableGraph:
         key: The graph key.
         graph: Captured by ``torch.npu.graph(graph, auto_dispatch_capture=True)``.
         lane: Of the graph's device.
-        per_layer: Whether a step may give each layer an input of its own. Otherwise all layers
-            share one, which is checked once.
         operators: From operators to kind names of the recorder's table.
         layer_name: Names a launch by its operator and its position.
 
@@ -73,15 +75,13 @@ class UpdatableGraph:
         graph: DispatchedGraph,
         lane: UpdateLane,
         *,
-        per_layer: bool = False,
         operators: Mapping[str, str] = DEFAULT_OPERATORS,
         layer_name: Callable[[str, int], str] = number_layers,
     ) -> None:
         records = KeyRecords(key)
         for position, dispatched in enumerate(_dispatch_records(graph, key)):
             name = layer_name(dispatched.op_cache_entry.name(), position)
-            group = name if per_layer else "default"
-            record = _read_record(dispatched, recorder.kinds, operators, name, group, key)
+            record = _read_record(dispatched, recorder.kinds, operators, name, key)
             if name in records.records:
                 raise RecordingError(
                     f"reading the records of key {key!r}: two layers are named {name!r}",
@@ -89,36 +89,52 @@ class UpdatableGraph:
             records.records[name] = record
         recorder.adopt(records)
         self.plan = UpdatePlan.compile(recorder, key)
+        self._recorder = recorder
         self._graph = graph
         self._lane = lane
         # What a step leaves out keeps its latest value, as NPUGraph.update does.
-        self._latest: dict[str, dict[str, Lengths]] = {}
-        for record in records.records.values():
-            names = self.plan.groups[record.group].arguments
-            captured: dict[str, Any] = {name: record.arguments[name] for name in names}
-            self._latest[record.group] = captured
+        self._latest = self._captured()
+
+    @staticmethod
+    def has_records(graph: object) -> bool:
+        """Return whether torch_npu recorded attention in a graph.
+
+        One that was captured without ``auto_dispatch_capture=True``, or whose attention reads its
+        lengths on the device, has none: it is just replayed.
+
+        Args:
+            graph: Captured by torch_npu.
+        """
+        return bool(_find_records(graph))
+
+    def release(self) -> None:
+        """Forget the records; call it when no replay is under way. Again is no error."""
+        if not self.plan.records.released:
+            self._recorder.release(self.plan.key)
 
     def update(self, cpu_update_input: Sequence[Mapping[str, Lengths]]) -> None:
         """Replay the graph with new lengths; returns as soon as all is queued.
 
         Args:
-            cpu_update_input: One mapping from argument names to lengths for all layers, or, with
-                `per_layer`, one for each in the order of capture. A name that is left out keeps
-                its latest value.
+            cpu_update_input: One mapping from argument names to lengths for all launches, or one
+                for each in the order of capture, as for the draft steps of a graph. A name that is
+                left out keeps its latest value.
 
         Raises:
+            UnknownKeyError: It was released.
             StepParameterError: The number of inputs, a name or a value does not fit; nothing was
                 launched, and nothing waits.
             UpdateError: See `UpdateLane.run`.
         """
-        groups = list(self._latest)
-        num_inputs = len(cpu_update_input)
-        if num_inputs not in (1, len(groups)):
+        num_inputs, num_records = len(cpu_update_input), len(self.plan.updates)
+        if num_inputs not in (1, num_records):
             raise StepParameterError(
-                f"updating key {self.plan.key!r}: expected 1 input"
-                f"{f' or {len(groups)}, one for each layer' if len(groups) > 1 else ''}, found "
-                f"{num_inputs}; inputs for single layers need per_layer=True",
+                f"updating key {self.plan.key!r}: expected 1 input, or {num_records}, one for each "
+                f"launch in the order of capture, found {num_inputs}",
             )
+        if num_inputs > len(self._latest):
+            self._part()
+        groups = list(self._latest)
         given = dict(zip(groups, list(cpu_update_input) * (len(groups) // num_inputs), strict=True))
         for group, values in given.items():
             declared = self.plan.groups[group].arguments
@@ -134,10 +150,32 @@ class UpdatableGraph:
         )
         self._latest = merged
 
+    def _captured(self) -> dict[str, dict[str, Lengths]]:
+        latest: dict[str, dict[str, Lengths]] = {}
+        for record in self.plan.records.records.values():
+            names = self.plan.groups[record.group].arguments
+            captured: dict[str, Any] = {name: record.arguments[name] for name in names}
+            latest[record.group] = captured
+        return latest
+
+    def _part(self) -> None:
+        """Give each launch a parameter group of its own: it was given an input of its own."""
+        (shared,) = self._latest.values()
+        records = self.plan.records
+        self.plan.check_key(StepParameters(key=records.key))
+        for name, record in records.records.items():
+            records.records[name] = replace(record, group=name)
+        self.plan = UpdatePlan.compile(self._recorder, records.key)
+        self._latest = {name: dict(shared) for name in self._captured()}
+
+
+def _find_records(graph: object) -> Sequence[Any] | None:
+    mode = getattr(graph, "graph_dispatch_mode", None)
+    return getattr(mode, "graph_dispatch_records", None)
+
 
 def _dispatch_records(graph: DispatchedGraph, key: Hashable) -> Sequence[Any]:
-    mode = getattr(graph, "graph_dispatch_mode", None)
-    records: Sequence[Any] | None = getattr(mode, "graph_dispatch_records", None)
+    records = _find_records(graph)
     if not records:
         raise RecordingError(
             f"reading the records of key {key!r}: expected a graph with recorded attention, found "
@@ -152,10 +190,9 @@ def _read_record(
     kinds: Mapping[str, Kind],
     operators: Mapping[str, str],
     layer_name: str,
-    group: str,
     key: Hashable,
 ) -> Record:
-    operator: torch._ops.OpOverload = dispatched.op_cache_entry
+    operator: OpOverload = dispatched.op_cache_entry
     called: str = dispatched.op_cache_entry.name()
     what = f"reading the record {layer_name!r} of key {key!r}"
     kind_name = operators.get(called)
@@ -169,14 +206,14 @@ def _read_record(
         raise RecordingError(
             f"{what}: {called} was captured, but kind {kind_name!r} updates {kind.operator}",
         )
-    names = [argument.name for argument in operator._schema.arguments]  # noqa: SLF001
+    names = [argument.name for argument in schema_of(operator).arguments]
     arguments = {**dict(zip(names, dispatched.args, strict=False)), **dispatched.kwargs}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     _check_workspace(arguments, kind, what)
     return Record(
         layer_name=layer_name,
         key=key,
-        group=group,
+        group="default",
         kind_name=kind_name,
         kind=kind,
         handle=dispatched.handle,

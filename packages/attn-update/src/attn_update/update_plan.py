@@ -26,7 +26,7 @@ from attn_update.operator_lookup import find_operator
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from attn_update.attention_geometry import LengthRule
+    from attn_update.attention_geometry import LengthRule, TensorForm
     from attn_update.bound_launches import BoundLaunches
     from attn_update.kind import AttentionKind
     from attn_update.record import KeyRecords, Record
@@ -232,17 +232,17 @@ class UpdatePlan:
                 f"for key {self.key!r}",
             )
 
-    def length_rules(self) -> list[Mapping[str, LengthRule]] | None:
-        """Return for each slot the rules of its arguments, where a step has nothing but lengths.
+    def step_rules(self) -> list[Mapping[str, LengthRule | TensorForm]] | None:
+        """Return for each slot the rules of its arguments, where all are taken as they are.
 
         Returns:
-            None where a kind takes anything else, or turns the lengths into something else.
+            None where a kind takes anything else, or turns what it is given into something else.
         """
-        rules: list[Mapping[str, LengthRule]] = []
+        rules: list[Mapping[str, LengthRule | TensorForm]] = []
         for slot in self._slots:
             given = self.groups[slot.group].arguments
             kind = slot.kind
-            known = kind.length_rules(slot.geometry) if isinstance(kind, RuledKind) else {}
+            known = kind.step_rules(slot.geometry) if isinstance(kind, RuledKind) else {}
             if not given or not given <= known.keys():
                 return None
             rules.append({name: known[name] for name in sorted(given)})

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from attn_update.tensor_memory import is_same_memory
+
 if TYPE_CHECKING:
     from attn_update.task_device import TaskDevice
 
@@ -37,17 +39,8 @@ class WeakTensors:
     def _reference(self, tensor: torch.Tensor) -> torch.Tensor:
         known = self._made.get(id(tensor))
         # The identity comes again after the tensor is gone, and its memory may be exchanged.
-        if known is not None and known[0]() is tensor and _same_memory(known[1], tensor):
+        if known is not None and known[0]() is tensor and is_same_memory(known[1], tensor):
             return known[1]
         made = self._device.weak_reference(tensor)
         self._made[id(tensor)] = (weakref.ref(tensor), made)
         return made
-
-
-def _same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return (
-        one.data_ptr() == other.data_ptr()
-        and one.shape == other.shape
-        and one.stride() == other.stride()
-        and one.dtype == other.dtype
-    )

@@ -19,7 +19,7 @@ from attn_update import (
 from attn_update.testing import assert_layers_equal
 
 if TYPE_CHECKING:
-    from attn_update import Updater
+    from attn_update import UpdaterChoice
     from npu_graph_runtime import NpuDevice
 
 TOKENS, SEQUENCES, HEADS, HEAD_DIM = 24, 4, 2, 16
@@ -33,7 +33,7 @@ def draw_ends(random: Random) -> list[int]:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_encoder_steps_with_padding_equal_the_eager_operator(
-    npu_device: NpuDevice, dtype: torch.dtype, any_updater: Updater | None
+    npu_device: NpuDevice, dtype: torch.dtype, any_updater: UpdaterChoice
 ) -> None:
     random = Random(7)
     generator = torch.Generator().manual_seed(7)

@@ -1,11 +1,13 @@
 """A simulated CANN: the unmodified torch_npu runs on a CPU."""
 
 from cann_sim.__about__ import __version__
+from cann_sim._required_python import REQUIRED_PYTHON as _REQUIRED_PYTHON  # noqa: F401 (first)
 from cann_sim.activation import activate, is_active, launch_environment
 from cann_sim.counters import Counters, counters
 from cann_sim.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
 from cann_sim.errors import (
     ActivationError,
+    CacheError,
     CompilationError,
     CompilerNotFoundError,
     InactiveError,
@@ -19,6 +21,7 @@ from cann_sim.schedule import fuzzed_schedule, schedule, set_schedule
 __all__ = [
     "ActivationError",
     "Build",
+    "CacheError",
     "CompilationError",
     "CompilerNotFoundError",
     "Counters",

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cann_sim.errors import ActivationError, SettingError
+from cann_sim.errors import ActivationError
 from cann_sim.native_build import Build, build
-from cann_sim.native_library import EXTERNAL_EVENT_FORMS
+from cann_sim.settings import check_settings, external_event_form
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,11 +28,13 @@ def activate() -> None:
     the cache. The libraries stay loaded until the process ends.
 
     Raises:
-        ActivationError: torch_npu is already imported, over libraries that are not these.
-        SettingError: ``CANN_SIM_EXTERNAL_EVENTS`` has an unknown value.
+        ActivationError: torch_npu is already imported, over libraries that are not these, or a
+            library cannot be loaded.
+        SettingError: An environment variable ``CANN_SIM_*`` is unknown or has a wrong value.
         InstallationError: torch or torch_npu is missing or does not fit.
-        CompilerNotFoundError: The libraries have to be built and there is no C++ compiler.
+        CompilerNotFoundError: The libraries have to be built and there is no C++ compiler that can.
         CompilationError: A source was refused by the compiler.
+        CacheError: The libraries cannot be written.
     """
     if is_active():
         return
@@ -44,12 +46,25 @@ def activate() -> None:
             "(TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps 'import torch' from importing it), and start "
             "Python without the CANN folders in LD_LIBRARY_PATH."
         )
+    check_settings(os.environ)
     built = build()
     os.environ.update(_log_environment(os.environ))
     for path in built.library_paths(external_event_form(os.environ)):
-        # Each has its dependencies loaded before it, which are found by their SONAME.
-        ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+        _load(path)
     sys.path.append(str(_PYTHON_PACKAGES))
+
+
+def _load(library: Path) -> None:
+    """Load a library, whose dependencies are loaded already and are found by their SONAME."""
+    try:
+        ctypes.CDLL(str(library), mode=ctypes.RTLD_LOCAL)
+    except OSError as error:
+        raise ActivationError(
+            f"cann-sim was to load {library.name} into this process: expected that it and what it "
+            f"needs can be loaded, found: {error}. If that names a library of torch or CUDA, see "
+            "whether 'import torch' works with TORCH_DEVICE_BACKEND_AUTOLOAD=0; if it names one "
+            f"in {library.parent}, remove that folder, and it is built again."
+        ) from error
 
 
 def is_active() -> bool:
@@ -68,8 +83,10 @@ def launch_environment(
         built: The libraries; built where it is None.
 
     Raises:
-        SettingError: ``CANN_SIM_EXTERNAL_EVENTS`` has an unknown value.
+        SettingError: An environment variable ``CANN_SIM_*`` is unknown or has a wrong value.
+        InstallationError: As `activate`, where it has to build; and so the rest.
     """
+    check_settings(environment)
     built = built or build()
     folders = [str(path) for path in built.search_path(external_event_form(environment))]
     before = environment.get("LD_LIBRARY_PATH")
@@ -84,24 +101,6 @@ def _log_environment(environment: Mapping[str, str]) -> dict[str, str]:
     level = {"missing": "2", "all": "0"}.get(environment.get("CANN_SIM_LOG", ""))
     name = "ASCEND_GLOBAL_LOG_LEVEL"
     return {} if level is None or name in environment else {name: level}
-
-
-def external_event_form(environment: Mapping[str, str]) -> str:
-    """Return what ``CANN_SIM_EXTERNAL_EVENTS`` chooses; values in memory where it is not set.
-
-    Args:
-        environment: Where to read it.
-
-    Raises:
-        SettingError: It is not one of ``EXTERNAL_EVENT_FORMS``.
-    """
-    form = environment.get("CANN_SIM_EXTERNAL_EVENTS") or EXTERNAL_EVENT_FORMS[0]
-    if form not in EXTERNAL_EVENT_FORMS:
-        raise SettingError(
-            "environment variable CANN_SIM_EXTERNAL_EVENTS: expected "
-            f"{' or '.join(EXTERNAL_EVENT_FORMS)}, found {form!r}"
-        )
-    return form
 
 
 def _loaded_path(library: str) -> str | None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TextIO
+
+from cann_sim.errors import CacheError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+
+_ROOM: Final = "some 500 MB"
 
 
 def cache_folder() -> Path:
@@ -32,14 +38,72 @@ def content_key(texts: Iterable[str], files: Iterable[Path]) -> str:
     return digest.hexdigest()[:32]
 
 
+def cache_error(error: OSError, purpose: str) -> CacheError:
+    """Return what is said where something cannot be written.
+
+    Args:
+        error: Why not.
+        purpose: What was being done.
+    """
+    return CacheError(
+        f"cann-sim was {purpose}: expected a folder that it can write to, with {_ROOM} of room, "
+        f"found {error.strerror}{f' at {error.filename}' if error.filename else ''}. Free it, or "
+        "choose another folder with the environment variable CANN_SIM_CACHE."
+    )
+
+
+def require_writable() -> None:
+    """See whether the folder of built files can be made and written to.
+
+    Raises:
+        CacheError: It cannot.
+    """
+    folder = cache_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"written")
+    except OSError as error:
+        raise cache_error(error, f"opening its folder of built files, {folder}") from error
+
+
 @contextmanager
-def locked(file: Path) -> Iterator[None]:
+def locked(file: Path) -> Iterator[bool]:
     """Hold a lock between processes for the duration of the block.
+
+    Says so on stderr where another process holds it, or where the file system has no locks: then
+    the block runs without.
 
     Args:
         file: The lock file. It is made, and stays.
+
+    Yields:
+        Whether the lock is held: not on a file system without locks.
+
+    Raises:
+        CacheError: The file cannot be made.
     """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as handle:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle = file.open("w")
+    except OSError as error:
+        raise cache_error(error, f"opening its folder of built files, {file.parent}") from error
+    with handle:
+        held = True
+        try:
+            _lock(handle)
+        except OSError as error:
+            sys.stderr.write(
+                f"cann-sim: {file.parent} has no locks ({error.strerror}); processes that start at "
+                "once may each compile\n"
+            )
+            held = False
+        yield held
+
+
+def _lock(handle: TextIO) -> None:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        sys.stderr.write("cann-sim: waiting for another process that builds the same libraries\n")
         fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

@@ -11,24 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cann_sim.__about__ import __version__
-from cann_sim.activation import external_event_form, launch_environment
-from cann_sim.build_cache import cache_folder
-from cann_sim.compiler import find_compiler
+from cann_sim.activation import launch_environment
 from cann_sim.coverage import read_coverage
 from cann_sim.errors import (
     ActivationError,
+    CacheError,
     CompilationError,
     CompilerNotFoundError,
     InstallationError,
     SettingError,
 )
-from cann_sim.installation import find_installation
 from cann_sim.native_build import build
+from cann_sim.settings import check_settings, external_event_form
 from cann_sim.simulated_operators import (
     simulated_atb_operations,
     simulated_compiled_operators,
     simulated_operators,
 )
+from cann_sim.start_report import start_report
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,7 @@ _SIGNALLED = 128  # a shell's status of a command that a signal ended is this an
 _COVERAGE_HELP = "begin FILE anew, collect in it what is asked of the operators, and show it"
 _EXPECTED_ERRORS = (
     ActivationError,
+    CacheError,
     CompilationError,
     CompilerNotFoundError,
     InstallationError,
@@ -62,7 +63,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     run.add_argument("--coverage", metavar="FILE", type=Path, help=_COVERAGE_HELP)
     run.add_argument("program", nargs=argparse.REMAINDER, help="-- and the command")
     commands.add_parser("build", help="build the native libraries ahead")
-    commands.add_parser("info", help="say what is installed, built and chosen")
+    commands.add_parser(
+        "info", help="say what is installed, built and chosen, and what would keep it from starting"
+    )
     commands.add_parser("ops", help="list the operators that are simulated")
     shown = commands.add_parser("coverage", help="show what CANN_SIM_COVERAGE has collected")
     shown.add_argument("file", type=Path)
@@ -120,6 +123,7 @@ def _build() -> int:
 
 
 def _ops() -> int:
+    check_settings(os.environ)
     paths = {path.name: path for path in build().library_paths(external_event_form(os.environ))}
     operators = paths["libopapi.so"]
     names = simulated_operators(operators) + simulated_compiled_operators(operators)
@@ -129,21 +133,6 @@ def _ops() -> int:
 
 
 def _info() -> int:
-    installation = find_installation()
-    try:
-        compiler = find_compiler()
-        compiler_line = f"{compiler.path} {compiler.version}"
-    except CompilerNotFoundError as error:
-        compiler_line = f"none ({error})"
-    settings = {name: value for name, value in os.environ.items() if name.startswith("CANN_SIM_")}
-    lines = {
-        "cann-sim": __version__,
-        "torch": f"{installation.torch_version} ({installation.torch_folder})",
-        "torch_npu": f"{installation.torch_npu_version} ({installation.torch_npu_folder})",
-        "compiler": compiler_line,
-        "cache": str(cache_folder()),
-        "external events": external_event_form(os.environ),
-        "settings": " ".join(f"{n}={v}" for n, v in sorted(settings.items())) or "none",
-    }
-    sys.stdout.writelines(f"{name + ':':17}{value}\n" for name, value in lines.items())
-    return 0
+    report = start_report()
+    sys.stdout.write(report.text())
+    return 1 if report.problems else 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from cann_sim.compilation_progress import CompilationProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,25 +47,26 @@ def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) 
     """Make object files, the largest sources first, on several cores.
 
     Where many sources have a precompiled header, it is compiled before them, and they wait for it
-    while others are compiled. Prints one line to stderr where there is something to do.
+    while others are compiled. Shows on stderr how far it is.
 
     Args:
         files: What to make.
         compiler: The compiler.
-        scratch: A folder for precompiled headers, of some 250 MB. It has to exist; the caller
-            removes it.
+        scratch: A folder on the file system of the object files, for precompiled headers of some
+            250 MB and for what is not complete yet. It has to exist; the caller removes it.
 
     Raises:
         CompilationError: A source was refused by the compiler.
+        CacheError: There was no room for what it writes.
     """
     if not files:
         return
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
     uses = Counter((file.precompiled_header, file.flags) for file in files)
-    sys.stderr.write(f"cann-sim: compiling {len(files)} native sources, once ... ")
-    sys.stderr.flush()
-    start = time.monotonic()
-    with ThreadPoolExecutor(processes) as pool:
+    with (
+        ThreadPoolExecutor(processes) as pool,
+        CompilationProgress(sys.stderr, sum(_weight(file) for file in files), len(files)) as shown,
+    ):
         # First in the pool, so that a source that waits for its header never keeps it from running.
         headers: dict[tuple[Path | None, tuple[str, ...]], Future[Path]] = {
             (header, flags): pool.submit(
@@ -77,15 +79,21 @@ def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) 
         order = sorted(
             files, key=lambda file: (waiting[file] is not None, -file.source.stat().st_size)
         )
-        futures = [pool.submit(_compile, file, waiting[file], compiler) for file in order]
+        futures = {
+            pool.submit(_compile, file, waiting[file], compiler, scratch): file for file in order
+        }
         try:
-            for future in as_completed(futures):
+            for future in shown.while_waiting(futures):
                 future.result()
+                shown.add(_weight(futures[future]))
         except BaseException:
-            sys.stderr.write("failed\n")
             pool.shutdown(cancel_futures=True)
             raise
-    sys.stderr.write(f"done in {time.monotonic() - start:.0f} s\n")
+
+
+def _weight(file: ObjectFile) -> int:
+    """Return how long a source takes beside others: half is its headers, half its own lines."""
+    return 4000 + file.source.stat().st_size
 
 
 def _precompile(header: Path, flags: tuple[str, ...], compiler: Compiler, copy: Path) -> Path:
@@ -98,14 +106,13 @@ def _precompile(header: Path, flags: tuple[str, ...], compiler: Compiler, copy: 
     return copy
 
 
-def _compile(file: ObjectFile, header: Future[Path] | None, compiler: Compiler) -> None:
-    partial = file.path.with_suffix(f".{os.getpid()}.partial")
+def _compile(
+    file: ObjectFile, header: Future[Path] | None, compiler: Compiler, scratch: Path
+) -> None:
+    partial = scratch / file.path.name
     included = [] if header is None else ["-include", str(header.result())]
-    try:
-        compiler.run(
-            [*file.flags, *included, "-c", str(file.source), "-o", str(partial)],
-            f"compiling {file.source.parent.name}/{file.source.name}",
-        )
-        partial.rename(file.path)
-    finally:
-        partial.unlink(missing_ok=True)
+    compiler.run(
+        [*file.flags, *included, "-c", str(file.source), "-o", str(partial)],
+        f"compiling {file.source.parent.name}/{file.source.name}",
+    )
+    partial.rename(file.path)

@@ -8,11 +8,15 @@ class InstallationError(RuntimeError):
 
 
 class CompilerNotFoundError(RuntimeError):
-    """The native libraries have to be built and there is no C++ compiler."""
+    """The native libraries have to be built and there is no C++ compiler that can do it."""
 
 
 class CompilationError(RuntimeError):
     """The C++ compiler refused a source of the native libraries; the message has its output."""
+
+
+class CacheError(RuntimeError):
+    """What is built cannot be written: no permission, or no room."""
 
 
 class ActivationError(RuntimeError):

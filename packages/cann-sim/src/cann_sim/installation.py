@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cann_sim.errors import InstallationError
-
-SUPPORTED_MINOR_VERSIONS = ("2.13",)
-"""Minor versions of torch_npu whose calls the native libraries answer."""
+from cann_sim.supported_versions import SupportedVersion, minor_version, supported_version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,12 +20,19 @@ class Installation:
         torch_folder: Folder of the ``torch`` package.
         torch_npu_version: Version of torch_npu.
         torch_npu_folder: Folder of the ``torch_npu`` package.
+        supported: What is known of this version of torch_npu.
     """
 
     torch_version: str
     torch_folder: Path
     torch_npu_version: str
     torch_npu_folder: Path
+    supported: SupportedVersion
+
+    @property
+    def is_cuda_build(self) -> bool:
+        """Whether torch is built for CUDA, as the public index serves it for x86-64."""
+        return (self.torch_folder / "lib" / "libc10_cuda.so").exists()
 
 
 def find_installation() -> Installation:
@@ -35,19 +40,14 @@ def find_installation() -> Installation:
 
     Raises:
         InstallationError: One of them is missing, their minor versions differ, or torch_npu has a
-            version that is not in ``SUPPORTED_MINOR_VERSIONS``.
+            version that is not in ``SUPPORTED_VERSIONS``.
     """
     torch_version, torch_folder = _find("torch", "pip install torch")
     npu_version, npu_folder = _find("torch_npu", "pip install 'cann-sim[npu]'")
-    if _minor(npu_version) not in SUPPORTED_MINOR_VERSIONS:
-        expected = " or ".join(SUPPORTED_MINOR_VERSIONS)
+    supported = supported_version(npu_version)
+    if minor_version(torch_version) != supported.minor:
         raise InstallationError(
-            f"cann-sim looked at the installed torch_npu: expected version {expected}, found "
-            f"{npu_version}. Install it with: pip install 'cann-sim[npu]'"
-        )
-    if _minor(torch_version) != _minor(npu_version):
-        raise InstallationError(
-            f"cann-sim compared torch and torch_npu: expected torch {_minor(npu_version)} for "
+            f"cann-sim compared torch and torch_npu: expected torch {supported.minor} for "
             f"torch_npu {npu_version}, found torch {torch_version}. Install the torch that "
             f"torch_npu was built for: pip install 'torch=={_release(npu_version)}'"
         )
@@ -56,6 +56,7 @@ def find_installation() -> Installation:
         torch_folder=torch_folder,
         torch_npu_version=npu_version,
         torch_npu_folder=npu_folder,
+        supported=supported,
     )
 
 
@@ -77,8 +78,3 @@ def _find(package: str, remedy: str) -> tuple[str, Path]:
 def _release(version: str) -> str:
     """Return the version without its local part and without a post release."""
     return version.split("+", maxsplit=1)[0].split(".post", maxsplit=1)[0]
-
-
-def _minor(version: str) -> str:
-    """Return major and minor version, for instance ``2.13``."""
-    return ".".join(version.split(".")[:2])

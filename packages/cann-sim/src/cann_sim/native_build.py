@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cann_sim.build_cache import cache_folder, content_key, locked
+from cann_sim.build_cache import cache_error, cache_folder, content_key, locked
 from cann_sim.compilation import ObjectFile, compile_all
 from cann_sim.compiler import Compiler, find_compiler
 from cann_sim.errors import CompilerNotFoundError
 from cann_sim.included_files import included_files
 from cann_sim.installation import Installation, find_installation
-from cann_sim.native_library import NativeLibrary, native_libraries
+from cann_sim.native_library import STANDARD, NativeLibrary, native_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,13 +58,14 @@ class Build:
 def build() -> Build:
     """Return the native libraries, and build them first where they are not in the cache.
 
-    Safe in several processes at once: one builds, the others wait for it. Prints one line to
-    stderr where something is compiled.
+    Safe in several processes at once: one builds, the others wait for it. What a process that was
+    killed left behind is removed. Shows on stderr how far it is where something is compiled.
 
     Raises:
         InstallationError: torch or torch_npu is missing or does not fit.
-        CompilerNotFoundError: Something has to be built and there is no C++ compiler.
+        CompilerNotFoundError: Something has to be built and there is no C++ compiler that can.
         CompilationError: A source was refused by the compiler.
+        CacheError: There is no permission or no room to write what is built.
     """
     installation = find_installation()
     libraries = native_libraries(installation)
@@ -76,16 +78,42 @@ def build() -> Build:
         if earlier is None:
             raise
         return Build(folder=earlier, libraries=libraries)
-    folder = cache / "builds" / f"{sources_key}-{content_key([compiler.version], [])[:8]}"
+    folder = _build_folder(cache, sources_key, compiler.version)
     if not folder.exists():
-        with locked(cache / f"{folder.name}.lock"):
+        compiler.require(STANDARD)
+        with locked(cache / f"{folder.name}.lock") as alone:
             if not folder.exists():
-                _build_into(folder, libraries, compiler, cache / "objects", installation)
+                try:
+                    if alone:
+                        _remove_remains(folder, cache / "objects")
+                    _build_into(folder, libraries, compiler, cache / "objects", installation)
+                except OSError as error:
+                    raise cache_error(error, f"building its native libraries in {cache}") from error
     return Build(folder=folder, libraries=libraries)
 
 
+def cached_build() -> Path | None:
+    """Return the folder that `build` would find, or None where it would have to build.
+
+    Raises:
+        InstallationError: torch or torch_npu is missing or does not fit.
+    """
+    installation = find_installation()
+    sources_key = _sources_key(native_libraries(installation), installation)
+    try:
+        version = find_compiler().version
+    except CompilerNotFoundError:
+        return _any_build(cache_folder(), sources_key)
+    folder = _build_folder(cache_folder(), sources_key, version)
+    return folder if folder.exists() else None
+
+
+def _build_folder(cache: Path, sources_key: str, compiler_version: str) -> Path:
+    return cache / "builds" / f"{sources_key}-{content_key([compiler_version], [])[:8]}"
+
+
 def _sources_key(libraries: Sequence[NativeLibrary], installation: Installation) -> str:
-    texts = [installation.torch_version, installation.torch_npu_version]
+    texts = [installation.torch_version, installation.torch_npu_version, platform.machine()]
     files = []
     for library in libraries:
         texts += [library.folder, library.name, *library.compile_flags, *library.link_flags]
@@ -97,6 +125,15 @@ def _any_build(cache: Path, sources_key: str) -> Path | None:
     """Return a build of the same sources by any compiler."""
     found = sorted((cache / "builds").glob(f"{sources_key}-*"))
     return found[0] if found else None
+
+
+def _remove_remains(folder: Path, objects: Path) -> None:
+    """Remove what processes that were killed left behind; no other is building the folder now."""
+    for remains in (
+        *objects.glob(f"scratch-{folder.name}-*"),
+        *folder.parent.glob(f"partial-{folder.name}-*"),
+    ):
+        shutil.rmtree(remains, ignore_errors=True)
 
 
 def _build_into(
@@ -127,15 +164,12 @@ def _build_into(
         for source in library.sources
         if not (path := object_files[library.folder, source]).exists()
     }
-    # Of a fixed name, so that what a killed build left there goes when the build is made again.
-    scratch = objects / f"scratch-{folder.name}"
-    shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
+    scratch = Path(tempfile.mkdtemp(prefix=f"scratch-{folder.name}-", dir=objects))
     try:
         compile_all(tuple(missing.values()), compiler, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    partial = Path(tempfile.mkdtemp(prefix="partial-", dir=folder.parent))
+    partial = Path(tempfile.mkdtemp(prefix=f"partial-{folder.name}-", dir=folder.parent))
     try:
         for library in libraries:
             inputs = [object_files[library.folder, source] for source in library.sources]
@@ -144,7 +178,9 @@ def _build_into(
         partial.rename(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
-        raise
+        # Without locks another process may have been first.
+        if not folder.exists():
+            raise
 
 
 def _object_key(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cann_sim.settings import EXTERNAL_EVENT_FORMS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -13,10 +15,17 @@ if TYPE_CHECKING:
 
 NATIVE = Path(__file__).parent / "native"
 
-EXTERNAL_EVENT_FORMS = ("value", "event")
-"""What torch_npu makes external events of: values in memory, or the older events."""
+STANDARD = "c++20"
+"""The C++ standard of all sources: the headers of torch 2.10 and of 2.14 need it."""
 
-_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-fvisibility=hidden", "-DFUNC_VISIBILITY", "-pthread")
+_FLAGS = (
+    f"-std={STANDARD}",
+    "-O1",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-DFUNC_VISIBILITY",
+    "-pthread",
+)
 _WARNINGS = ("-Wall", "-Wextra", "-Wno-deprecated-declarations")
 
 # Only the library with the value functions makes torch_npu use values.
@@ -56,8 +65,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
     Args:
         installation: The torch and torch_npu to build against.
     """
-    acl_include = installation.torch_npu_folder / "include"
-    flags = (*_FLAGS, *_WARNINGS, f"-isystem{acl_include}")
+    flags = _flags(installation)
     return (
         *_runtime_libraries(flags),
         NativeLibrary(
@@ -81,7 +89,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             compile_flags=flags,
             link_flags=(),
         ),
-        *_empty_libraries(flags),
+        *_libraries_without_functions(flags, installation),
         _operator_library(flags, installation),
         _transformer_boost_library(flags, installation),
         # torch_npu looks for the executors' functions here; a look-up includes what it links to.
@@ -93,6 +101,23 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             compile_flags=flags,
             link_flags=("-L{build}/common", "-Wl,--no-as-needed", "-lopapi"),
         ),
+    )
+
+
+def _flags(installation: Installation) -> tuple[str, ...]:
+    """Return the flags of every source."""
+    supported = installation.supported
+    include = installation.torch_npu_folder / "include"
+    folders = dict.fromkeys((include / supported.interface_folder, include))
+    return (
+        *_FLAGS,
+        *_WARNINGS,
+        *(
+            []
+            if supported.declares_conditional_tasks
+            else ["-DCANN_SIM_DECLARES_CONDITIONAL_TASKS"]
+        ),
+        *(f"-isystem{folder}" for folder in folders),
     )
 
 
@@ -136,8 +161,20 @@ def _collective_libraries(
     )
 
 
-def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
-    """Yield libraries that torch_npu, or torchair in it, links to and takes nothing from."""
+def _libraries_without_functions(
+    flags: tuple[str, ...], installation: Installation
+) -> Iterator[NativeLibrary]:
+    """Yield libraries that torch_npu, or torchair in it, links to and takes nothing from.
+
+    Beside a CUDA build of torch one of them brings the library that has to be loaded, and to have
+    run, after torch and before torch_npu: only what torch_npu links to is loaded then, in a process
+    that ``cann-sim run`` started.
+    """
+    brought: tuple[str, ...] = ()
+    if installation.is_cuda_build:
+        cuda_build = _cuda_build_library(flags, installation)
+        yield cuda_build
+        brought = ("-L{build}/common", "-Wl,--no-as-needed", "-lcann_sim_cuda_build")
     for name in ("graph", "acl_tdt_channel", "fmk_parser", "ascend_protobuf"):
         yield NativeLibrary(
             name=f"lib{name}.so",
@@ -145,8 +182,20 @@ def _empty_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
             sources=(),
             headers=(),
             compile_flags=flags,
-            link_flags=(),
+            link_flags=brought if name == "acl_tdt_channel" else (),
         )
+
+
+def _cuda_build_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
+    """Return the library that lets torch_npu be loaded beside a CUDA build of torch."""
+    return NativeLibrary(
+        name="libcann_sim_cuda_build.so",
+        folder="common",
+        sources=_files("cuda_build", "*.cpp"),
+        headers=(),
+        compile_flags=_with_torch(flags, installation),
+        link_flags=_link_torch(installation, "c10", "c10_cuda"),
+    )
 
 
 def _operator_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
@@ -157,7 +206,7 @@ def _operator_library(flags: tuple[str, ...], installation: Installation) -> Nat
         headers=(*_files("operators", "**/*.h"), *_files("runtime", "launch.h")),
         compile_flags=_with_torch(flags, installation),
         precompiled_header=_TORCH_HEADERS,
-        link_flags=(*_LINK_RUNTIME, *_link_torch(installation)),
+        link_flags=(*_LINK_RUNTIME, *_link_torch(installation, "torch_cpu", "c10")),
     )
 
 
@@ -174,7 +223,12 @@ def _transformer_boost_library(flags: tuple[str, ...], installation: Installatio
         ),
         compile_flags=_with_torch(flags, installation),
         precompiled_header=_TORCH_HEADERS,
-        link_flags=("-L{build}/common", "-lopapi", *_LINK_RUNTIME, *_link_torch(installation)),
+        link_flags=(
+            "-L{build}/common",
+            "-lopapi",
+            *_LINK_RUNTIME,
+            *_link_torch(installation, "torch_cpu", "c10"),
+        ),
     )
 
 
@@ -183,13 +237,12 @@ def _with_torch(flags: tuple[str, ...], installation: Installation) -> tuple[str
     return (*flags, "-D_GLIBCXX_USE_CXX11_ABI=1", f"-isystem{torch_include}")
 
 
-def _link_torch(installation: Installation) -> tuple[str, ...]:
+def _link_torch(installation: Installation, *names: str) -> tuple[str, ...]:
     libraries = installation.torch_folder / "lib"
     return (
         f"-L{libraries}",
         "-Wl,--no-as-needed",
-        "-ltorch_cpu",
-        "-lc10",
+        *(f"-l{name}" for name in names),
         f"-Wl,-rpath,{libraries}",
     )
 

@@ -155,7 +155,7 @@ def mapped_communicators(rank: int) -> tuple[int, int]:
     torch_npu.npu.synchronize()
     before = count()
     for _ in range(3):
-        group = dist.new_group([0, 1])
+        group: Any = dist.new_group([0, 1])
         dist.all_reduce(torch.ones(1).to("npu"), group=group)
         torch_npu.npu.synchronize()
         dist.barrier()

@@ -186,7 +186,7 @@ def test_replay_against_another_collective_fails_as_a_replay(two_ranks: RankProc
 
 
 def leave_early(rank: int) -> str:
-    group = dist.new_group([0, 1])
+    group: Any = dist.new_group([0, 1])
     dist.all_reduce(torch.ones(1).to("npu"), group=group)
     torch_npu.npu.synchronize()
     if rank == 1:

@@ -243,9 +243,9 @@ def test_send_ends_when_the_other_rank_has_received(two_ranks: RankProcesses) ->
 
 def use_groups(rank: int) -> dict[str, Any]:
     results: dict[str, Any] = {}
-    halves = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    halves: list[Any] = [dist.new_group([0, 1]), dist.new_group([2, 3])]
     own = halves[rank // 2]
-    odd = dist.new_group([1, 3])
+    odd: Any = dist.new_group([1, 3])
     tensor = torch.tensor([float(rank)]).to("npu")
     dist.all_reduce(tensor, group=own)
     results["half"] = tensor.item()

@@ -9,6 +9,9 @@ import pytest
 import torch
 
 from operators.described_call import Interface
+from operators.launched_operators import pytest_runtestloop, pytest_testnodedown
+
+__all__ = ["pytest_runtestloop", "pytest_testnodedown"]
 
 Function = Callable[..., torch.Tensor]
 
@@ -189,12 +192,3 @@ def views() -> Callable[[torch.dtype], dict[str, torch.Tensor]]:
         }
 
     return make
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run the checks of what all tests together have called after those tests."""
-    last = {
-        "test_every_compiled_operator_is_launched_by_these_tests",
-        "test_every_simulated_operator_is_launched_by_a_conformance_test",
-    }
-    items.sort(key=lambda item: item.name in last)

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 import torch_npu
 
-import cann_sim
-from cann_sim.simulated_operators import simulated_compiled_operators
 from operators.drawn_tensors import random
-
-if TYPE_CHECKING:
-    from operators.described_call import Interface
 
 HALF_AND_SINGLE = [torch.float16, torch.float32]
 FLOATS = [torch.bfloat16, *HALF_AND_SINGLE]
@@ -424,17 +419,3 @@ def test_refused_call_names_the_argument(refusal_of: Any) -> None:
     others = "0, 0, 0, 0, 1, 1, 1, 1, (10, 10), 0.1"
     expected = "BoundingBoxDecode: argument 'rois': expected shape [2, 4], found [2, 5]"
     assert expected in refusal_of(f"torch_npu.npu_bounding_box_decode({tensors}, {others})")
-
-
-def test_every_compiled_operator_is_launched_by_these_tests(
-    request: pytest.FixtureRequest, recorded_calls: Interface
-) -> None:
-    wanted = set(request.path.parent.glob("test_compiled_*.py"))
-    if request.config.option.keyword or not wanted <= {item.path for item in request.session.items}:
-        pytest.skip("only a run of all test_compiled_*.py can tell")
-    torch_npu.npu.synchronize()
-    launched = cann_sim.counters().launches_by_operator
-    # Launched in a process of its own.
-    names = set(simulated_compiled_operators(recorded_calls.library_path)) - {"MatMul"}
-    missing = {name for name in names if not launched.get(name)}
-    assert not missing

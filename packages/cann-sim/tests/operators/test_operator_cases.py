@@ -1,23 +1,18 @@
-"""Every row of the conformance table against float64; no simulated operator without a test."""
+"""Every row of the conformance table against float64."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
-import torch_npu
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cann_sim
-from cann_sim.simulated_operators import simulated_operators
 from operators.cases import CASES
 from operators.operator_case import LAYOUTS, Case, make_input
-
-if TYPE_CHECKING:
-    from operators.described_call import Interface
 
 WIDE = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
 
@@ -70,20 +65,3 @@ def test_operator_in_every_layout_agrees_with_float64(conformance: Any, case: Ca
 
     check()
     assert (cann_sim.counters() - launched).launches_by_operator[case.operator] > 0
-
-
-def test_every_simulated_operator_is_launched_by_a_conformance_test(
-    request: pytest.FixtureRequest, recorded_calls: Interface
-) -> None:
-    """Run last of the folder (see conftest.py): what no test has launched is not tested."""
-    folder = request.path.parent
-    collected = {item.path for item in request.session.items if item.path.parent == folder}
-    if collected != set(folder.glob("test_*.py")) or request.config.option.keyword:
-        pytest.skip("only a run of the whole folder can tell")
-    torch_npu.npu.synchronize()
-    launched = cann_sim.counters().launches_by_operator
-    missing = {
-        name for name in simulated_operators(recorded_calls.library_path) if not launched.get(name)
-    }
-    names = ", ".join(sorted(missing))
-    assert not missing, f"no conformance test launches {names}: add a row to cases/"

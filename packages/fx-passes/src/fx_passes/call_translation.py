@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
 from fx_passes.graph_argument import value_of
+from fx_passes.operator_signature import overload_names
+from fx_passes.torch_internals import BUILTIN_OWNERS, OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -177,7 +178,22 @@ class CallTranslator:
             return None
         if name in _CASTS and len(node.args) == 1 and not node.kwargs:
             return _call("to", (node.args[0], _CASTS[name]), {})
+        if name == "where":
+            return self._where(node)
+        if not _takes_receiver_first(name):
+            return None
         return _call(name, node.args, node.kwargs)
+
+    @staticmethod
+    def _where(node: Node) -> Call | None:
+        """The operator takes the condition first, the method the tensor whose method it is."""
+        kwargs = dict(node.kwargs)
+        given = list(node.args[1:])
+        missing = ("condition", "other")[len(given) :]
+        given += [kwargs.pop(parameter) for parameter in missing if parameter in kwargs]
+        if len(given) != 2 or kwargs:
+            return None
+        return _call("where", (given[0], node.args[0], given[1]), {})
 
     def _function(self, node: Node) -> Call | None:
         try:
@@ -204,10 +220,22 @@ class CallTranslator:
         if not isinstance(target, (types.BuiltinFunctionType, types.MethodDescriptorType)):
             return None
         name = target.__name__
-        for owner in (torch, torch._C._nn, torch.Tensor):  # noqa: SLF001 - F.linear, F.gelu live there
+        for owner in BUILTIN_OWNERS:
             if getattr(owner, name, None) is target:
                 return _aten(name)
         return None
+
+
+def _takes_receiver_first(name: str) -> bool:
+    """Return whether the first argument of an operator is the tensor whose method has its name."""
+    packet = _aten(name)
+    if packet is None:
+        return False
+    return any(
+        arguments and arguments[0].name == "self"
+        for overload in overload_names(packet)
+        if (arguments := schema_of(getattr(packet, overload)).arguments)
+    )
 
 
 def _has_tensor(node: Node) -> bool:

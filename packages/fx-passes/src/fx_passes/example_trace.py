@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch._dynamo.source import ConstantSource
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv
-from torch.utils import _pytree as pytree
 
 from fx_passes.errors import PatternError
+from fx_passes.torch_internals import ConstantSource, FakeTensorMode, tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -126,7 +124,7 @@ class ExampleTracer:
                     )
                 found[place] = name
         output = next(iter(reversed(graph.nodes)))
-        returned = pytree.tree_leaves(output.args[0])
+        returned = tree_leaves(output.args[0])
         if not all(isinstance(node, Node) for node in returned) or len(set(returned)) != len(
             returned
         ):

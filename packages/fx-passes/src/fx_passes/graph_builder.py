@@ -6,21 +6,21 @@ import operator
 from typing import TYPE_CHECKING
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
-from torch.utils import _pytree as pytree
 
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
+from fx_passes.torch_internals import FakeTensor, schema_of, tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from torch._ops import OpOverload
     from torch.fx import Graph
 
     from fx_passes.match import Match
+    from fx_passes.memory import AliasAnalysis
     from fx_passes.operator_signature import SignatureTable
+    from fx_passes.torch_internals import OpOverload
 
 __all__ = ["GraphBuilder"]
 
@@ -34,12 +34,21 @@ class GraphBuilder:
 
     Attributes:
         created: The nodes created so far.
+        checked: Nodes from outside of the match that `unchanged` said may be used.
     """
 
     def __init__(
-        self, graph: Graph, match: Match, before: Node, signatures: SignatureTable
+        self,
+        graph: Graph,
+        match: Match,
+        before: Node,
+        signatures: SignatureTable,
+        aliases: AliasAnalysis,
     ) -> None:
         self.created: list[Node] = []
+        self.checked: set[Node] = set()
+        self._taken: list[tuple[Node, Node, int]] = []
+        self._aliases = aliases
         self._graph = graph
         self._before = before
         self._needed = match.needed
@@ -78,7 +87,8 @@ class GraphBuilder:
         bound = signature.bind(args, kwargs)
         if bound is None:
             raise RuleError(
-                f"building a call of {found}: {args} {kwargs} do not fit the schema {found._schema}"  # noqa: SLF001 - the only road to a schema
+                f"building a call of {found}: {args} {kwargs} do not fit the schema "
+                f"{schema_of(found)}"
             )
         normal_args, normal_kwargs = signature.minimal(bound)
         node = self._graph.call_function(found, normal_args, normal_kwargs)  # type: ignore[arg-type]
@@ -117,24 +127,52 @@ class GraphBuilder:
             What a rewrite returns: the replacement of each needed output.
         """
         taken: dict[str, Node] = {}
-        values = source.meta.get("val")
-        known = values if isinstance(values, (tuple, list)) else ()
         for name, position in positions.items():
             if name in self._needed:
-                node = self._outputs[name]
-                if node.target is operator.getitem and node.args[1] == position:
-                    node.replace_input_with(node.args[0], source)  # type: ignore[arg-type]
-                else:
-                    node.target = operator.getitem
-                    node.args = (source, position)
-                    if node.kwargs:
-                        node.kwargs = {}
-                if position < len(known):
-                    node.meta["val"] = known[position]
-                if node is not self._before:
-                    self._before.prepend(node)
-                taken[name] = node
+                node = taken[name] = self._outputs[name]
+                self._taken.append((node, source, position))
         return taken
+
+    def unchanged(self, node: Node, since: Node) -> bool:
+        """Return whether a node from outside of the match may stand for what another read of it.
+
+        A rewrite may use what the pattern's parameters stand for. What they were computed from may
+        have been written since; this says that it was not.
+
+        Args:
+            node: The node that the rewrite would use, such as the scale behind a reciprocal.
+            since: The node that read it, such as the reciprocal.
+
+        Returns:
+            Whether nothing writes the memory of either up to where the new nodes stand. If so,
+            the rewrite may use `node`.
+        """
+        before = self._before
+        if not node < before or self._aliases.writer_between(since, before, (node, since)):
+            return False
+        self.checked.add(node)
+        return True
+
+    def commit(self) -> None:
+        """Let the outputs that `elements` took become elements of the new calls."""
+        for node, source, position in self._taken:
+            values = source.meta.get("val")
+            if node.target is operator.getitem and node.args[1] == position:
+                node.replace_input_with(node.args[0], source)  # type: ignore[arg-type]
+            else:
+                node.target = operator.getitem
+                node.args = (source, position)
+                if node.kwargs:
+                    node.kwargs = {}
+            if isinstance(values, (tuple, list)) and position < len(values):
+                node.meta["val"] = values[position]
+            if node is not self._before:
+                source.append(node)
+
+    def discard(self) -> None:
+        """Take back the created nodes; the graph is as it was before the rewrite."""
+        for node in reversed(self.created):
+            self._graph.erase_node(node)
 
     def _finish(self, node: Node, value: object) -> Node:
         meta = node.meta
@@ -150,11 +188,9 @@ class GraphBuilder:
         values = [value_of(argument) for argument in args]
         keywords = {name: value_of(argument) for name, argument in kwargs.items()}
         tensors = [
-            leaf
-            for leaf in pytree.tree_leaves((values, keywords))
-            if isinstance(leaf, torch.Tensor)
+            leaf for leaf in tree_leaves((values, keywords)) if isinstance(leaf, torch.Tensor)
         ]
-        nodes = sum(isinstance(leaf, Node) for leaf in pytree.tree_leaves((args, kwargs)))
+        nodes = sum(isinstance(leaf, Node) for leaf in tree_leaves((args, kwargs)))
         if len(tensors) < nodes and not tensors:
             return None
         mode = next((each.fake_mode for each in tensors if isinstance(each, FakeTensor)), None)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fx_passes.torch_internals import table_of_nodes
+
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
@@ -15,11 +17,10 @@ __all__ = ["nodes_by_target"]
 def nodes_by_target(graph: Graph) -> Mapping[tuple[str, object], Collection[Node]]:
     """Return the nodes of a graph by kind and, for functions, by target; in no certain order.
 
-    The one place that reads the private table behind `Graph.find_nodes`, which answers for one
-    target at a time. A torch without it costs a walk over the graph.
+    By the graph's own table of them; a torch without it costs a walk over the graph.
     """
-    table = getattr(getattr(graph, "_find_nodes_lookup_table", None), "table", None)
-    if isinstance(table, dict):
+    table = table_of_nodes(graph)
+    if table is not None:
         return table
     found: dict[tuple[str, object], list[Node]] = {}
     for node in graph.nodes:

@@ -6,8 +6,9 @@ it by itself; name it as `fx_passes.inductor.PostGradPasses`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -18,13 +19,16 @@ from torch.fx import Graph, GraphModule
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.fusions.vllm_ascend_forms import vllm_ascend_forms
 from fx_passes.graph_pass import GraphPass, RulePass
 from fx_passes.pass_selection import PassSelection, TokenRange
+from fx_passes.report import PassReport
 from fx_passes.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fx_passes.graph_pass import Condition
     from fx_passes.pipeline import Pipeline, PipelineResult
 
 __all__ = ["PostGradPasses"]
@@ -33,18 +37,65 @@ _KEY = "fx_passes"
 _SETTINGS = ("enabled", "disabled", "ranges")
 
 
-def _unknown_size() -> None:
-    return None
+_VLLM_MODULE = "vllm.compilation.passes.inductor_pass"
+
+
+def _range_of_vllm() -> TokenRange | None:
+    """Return the range that vLLM compiles for at the moment; None outside of its compilation.
+
+    Reads what vLLM's own passes read, `get_pass_context().compile_range`, where the process has
+    imported vLLM.
+    """
+    context = getattr(sys.modules.get(_VLLM_MODULE), "_pass_context", None)
+    found = getattr(context, "compile_range", None)
+    if found is None:
+        return None
+    return TokenRange(start=int(found.start), end=int(found.end))
+
+
+def _vllm_ascend_pipeline() -> Pipeline:
+    """Return all fusions for NPUs, with the rules for vLLM-Ascend's own operators first."""
+    default = default_npu_pipeline()
+    forms = RulePass(name="vllm_ascend_forms", rules=vllm_ascend_forms(), after=("normalize",))
+    normalize, *others = default.passes
+    return replace(default, passes=(normalize, forms, *others))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _ForeignPass:
+    """A pass of vLLM or Inductor: called with the graph, hashed by its own `uuid()`."""
+
+    name: str
+    call: CustomGraphPass
+    after: tuple[str, ...] = ()
+    repeats: bool = False
+    preconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[Condition, ...] = ()
+
+    def run(self, graph_module: GraphModule) -> PassReport:
+        """Call the pass, unless it says that it is not for the sizes at hand."""
+        applies = getattr(self.call, "is_applicable_for_range", None)
+        context = getattr(sys.modules.get(_VLLM_MODULE), "_pass_context", None)
+        if applies is not None and context is not None and not applies(context.compile_range):
+            return PassReport(name=self.name, modified=False, detail="not for this range of sizes")
+        before = str(graph_module.graph)
+        self.call(graph_module.graph)
+        return PassReport(name=self.name, modified=str(graph_module.graph) != before)
+
+    def fingerprint(self) -> str:
+        """Return a hash of the pass's own key."""
+        return fingerprint_of_functions((), self.name, str(self.call.uuid()))
 
 
 class PostGradPasses(CustomGraphPass):
     """What `Platform.get_pass_manager_cls` of vLLM and `post_grad_custom_*_pass` of Inductor take.
 
     Args:
-        pipeline: What runs; all fusions for NPUs if left out.
+        pipeline: What runs; if left out all fusions for NPUs, and before them the rules that bring
+            vLLM-Ascend's operators into the form that these match.
         selection: Which parts of it run.
         tokens: Returns the range that the graph at hand is compiled for, or None; asked at every
-            call. In vLLM that is the compile range of its pass context.
+            call. Left out, it is the compile range of vLLM's pass context.
 
     Attributes:
         pipeline: The passes, those that were added included.
@@ -57,9 +108,9 @@ class PostGradPasses(CustomGraphPass):
         pipeline: Pipeline | None = None,
         *,
         selection: PassSelection | None = None,
-        tokens: Callable[[], TokenRange | None] = _unknown_size,
+        tokens: Callable[[], TokenRange | None] = _range_of_vllm,
     ) -> None:
-        self.pipeline = default_npu_pipeline() if pipeline is None else pipeline
+        self.pipeline = _vllm_ascend_pipeline() if pipeline is None else pipeline
         self.selection = PassSelection() if selection is None else selection
         self.last: PipelineResult | None = None
         self._tokens = tokens
@@ -98,26 +149,36 @@ class PostGradPasses(CustomGraphPass):
         selection.select(self.pipeline)
         self.selection = selection
 
-    def add(self, new: GraphPass | Rule) -> None:
+    def add(self, new: GraphPass | Rule | CustomGraphPass) -> None:
         """Append a pass, or a rule, which becomes a pass of its own name.
+
+        Passes of vLLM and Inductor are taken as they are: they are called with the graph after all
+        that was there before, once, where they apply to the range of sizes.
 
         Raises:
             PipelineError: It is neither, or its name is taken.
         """
         if isinstance(new, Rule):
             new = RulePass(name=f"added_{new.name}", rules=(new,))
+        elif isinstance(new, CustomGraphPass):
+            new = _ForeignPass(name=f"added_{type(new).__name__}", call=new)
         if not isinstance(new, GraphPass):
             raise PipelineError(
-                f"adding {new!r} to the passes: expected a GraphPass or a Rule; wrap a function "
-                "that takes a GraphModule in a FunctionPass"
+                f"adding {new!r} to the passes: expected a GraphPass, a Rule or a pass of "
+                "Inductor; wrap a function that takes a GraphModule in a FunctionPass"
             )
         self.pipeline = replace(self.pipeline, passes=(*self.pipeline.passes, new))
 
-    def __call__(self, graph: Graph | GraphModule) -> None:
+    def __call__(  # type: ignore[override]  # the protocol returns nothing
+        self, graph: Graph | GraphModule
+    ) -> Graph | GraphModule:
         """Run the passes in place.
 
         Args:
             graph: The graph, or its module. A module is recompiled if anything changed.
+
+        Returns:
+            What was given, as vLLM-Ascend's compiler expects it.
 
         Raises:
             FxPassesError: See `Pipeline.run`; the graph is as it was.
@@ -129,6 +190,7 @@ class PostGradPasses(CustomGraphPass):
             # A module made for the time of the call reads the graph's attributes from its owner.
             module = owner if isinstance(owner, GraphModule) else GraphModule(_root(owner), graph)
         self.last = self.selection.select(self.pipeline, self._tokens()).run(module)
+        return graph
 
     def uuid(self) -> str:
         """Return a key for compile caches: what runs, for which sizes, and the versions.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
+from fx_passes.memory.effect import EffectTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,6 +31,7 @@ class Match:
         needed: The outputs that something outside of the match uses.
         labels: For each label of the pattern the node it stands for.
         nodes: All nodes that a rewrite removes, in the order of the graph.
+        effects: Tells what nodes write and what memory they share; see `fx_passes.memory`.
     """
 
     anchor: Node
@@ -38,6 +40,7 @@ class Match:
     needed: frozenset[str]
     labels: Mapping[str, Node]
     nodes: tuple[Node, ...]
+    effects: EffectTable = field(default_factory=EffectTable)
 
     def value(self, name: str) -> object:
         """Return what a parameter, output or label stands for.

@@ -11,6 +11,7 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import literals_equal, nodes_in, value_of
 from fx_passes.match import Match, NoMatch
+from fx_passes.memory.effect import EffectTable
 from fx_passes.pattern import (
     PatternCall,
     PatternElement,
@@ -59,9 +60,17 @@ class Matcher:
         pattern: The pattern.
         graph: The graph, in normal form.
         signatures: Where signatures of operators are kept.
+        effects: What matches tell effects by; one of their own if left out.
     """
 
-    def __init__(self, pattern: CompiledPattern, graph: Graph, signatures: SignatureTable) -> None:
+    def __init__(
+        self,
+        pattern: CompiledPattern,
+        graph: Graph,
+        signatures: SignatureTable,
+        effects: EffectTable | None = None,
+    ) -> None:
+        self._effects = EffectTable() if effects is None else effects
         self._pattern = pattern
         self._graph = graph
         self._signatures = signatures
@@ -214,6 +223,7 @@ class Matcher:
                 if isinstance(value := values[index], Node)
             },
             nodes=tuple(sorted(inside)),
+            effects=self._effects,
         )
 
 

@@ -6,7 +6,6 @@ import operator
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from fx_passes.call_translation import CallTranslator
@@ -14,6 +13,7 @@ from fx_passes.graph_argument import value_of
 from fx_passes.operator_signature import SignatureTable, overload_names
 from fx_passes.overload_resolution import resolve_overload
 from fx_passes.tensor_indexing import views_of_index
+from fx_passes.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +108,7 @@ class _Normalizer:
         bound = signature.bind(args, kwargs)
         if bound is None:
             return
-        normal_args, normal_kwargs = signature.minimal(bound)
+        normal_args, normal_kwargs = signature.minimal(signature.with_lists(bound))
         if node.target is overload:
             if set(normal_kwargs) == set(node.kwargs):
                 return
@@ -169,7 +169,7 @@ def _returns_fit(node: Node, overload: OpOverload) -> bool:
     An operator with several results returns a plain tuple, a method or function of torch a named
     one whose fields may be read.
     """
-    returns = overload._schema.returns  # noqa: SLF001 - the only road to a schema
+    returns = schema_of(overload).returns
     if not returns or not all("Tensor" in str(each.type) for each in returns):
         # A custom operator without results is one all the same.
         return overload.namespace != "aten"

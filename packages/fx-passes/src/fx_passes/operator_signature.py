@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from types import NoneType
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
 from fx_passes.errors import PatternError
+from fx_passes.torch_internals import OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +25,9 @@ __all__ = [
     "find_operator",
     "overload_names",
 ]
+
+
+_SYMBOLIC_LIST = re.compile(r"SymInt\[(\d+)\]\??\s+(\w+)")
 
 
 class Missing:
@@ -46,6 +51,9 @@ class OperatorSignature:
         positional: How many of them may be given by position (the first ones).
         broadcast: Whether a single number may stand for the list (`int[1] dim`).
         required: How many of them, from the first on, must be given at least.
+        repeated: For each how long a list of symbolic numbers must be for which a single number
+            may stand in Python (`SymInt[2] padding`), else 0. Calls of operators take the list
+            only.
     """
 
     names: tuple[str, ...]
@@ -54,11 +62,17 @@ class OperatorSignature:
     positional: int
     broadcast: tuple[bool, ...]
     required: int
+    repeated: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, operator: OpOverload) -> OperatorSignature:
         """Read the signature of an operator."""
-        arguments = operator._schema.arguments  # noqa: SLF001 - the only road to a schema
+        arguments = schema_of(operator).arguments
+        lengths: dict[str, int] = {}
+        if any(getattr(argument, "N", None) is not None for argument in arguments):
+            # The types of arguments do not tell symbolic numbers from plain ones.
+            found = _SYMBOLIC_LIST.findall(str(schema_of(operator)))
+            lengths = {name: int(length) for length, name in found}
         required = [i for i, each in enumerate(arguments) if not each.has_default_value()]
         return cls(
             names=tuple(argument.name for argument in arguments),
@@ -70,6 +84,9 @@ class OperatorSignature:
             positional=sum(not argument.kwarg_only for argument in arguments),
             broadcast=tuple(getattr(argument, "N", None) is not None for argument in arguments),
             required=required[-1] + 1 if required else 0,
+            repeated=tuple(lengths.get(argument.name, 0) for argument in arguments)
+            if lengths
+            else (),
         )
 
     def bind(
@@ -99,6 +116,15 @@ class OperatorSignature:
                 return None
             bound[position] = value
         return None if any(value is MISSING for value in bound) else tuple(bound)
+
+    def with_lists(self, bound: tuple[object, ...]) -> tuple[object, ...]:
+        """Return bound arguments with lists where a single number stood for one."""
+        if not self.repeated:
+            return bound
+        return tuple(
+            [value] * length if length and not isinstance(value, (list, tuple, NoneType)) else value
+            for value, length in zip(bound, self.repeated, strict=True)
+        )
 
     def minimal(self, bound: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
         """Return `(args, kwargs)` of a bound call in normal form.

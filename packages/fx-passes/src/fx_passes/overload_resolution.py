@@ -11,9 +11,8 @@ from fx_passes.operator_signature import overload_names
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from torch._ops import OpOverload, OpOverloadPacket
-
     from fx_passes.operator_signature import OperatorSignature, SignatureTable
+    from fx_passes.torch_internals import OpOverload, OpOverloadPacket
 
 __all__ = ["accepts", "resolve_overload"]
 

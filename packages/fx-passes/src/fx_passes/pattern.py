@@ -9,15 +9,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Graph, Node, Proxy
 from torch.fx.proxy import GraphAppendingTracer
 
-from fx_passes.effects import EffectTable
 from fx_passes.errors import PatternError
 from fx_passes.graph_argument import literals_equal
+from fx_passes.memory.effect import EffectTable
 from fx_passes.normalize import normalize_nodes
 from fx_passes.operator_signature import SignatureTable
+from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

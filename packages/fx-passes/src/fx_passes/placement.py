@@ -10,9 +10,10 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in
 from fx_passes.match import Match, NoMatch
+from fx_passes.run_scope import where_it_runs
 
 if TYPE_CHECKING:
-    from fx_passes.aliasing import AliasAnalysis
+    from fx_passes.memory import AliasAnalysis
 
 __all__ = ["Placement", "place"]
 
@@ -41,8 +42,8 @@ def place(
 
     Nothing in the graph is changed. The place is after the definition of everything the pattern's
     parameters stand for and before the first user of an output. Reasons for none: a value inside
-    the match is used outside or is an input as well, the nodes are on several streams, a value
-    involved is written meanwhile, an input depends on an output.
+    the match is used outside or is an input as well, the nodes are on several streams or in several
+    scopes, a value involved is written meanwhile, an input depends on an output.
 
     Args:
         match: The match.
@@ -51,7 +52,7 @@ def place(
             either of them later.
     """
     removed = set(match.nodes)
-    problem = _escaping_value(match, removed) or _stream_difference(match)
+    problem = _escaping_value(match, removed) or _scope_difference(match)
     if problem is not None:
         return problem
     inputs: set[Node] = set()
@@ -80,27 +81,25 @@ def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
     return None
 
 
-def _stream_of(node: Node) -> object:
-    label = node.meta.get("stream_label")
-    if label is None:
-        custom = node.meta.get("custom")
-        label = custom.get("stream") if isinstance(custom, dict) else None
-    return label
-
-
-def _stream_difference(match: Match) -> NoMatch | None:
+def _scope_difference(match: Match) -> NoMatch | None:
     first: Node | None = None
-    stream: object = None
+    scope: tuple[object, ...] = ()
     for node in match.nodes:
         # A getitem launches nothing, and tracers do not always label it.
         if node.target is operator.getitem:
             continue
-        label = _stream_of(node)
+        found = where_it_runs(node)
         if first is None:
-            first, stream = node, label
-        elif label != stream:
+            first, scope = node, found
+        elif found != scope:
+            names = ("stream", "deterministic scope", "core limit")
+            different = [
+                f"{name} {left!r} and {right!r}"
+                for name, left, right in zip(names, scope, found, strict=True)
+                if left != right
+            ]
             return NoMatch(
-                f"`{first.name}` is on stream {stream!r}, `{node.name}` on {label!r}", (first, node)
+                f"`{first.name}` and `{node.name}` run under {', '.join(different)}", (first, node)
             )
     return None
 
@@ -175,16 +174,28 @@ def _written_later(
     if not aliases.writes_anywhere():
         return None
     for node in match.outputs.values():
-        shared = not aliases.owns_memory(node) and any(
-            aliases.group(node) is aliases.group(each) for each in inputs
-        )
-        # An output that is and stays a view of its input may be written.
-        if shared != shares_memory:
-            writer = aliases.writer_between(match.nodes[0], None, {node, *inputs})
-            if writer is not None:
-                return NoMatch(
-                    f"`{node.name}` shares memory with an input of the match, and "
-                    f"`{writer.name}` writes it later",
-                    (node, writer),
-                )
+        if _shares_as_before(node, inputs, aliases, shares_memory):
+            continue
+        writer = aliases.writer_between(match.nodes[0], None, {node, *inputs})
+        if writer is not None:
+            return NoMatch(
+                f"`{node.name}` or what replaces it may share memory with an input of the match, "
+                f"and `{writer.name}` writes it later",
+                (node, writer),
+            )
     return None
+
+
+def _shares_as_before(
+    node: Node, inputs: set[Node], aliases: AliasAnalysis, shares_memory: bool
+) -> bool:
+    """Return whether an output surely shares memory with the inputs that its replacement does."""
+    near = (
+        []
+        if aliases.owns_memory(node)
+        else [each for each in inputs if aliases.group(node) is aliases.group(each)]
+    )
+    if not shares_memory:
+        return not near
+    # An output that surely is a view of the input, and stays one, may be written.
+    return bool(near) and all(aliases.surely_share(node, each) for each in near)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import sympy  # type: ignore[import-untyped]  # brings no types; torch depends on it
 import torch
-from torch._ops import OpOverload
 
 from fx_passes.graph_argument import value_of
 from fx_passes.match import Match, NoMatch
 from fx_passes.pattern import CompiledPattern, matching_operator, read_pattern
+from fx_passes.torch_internals import OpOverload, symbol_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -68,7 +68,7 @@ class Conditions:
             for size, symbol in zip(found.shape, symbols, strict=True):
                 if isinstance(symbol, torch.SymInt):
                     # What the environment has put in its place is no symbol of this tensor.
-                    known[symbol.node._expr] = expression_of(size)  # noqa: SLF001
+                    known[symbol_of(symbol)] = expression_of(size)
                 elif size != symbol:
                     return NoMatch(f"`{name}` has a size {size}, the example input {symbol}")
         for guard in self.guards:

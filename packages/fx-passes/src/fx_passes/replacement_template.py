@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import value_of
+from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from torch.fx import Node
 
-from fx_passes.aliasing import AliasAnalysis
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import nodes_in
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.match import Match, NoMatch
 from fx_passes.matcher import Matcher
+from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.operator_signature import SignatureTable
 from fx_passes.placement import place
 from fx_passes.report import MatchRecord, NearMiss, RuleReport
+from fx_passes.rewrite_check import rewrite_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -66,6 +67,7 @@ class _Rewriter:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._signatures = SignatureTable()
+        self._effects = EffectTable()
         self._aliases: AliasAnalysis | None = None
         # FX marks erased nodes only privately.
         self._removed: set[Node] = set()
@@ -80,7 +82,7 @@ class _Rewriter:
         misses: list[_Miss] = []
         covered: set[Node] = set()
         for pattern in rule.compiled:
-            matcher = Matcher(pattern, self._graph, self._signatures)
+            matcher = Matcher(pattern, self._graph, self._signatures, self._effects)
             for anchor in matcher.candidates():
                 if anchor in self._removed:
                     continue
@@ -116,7 +118,7 @@ class _Rewriter:
                 )
             return problem
         if self._aliases is None:
-            self._aliases = AliasAnalysis(self._graph)
+            self._aliases = AliasAnalysis(self._graph, self._effects)
         placement = place(match, self._aliases, shares_memory=rule.shares_memory)
         if isinstance(placement, NoMatch):
             return placement
@@ -124,8 +126,8 @@ class _Rewriter:
 
     def _build(
         self, rule: Rule, match: Match, placement: Placement, aliases: AliasAnalysis
-    ) -> MatchRecord:
-        builder = GraphBuilder(self._graph, match, placement.before, self._signatures)
+    ) -> MatchRecord | NoMatch:
+        builder = GraphBuilder(self._graph, match, placement.before, self._signatures, aliases)
         record_literals = {
             name: repr(value)
             for name, value in match.bound.items()
@@ -140,6 +142,11 @@ class _Rewriter:
                     f"raised {type(error).__name__}: {error}"
                 ) from error
         _require_all_outputs(rule, match, replacements)
+        problem = rewrite_problem(rule, match, replacements, builder, placement.before, aliases)
+        if problem is not None:
+            builder.discard()
+            return problem
+        builder.commit()
         for node in placement.moved:
             placement.before.prepend(node)
         self._replace(rule, match, replacements, builder.created)

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch.fx.node import map_arg
 
+from fx_passes.torch_internals import calling_convention
+
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
     from torch.fx.node import Argument
@@ -31,7 +33,7 @@ class GraphSnapshot:
     def __init__(self, graph_module: GraphModule) -> None:
         self._graph_module = graph_module
         self._graph = graph_module.graph
-        self._code = graph_module.graph._codegen  # noqa: SLF001 - Dynamo's way to pass arguments
+        self._code = calling_convention(graph_module.graph)
         self._records = [
             _Record(
                 node, node.name, node.op, node.target, node.args, dict(node.kwargs), dict(node.meta)

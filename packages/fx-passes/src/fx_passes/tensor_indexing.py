@@ -12,8 +12,9 @@ from fx_passes.graph_argument import value_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from torch._ops import OpOverload
     from torch.fx.node import Argument
+
+    from fx_passes.torch_internals import OpOverload
 
 __all__ = ["ViewCall", "views_of_index"]
 

@@ -283,7 +283,7 @@ def test_nodes_on_two_streams_are_left_alone() -> None:
     (norm,) = module.graph.find_nodes(op="call_function", target=npu.npu_rms_norm.default)
     norm.meta["stream_label"] = "second"
 
-    assert_left_alone(pipeline(), module, RULE, "on 'second'")
+    assert_left_alone(pipeline(), module, RULE, "run under stream None and 'second'")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
 import fx_passes
 from fx_passes.testing import (
@@ -64,6 +65,36 @@ def test_what_changes_something_stays_without_a_word(function: Callable[[Tensor]
     report = assert_rewritten(PIPELINE, module, {})
 
     assert report.near_misses() == ()
+
+
+@pytest.mark.parametrize(
+    ("function", "matches"),
+    [
+        # One reshape would be a view of what the first of two has copied.
+        (lambda x: x.t().reshape(32).reshape(8, 4), {}),
+        (lambda x: x.t().reshape(32).reshape(8, 2, 2), {}),
+        (lambda x: x.t().reshape(32).reshape(2, 16), {"merge_reshapes": 1}),
+        (lambda x: x.t().reshape(2, 4, 4).reshape(8, 2, 2), {"merge_reshapes": 1}),
+        (lambda x: x.reshape(32).reshape(4, 2, 4), {"merge_reshapes": 1}),
+    ],
+)
+def test_reshapes_are_merged_where_the_result_stays_a_copy_or_a_view(
+    function: Callable[[Tensor], Tensor], matches: dict[str, int]
+) -> None:
+    def program(x: Tensor) -> tuple[Tensor, Tensor]:
+        y = x * 1.5
+        z = function(y)
+        z.add_(1)
+        return y, z
+
+    inputs = random_tensors((4, 8), dtype=torch.float32, device="cpu")
+    module = make_fx(program, pre_dispatch=True)(*inputs)
+
+    PIPELINE.run(module)
+
+    assert_same_values(module(*inputs), program(*inputs))
+    report = PIPELINE.run(make_fx(lambda x: function(x * 1.5) * 2, pre_dispatch=True)(*inputs))
+    assert {k: n for k, n in report.report.match_counts().items() if n} == matches
 
 
 def test_view_that_is_written_still_reaches_its_base() -> None:

@@ -6,13 +6,20 @@ nothing of each other.
 
 from npu_compile.__about__ import __version__
 from npu_compile.backend import Backend
-from npu_compile.compilation import compile  # noqa: A004
+from npu_compile.compilation import compile_model
 from npu_compile.compilation_report import CompilationReport
 from npu_compile.compiled_model import CompiledModel
 from npu_compile.config import CompileConfig, CompileMode
 from npu_compile.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
-from npu_compile.dynamo_backend import npu_compile
-from npu_compile.errors import ConfigError, InputError, NpuCompileError, RunnerStateError
+from npu_compile.dynamo_backend import compile_graph
+from npu_compile.errors import (
+    ConfigError,
+    InputError,
+    NpuCompileError,
+    OutputError,
+    RunnerStateError,
+    SiblingVersionError,
+)
 from npu_compile.packed_layout import InputSpec
 
 __all__ = [
@@ -28,8 +35,10 @@ __all__ = [
     "InputError",
     "InputSpec",
     "NpuCompileError",
+    "OutputError",
     "RunnerStateError",
+    "SiblingVersionError",
     "__version__",
-    "compile",
-    "npu_compile",
+    "compile_graph",
+    "compile_model",
 ]

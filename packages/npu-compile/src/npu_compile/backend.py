@@ -9,6 +9,7 @@ from fx_passes import PipelineError, default_npu_pipeline
 from npu_compile.compilation_report import CompilationReport
 from npu_compile.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
+from npu_compile.sibling_versions import check_sibling_versions
 from npu_graph_runtime import GraphedCallable, RunMode
 from piecewise_split import plan_split, run_uncompiled, split, stitch
 
@@ -38,6 +39,7 @@ class Backend:
 
     Raises:
         ConfigError: mode ``piecewise`` without device or context, or an unknown fusion name.
+        SiblingVersionError: a package that this one joins is outside of the stated range.
     """
 
     def __init__(
@@ -48,10 +50,11 @@ class Backend:
         context: GraphContext | None = None,
         observer: RuntimeObserver | None = None,
     ) -> None:
+        check_sibling_versions()
         if config.mode is CompileMode.PIECEWISE and (device is None or context is None):
             raise ConfigError(
                 "making a backend for mode 'piecewise': a device and a context are needed to "
-                "capture pieces; pass both, or use npu_compile.compile(model, config), "
+                "capture pieces; pass both, or use npu_compile.compile_model(model, config), "
                 "which makes them"
             )
         self.config = config

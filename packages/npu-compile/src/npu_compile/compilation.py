@@ -1,4 +1,4 @@
-"""The front door: ``compile(model, config)``."""
+"""The front door: ``compile_model(model, config)``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from npu_graph_runtime import GraphDevice, RuntimeObserver
 
 
-def compile(  # noqa: A001
+def compile_model(
     model: Callable[..., Any],
     config: CompileConfig | Mapping[str, Any] | None = None,
     *,
@@ -38,6 +38,7 @@ def compile(  # noqa: A001
 
     Raises:
         ConfigError: the configuration cannot be used.
+        SiblingVersionError: a package that this one joins is outside of the stated range.
         DeviceUnavailableError: no device was given and there is no NPU.
     """
     if config is None:

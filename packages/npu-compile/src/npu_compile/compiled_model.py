@@ -8,11 +8,11 @@ import types
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._dynamo.exc import BackendCompilerFailed
 
 from npu_compile.backend import Backend
 from npu_compile.config import CompileMode
 from npu_compile.errors import ConfigError
+from npu_compile.torch_internals import BackendCompilerFailed, mark_dynamic
 from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, RunMode
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class CompiledModel:
                     # Dynamo fixes sizes 0 and 1 and refuses them where a dynamic size is demanded;
                     # such a call gets a graph of its own.
                     if tensor.shape[dim] > 1:
-                        torch._dynamo.mark_dynamic(tensor, dim)  # noqa: SLF001
+                        mark_dynamic(tensor, dim)
 
 
 def _compile(model: Callable[..., Any], backend: Backend) -> Callable[..., Any]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 import time
 import warnings
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update import StepParameters, UpdateLane, UpdatePlan
 from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.input_buffers import InputBuffers
+from npu_compile.own_rows import own_rows
 from npu_graph_runtime import CaptureSizes, GraphKey, RunMode, largest_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import torch
     from torch import Tensor
 
     from attn_update import Lengths, ParameterGroup, Recorder
@@ -55,8 +55,8 @@ class DecodeRunner:
     Owns the static input buffers and the update plans. The caller owns the recorder that the
     model's attention runs through, and the lane, which all runners of a device share.
 
-    Use: :meth:`capture` once; then for each step ask :meth:`padded_size`, make attention see the
-    step's lengths padded to it, and :meth:`run`.
+    Use: :meth:`capture` once; then for each step ask :meth:`padded_size`, pad the step's lengths to
+    it, and :meth:`run`.
 
     Args:
         compiled: the model; its configuration names the capture sizes and the mode.
@@ -65,6 +65,10 @@ class DecodeRunner:
         lane: the update lane of the device; needed by mode ``full``.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
         observer: told of every step.
+        set_lengths: makes attention see the lengths of a step that does not get them by an update:
+            called before each one that runs eagerly or in pieces, with what :meth:`run` was given.
+            Without it the caller does that before :meth:`run`, and mode ``full`` refuses a batch
+            that is larger than every capture size.
 
     Attributes:
         compiled: as given.
@@ -83,8 +87,10 @@ class DecodeRunner:
         lane: UpdateLane | None = None,
         groups: Mapping[str, ParameterGroup] | None = None,
         observer: DecodeObserver | None = None,
+        set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None = None,
     ) -> None:
         self.compiled = compiled
+        self._set_lengths = set_lengths
         self._mode = compiled.run_mode
         sizes = compiled.config.capture_sizes
         if self._mode is not RunMode.EAGER and not sizes:
@@ -109,6 +115,7 @@ class DecodeRunner:
             InputBuffers(inputs, max_size=sizes[-1], device=compiled.device) if sizes else None
         )
         self._plans: dict[GraphKey, UpdatePlan] = {}
+        self._recorded: set[GraphKey] = set()
         self._pool: object = None
         self._is_captured = False
         self._has_warned = False
@@ -139,6 +146,7 @@ class DecodeRunner:
         Raises:
             RunnerStateError: captured already; call :meth:`release` first.
             GraphRuntimeError: the device refused a capture; what was captured is released.
+            OutputError: an output of the model does not have one row for each row of the batch.
         """
         if self._mode is RunMode.EAGER or self._buffers is None:
             return
@@ -161,25 +169,26 @@ class DecodeRunner:
 
     def run(
         self, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[str, Lengths]]
-    ) -> Tensor:
+    ) -> Any:
         """Run one step and return the model's output for the batch's own rows.
 
-        Attention must already see the lengths of :meth:`padded_size` rows, except in mode ``full``,
-        where they reach it through ``lengths``. Returns when the work is queued; the host waits
-        only when it is further ahead of the device than the input buffers have copies.
+        Returns when the work is queued; the host waits only when it is further ahead of the device
+        than the input buffers have copies.
 
         Args:
             inputs: for each declared input a CPU tensor ``[rows, ...]``.
             lengths: by parameter group and argument name, for the padded size.
 
         Returns:
-            ``[rows, ...]`` on the device. In a capturing mode it is a view of the graph's memory,
-            which the next step overwrites.
+            What the model returns, each tensor ``[rows, ...]`` on the device. In a capturing mode
+            they are views of the graph's memory, which the next step overwrites.
 
         Raises:
             InputError: an input does not fit its declaration; nothing was launched.
             StepParameterError: the lengths do not fit; nothing was launched.
-            RunnerStateError: the graphs are not captured.
+            OutputError: an output does not have one row for each row of the batch.
+            RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is larger
+                than every capture size and there is no ``set_lengths``; nothing was launched.
         """
         observer = self._observer
         started = time.perf_counter() if observer is not None else 0.0
@@ -189,6 +198,7 @@ class DecodeRunner:
         update_seconds = 0.0
         mode = RunMode.EAGER
         if key is None or self._buffers is None:
+            self._show_lengths(num_rows, lengths)
             output = self._run_unpadded(inputs, num_rows)
         else:
             mode = self._mode
@@ -196,6 +206,8 @@ class DecodeRunner:
             if mode is RunMode.FULL:
                 output, update_seconds = self._replay(key, inputs, rows, lengths)
             else:
+                if self._set_lengths is not None:
+                    self._set_lengths(lengths)
                 output = self._run_padded(key, inputs, rows)
         if observer is not None:
             observer.observe_decode(
@@ -207,26 +219,28 @@ class DecodeRunner:
                     update_seconds=update_seconds,
                 )
             )
-        return output[:num_rows]
+        return own_rows(output, num_rows=num_rows, padded_size=size)
 
     def release(self) -> None:
         """Wait for the device and tear down graphs, plans and records; may capture again."""
         self.compiled.release()
         self._plans.clear()
         if self._recorder is not None:
-            for key in self._keys.values():
-                if key in self._recorder.keys:
-                    self._recorder.release(key)
+            # Its own only: the recorder may be shared, and hold another runner's under equal keys.
+            while self._recorded:
+                self._recorder.release(self._recorded.pop())
         self._is_captured = False
 
     def _capture(self, key: GraphKey, views: Mapping[str, Tensor]) -> None:
+        size = key.num_tokens
         if self._mode is RunMode.PIECEWISE:
             with self.compiled.context.run(self._mode, key):
-                self.compiled(**views)
+                own_rows(self.compiled(**views), num_rows=size, padded_size=size)
             return
         assert self._recorder is not None  # noqa: S101
         with self._recorder.recording(key), self.compiled.context.run(self._mode, key):
-            self.compiled(**views)
+            own_rows(self.compiled(**views), num_rows=size, padded_size=size)
+        self._recorded.add(key)
         # All captures run the same model, so each must have recorded the layers of the first.
         first = next(iter(self._plans.values()), None)
         layers = [update.layer_name for update in first.updates] if first else None
@@ -234,7 +248,21 @@ class DecodeRunner:
             self._recorder, key, groups=self._groups, layers=layers
         )
 
-    def _run_unpadded(self, inputs: Mapping[str, Tensor], num_rows: int) -> Tensor:
+    def _show_lengths(self, num_rows: int, lengths: Mapping[str, Mapping[str, Lengths]]) -> None:
+        """Make attention see the lengths of a step that no capture size fits."""
+        if self._set_lengths is not None:
+            self._set_lengths(lengths)
+            return
+        has_attention = bool(lengths) or any(plan.updates for plan in self._plans.values())
+        if self._mode is RunMode.FULL and has_attention:
+            raise RunnerStateError(
+                f"decoding a batch of {num_rows} rows in mode 'full': it is larger than every "
+                f"capture size (largest: {max(self._keys)}), so it would run eagerly, and nothing "
+                "would show its lengths to attention; pass set_lengths to the runner, or add a "
+                "capture size"
+            )
+
+    def _run_unpadded(self, inputs: Mapping[str, Tensor], num_rows: int) -> Any:
         if self._sizes is not None and not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -247,17 +275,15 @@ class DecodeRunner:
         device = self.compiled.device.torch_device
         placed = {name: value.to(device) for name, value in inputs.items()}
         with self.compiled.context.run(RunMode.EAGER):
-            output: Tensor = self.compiled(**placed)
-        return output
+            return self.compiled(**placed)
 
-    def _run_padded(self, key: GraphKey, inputs: Mapping[str, Tensor], rows: int) -> Tensor:
+    def _run_padded(self, key: GraphKey, inputs: Mapping[str, Tensor], rows: int) -> Any:
         buffers = self._static_buffers()
         if self._mode is not RunMode.EAGER:
             self._require_captured()
         buffers.load(inputs, rows=rows, size=key.num_tokens)
         with self.compiled.context.run(self._mode, key):
-            output: Tensor = self.compiled(**buffers.views(key.num_tokens))
-        return output
+            return self.compiled(**buffers.views(key.num_tokens))
 
     def _replay(
         self,
@@ -265,18 +291,18 @@ class DecodeRunner:
         inputs: Mapping[str, Tensor],
         rows: int,
         lengths: Mapping[str, Mapping[str, Lengths]],
-    ) -> tuple[Tensor, float]:
+    ) -> tuple[Any, float]:
         self._require_captured()
         buffers = self._static_buffers()
         compiled = self.compiled
         size = key.num_tokens
         replayed = 0.0
 
-        def replay() -> torch.Tensor:
+        def replay() -> Any:
             nonlocal replayed
             buffers.load(inputs, rows=rows, size=size)
             with compiled.context.run(RunMode.FULL, key):
-                output: torch.Tensor = compiled(**buffers.views(size))
+                output = compiled(**buffers.views(size))
             replayed = time.perf_counter()
             return output
 

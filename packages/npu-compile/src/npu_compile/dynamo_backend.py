@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def npu_compile(
+def compile_graph(
     graph_module: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
     *,
@@ -41,7 +41,7 @@ def npu_compile(
     if config.mode is CompileMode.FULL:
         raise ConfigError(
             "torch.compile(backend='npu_compile'): mode 'full' captures around the compiled model, "
-            "which a backend cannot do; use npu_compile.compile(model, config)"
+            "which a backend cannot do; use npu_compile.compile_model(model, config)"
         )
     if device is not None and not hasattr(device, "create_graph"):
         raise ConfigError(

@@ -13,5 +13,13 @@ class InputError(NpuCompileError, ValueError):
     """An input of a step does not have the name, shape or dtype that was declared for it."""
 
 
+class OutputError(NpuCompileError, ValueError):
+    """An output of the model does not have one row for each row of the batch."""
+
+
 class RunnerStateError(NpuCompileError, RuntimeError):
     """A runner was asked for something that its present state does not allow."""
+
+
+class SiblingVersionError(NpuCompileError, RuntimeError):
+    """A package that npu-compile joins was imported in a version outside of the stated range."""

@@ -25,6 +25,7 @@ from npu_graph_runtime.errors import (
     CaptureSessionError,
     CaptureSizeError,
     CaptureStateError,
+    ContextThreadError,
     DeadlockError,
     DeviceError,
     DeviceTimeoutError,
@@ -44,7 +45,7 @@ from npu_graph_runtime.errors import (
     UnknownDeviceError,
     WeakOutputError,
 )
-from npu_graph_runtime.graph_context import GraphContext
+from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
 from npu_graph_runtime.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
 from npu_graph_runtime.input_layout import AddressCheck
@@ -59,10 +60,12 @@ from npu_graph_runtime.observer import (
     RuntimeObserver,
 )
 from npu_graph_runtime.run_mode import RunMode
+from npu_graph_runtime.tensor_leaves import map_tensors
 
 __all__ = [
     "ERROR_CODES",
     "AddressCheck",
+    "CallContext",
     "Capture",
     "CaptureSession",
     "CaptureSessionClosed",
@@ -71,6 +74,7 @@ __all__ = [
     "CaptureSizeError",
     "CaptureSizes",
     "CaptureStateError",
+    "ContextThreadError",
     "DeadlockError",
     "DeviceError",
     "DeviceGraph",
@@ -115,6 +119,7 @@ __all__ = [
     "diagnose",
     "find_error_code",
     "largest_first",
+    "map_tensors",
     "sglang_decode_capture_sizes",
     "sglang_prefill_capture_sizes",
     "vllm_capture_sizes",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
-    from npu_graph_runtime.graph_context import GraphContext
+    from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.observer import RuntimeObserver
 
 
@@ -63,7 +63,7 @@ class CaptureSession:
 
     Attributes:
         device: as given.
-        pool: the shared pool; it lives as long as a graph captured into it.
+        pool: the shared pool; its memory lives as long as a graph captured into it.
         stream: the capture stream.
         num_graphs: graphs captured so far.
 
@@ -75,7 +75,7 @@ class CaptureSession:
     def __init__(
         self,
         device: GraphDevice,
-        context: GraphContext,
+        context: CallContext,
         pool: object = None,
         stream: Stream | None = None,
         *,

@@ -159,7 +159,10 @@ class GraphDevice(TaskDevice, Protocol):
     torch_device: torch.device
 
     def create_memory_pool(self) -> object:
-        """Return an opaque handle; graphs captured with the same one share their memory."""
+        """Return an opaque handle; graphs captured with the same one share their memory.
+
+        It stays good when all its graphs were reset or failed: what is captured then begins anew.
+        """
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty graph, good for one capture."""

@@ -34,7 +34,11 @@ class GraphNotCapturedError(GraphRuntimeError, LookupError):
 
 
 class InputAddressError(GraphRuntimeError, ValueError):
-    """An input of a replay lies elsewhere, or has another layout, than at capture."""
+    """An input of a replay is not what the capture baked in: an address, a layout or a value."""
+
+
+class ContextThreadError(GraphRuntimeError):
+    """Two host threads set the run mode of one context at the same time."""
 
 
 class WeakOutputError(GraphRuntimeError, TypeError):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Protocol
 
-from npu_graph_runtime.errors import GraphKeyError
+from npu_graph_runtime.errors import ContextThreadError, GraphKeyError
 from npu_graph_runtime.run_mode import RunMode
 
 if TYPE_CHECKING:
@@ -16,11 +17,33 @@ if TYPE_CHECKING:
     from npu_graph_runtime.graph_key import GraphKey
 
 
+class CallContext(Protocol):
+    """What a graphed callable and a capture session ask of a context.
+
+    :class:`GraphContext` has it; so may an engine's own object that knows run mode and key of the
+    step, its forward context say. It belongs to one host thread at a time.
+
+    Attributes:
+        capture_session: ``None`` at first; set by :class:`~npu_graph_runtime.CaptureSession` only.
+    """
+
+    capture_session: CaptureSession | None
+
+    @property
+    def mode(self) -> RunMode:
+        """Run mode of the current call."""
+
+    @property
+    def key(self) -> GraphKey | None:
+        """Graph key of the current call; not ``None`` in a capturing run mode."""
+
+
 class GraphContext:
     """Run mode and graph key of the current call, shared by the wrappers of one model.
 
     The caller owns it and hands it to every wrapper; there is no global one. It belongs to one
-    host thread at a time: two models that run concurrently have a context each.
+    host thread at a time, which :meth:`run` holds it to: two models that run concurrently have a
+    context each. An engine's own object may stand for it: see :class:`CallContext`.
 
     Attributes:
         mode: run mode of the current call; ``EAGER`` outside :meth:`run`.
@@ -30,9 +53,11 @@ class GraphContext:
             :class:`~npu_graph_runtime.CaptureSession` only.
     """
 
-    __slots__ = ("capture_session", "key", "mode")
+    __slots__ = ("_depth", "_thread", "capture_session", "key", "mode")
 
     def __init__(self) -> None:
+        self._depth = 0
+        self._thread = 0
         self.mode: RunMode = RunMode.EAGER
         self.key: GraphKey | None = None
         self.capture_session: CaptureSession | None = None
@@ -40,7 +65,8 @@ class GraphContext:
     def run(self, mode: RunMode, key: GraphKey | None = None) -> _Run:
         """Return a context manager that sets mode and key, and restores both however it ends.
 
-        Spans nest; the returned object may be entered again once it was left.
+        Spans nest; the returned object may be entered again once it was left. Entering raises
+        :class:`~npu_graph_runtime.ContextThreadError` while another thread is inside a span.
 
         Args:
             mode: run mode of the calls inside.
@@ -69,6 +95,15 @@ class _Run:
 
     def __enter__(self) -> Self:
         context = self._context
+        thread = threading.get_ident()
+        if context._depth and context._thread != thread:  # noqa: SLF001 - two parts of one thing
+            raise ContextThreadError(
+                f"entering run mode {self._mode.name} on thread {thread}: thread "
+                f"{context._thread} is in run mode {context.mode.name} of the same "  # noqa: SLF001
+                "context, expected no other thread; give each thread a context of its own"
+            )
+        context._thread = thread  # noqa: SLF001
+        context._depth += 1  # noqa: SLF001
         self._previous_mode = context.mode
         self._previous_key = context.key
         context.mode = self._mode
@@ -83,3 +118,4 @@ class _Run:
     ) -> None:
         self._context.mode = self._previous_mode
         self._context.key = self._previous_key
+        self._context._depth -= 1  # noqa: SLF001

@@ -16,9 +16,10 @@ class GraphKey:
     """Everything that changes which launches a captured graph contains.
 
     Token count alone is not enough: two batches of the same size that differ in the number of
-    active LoRA adapters or in uniformity run other kernels, and must not share a graph. The hash
-    is computed once; keep one key object a graph (in a table by bucket, say) and a look-up costs
-    one identity comparison.
+    active LoRA adapters or in uniformity run other kernels, and must not share a graph. Keys are
+    equal where their values are equal and of the same types: ``extra=(1,)`` and ``extra=(True,)``
+    are two keys. The hash is computed once; keep one key object a graph (in a table by bucket, say)
+    and a look-up costs one identity comparison.
 
     Attributes:
         num_tokens: tokens of the padded batch, at least 1.
@@ -29,7 +30,8 @@ class GraphKey:
         extra: anything else that selects a graph, as a tuple of hashable values.
 
     Raises:
-        GraphKeyError: a count out of range, or an unhashable ``extra``.
+        GraphKeyError: a count that is no int or out of range, ``uniform`` that is no bool, or an
+            ``extra`` that is no tuple of hashable values.
     """
 
     num_tokens: int
@@ -37,10 +39,12 @@ class GraphKey:
     uniform: bool = False
     num_active_loras: int = 0
     extra: tuple[Hashable, ...] = ()
+    _extra_types: object = dataclasses.field(init=False, repr=False)
     _hash: int = dataclasses.field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Check the counts and compute the hash."""
+        """Check the values and compute the hash."""
+        self._check_types()
         if self.num_tokens < 1:
             raise GraphKeyError(
                 f"making a graph key: num_tokens is {self.num_tokens}, expected at least 1; "
@@ -63,7 +67,22 @@ class GraphKey:
             raise GraphKeyError(
                 f"making a graph key: extra is {self.extra!r}, expected a tuple of hashable values"
             ) from error
+        object.__setattr__(self, "_extra_types", _types(self.extra))
         object.__setattr__(self, "_hash", value)
+
+    def _check_types(self) -> None:
+        """Refuse what would be equal to a value of another type."""
+        counts = {"num_tokens": self.num_tokens, "num_active_loras": self.num_active_loras}
+        if self.num_sequences is not None:
+            counts["num_sequences"] = self.num_sequences
+        kinds: list[tuple[str, object, type]] = [(name, n, int) for name, n in counts.items()]
+        kinds += [("uniform", self.uniform, bool), ("extra", self.extra, tuple)]
+        for name, value, kind in kinds:
+            if type(value) is not kind and not (kind is tuple and isinstance(value, tuple)):
+                raise GraphKeyError(
+                    f"making a graph key: {name} is {value!r} of type {type(value).__name__}, "
+                    f"expected {kind.__name__}"
+                )
 
     def __hash__(self) -> int:
         """Return the hash computed on construction."""
@@ -80,6 +99,13 @@ class GraphKey:
             parts.append(f"num_active_loras={self.num_active_loras}")
         parts += [repr(value) for value in self.extra]
         return f"({', '.join(parts)})"
+
+
+def _types(value: object) -> object:
+    """Return the types of a value, of a tuple's items one by one."""
+    if isinstance(value, tuple):
+        return (type(value), *[_types(item) for item in value])
+    return type(value)
 
 
 def largest_first(keys: Iterable[GraphKey]) -> list[GraphKey]:

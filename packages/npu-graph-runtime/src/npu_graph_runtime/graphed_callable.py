@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from npu_graph_runtime.capture_session import CaptureSession
     from npu_graph_runtime.device import DeviceGraph, GraphDevice
-    from npu_graph_runtime.graph_context import GraphContext
+    from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.graph_key import GraphKey
     from npu_graph_runtime.observer import RuntimeObserver
 
@@ -66,9 +66,10 @@ class GraphedCallable:
     wrapper replays the graph of the context's key; if there is none and a capture session is open,
     it runs the function ``warmup_runs`` times, captures it and returns its outputs.
 
-    Arguments are not copied: the caller keeps them in buffers whose addresses do not change and
-    writes new values into them before the call. Other values than tensors are baked into the graph
-    at capture.
+    Arguments are not copied: the caller keeps them in buffers whose addresses and layouts do not
+    change and writes new values into them before the call. Other values than tensors are baked into
+    the graph at capture, so plain ones (numbers, texts, None, enum members) may not change either:
+    what does change belongs into the graph key.
 
     Outputs of a replay lie in the memory pool of the graph. They are overwritten by the next replay
     of any graph of that pool and die when the graph is released, so use or copy them at once. The
@@ -82,7 +83,7 @@ class GraphedCallable:
         context: owned by the caller and shared by the wrappers of one model.
         run_mode: the run mode in which this wrapper acts; not ``EAGER``.
         name: for messages and events.
-        address_check: when input addresses are compared with those of the capture.
+        address_check: when inputs are compared with what the capture baked in.
         weak_outputs: keep outputs without keeping their memory, so that later captures of the pool
             reuse it (as vLLM does). Set it to false for outputs that must survive replays of other
             graphs of the pool.
@@ -106,7 +107,7 @@ class GraphedCallable:
         function: Callable[..., Any],
         *,
         device: GraphDevice,
-        context: GraphContext,
+        context: CallContext,
         run_mode: RunMode,
         name: str,
         address_check: AddressCheck = AddressCheck.ALWAYS,
@@ -151,7 +152,7 @@ class GraphedCallable:
             GraphKeyError: the context's run mode was set without a key.
             GraphNotCapturedError: nothing is captured under the key, no capture session is open,
                 and ``on_miss`` is ``RAISE``.
-            InputAddressError: an input lies elsewhere than at capture; nothing was launched.
+            InputAddressError: an input is not what the capture baked in; nothing was launched.
             CaptureSessionError: a capture is under way, or the open session is of another device.
             DeviceError: the device refused the capture or the replay.
         """
@@ -161,11 +162,9 @@ class GraphedCallable:
         captured = self._graphs.get(context.key)
         if captured is None:
             return self._call_uncaptured(args, kwargs)
-        if not captured.is_checked:
-            captured.inputs.check_layouts(args, kwargs)
+        if self._check_always or not captured.is_checked:
+            captured.inputs.check(args, kwargs)
             captured.is_checked = True
-        elif self._check_always:
-            captured.inputs.check_addresses(args, kwargs)
         if self._observer is not None:
             self._replay_observed(captured, self._observer)
             return captured.outputs

@@ -1,41 +1,61 @@
-"""Where the inputs of a captured graph lay at capture, and whether they still do."""
+"""What the inputs of a captured graph were at capture, and whether they still are that."""
 
 from __future__ import annotations
 
+import dataclasses
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from npu_graph_runtime.errors import InputAddressError
-from npu_graph_runtime.tensor_leaves import tensor_leaves
+from npu_graph_runtime.tensor_leaves import leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 class AddressCheck(enum.Enum):
     """When the inputs of a replay are compared with those of the capture.
 
-    A captured graph reads the addresses of its capture. If an input lies elsewhere the replay
-    computes with old data, and nothing else would say so.
+    A captured graph has the addresses and layouts of its input tensors and the values of all other
+    inputs in it. If one of them differs the replay computes with old data, and nothing else would
+    say so.
     """
 
     ALWAYS = "always"
-    """Addresses at every replay (about 0.1 us a tensor); layouts too at the first one."""
+    """At every replay: about four reads of a tensor's fields for each input."""
 
     FIRST_REPLAY = "first_replay"
-    """Addresses and layouts at the first replay of each graph only."""
+    """At the first replay of each graph only."""
 
     NEVER = "never"
     """Not at all: the caller vouches for its buffers."""
 
 
-class InputLayout:
-    """Addresses, shapes, strides and dtypes of all tensors in the arguments of a capture.
+# What a graph has baked in and what can be compared at once. Others may have any `==`.
+_PLAIN_VALUES = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+)
 
-    Holds no tensor. Tensors inside lists, tuples, dicts and dataclasses count, positional and
-    keyword ones alike; objects of other types are not looked into.
+
+class InputLayout:
+    """What a capture has baked in of its arguments: addresses, layouts and plain values.
+
+    Holds no tensor. Lists, tuples, dicts and dataclasses are looked into, positional and keyword
+    arguments alike. Of values other than tensors numbers, texts, ``None``, enum members, dtypes and
+    devices are compared, each with its type, since ``True`` and ``1`` may launch other kernels;
+    objects of other types are not looked at.
 
     Args:
         args: positional arguments of the capture.
@@ -43,88 +63,112 @@ class InputLayout:
         subject: what was captured, for messages.
     """
 
-    __slots__ = ("_addresses", "_is_flat", "_keyword", "_layouts", "_positional", "_subject")
+    __slots__ = (
+        "_addresses",
+        "_baked",
+        "_dtypes",
+        "_is_flat",
+        "_keywords",
+        "_num_positional",
+        "_shapes",
+        "_strides",
+        "_subject",
+        "_tensors_at",
+        "_values_at",
+    )
 
     def __init__(self, args: Sequence[object], kwargs: Mapping[str, object], subject: str) -> None:
         self._subject = subject
-        leaves = _all_leaves(args, kwargs)
-        self._addresses = {path: tensor.data_ptr() for path, tensor in leaves.items()}
-        self._layouts = {path: _layout(tensor) for path, tensor in leaves.items()}
-        self._positional = tuple(
-            (index, value.data_ptr())
-            for index, value in enumerate(args)
-            if isinstance(value, Tensor)
+        self._baked = _baked(args, kwargs)
+        self._num_positional = len(args)
+        self._keywords = tuple(kwargs)
+        values = [*args, *kwargs.values()]
+        self._is_flat = not any(
+            isinstance(value, (list, tuple, dict)) or dataclasses.is_dataclass(value)
+            for value in values
         )
-        self._keyword = tuple(
-            (name, value.data_ptr()) for name, value in kwargs.items() if isinstance(value, Tensor)
-        )
-        self._is_flat = len(leaves) == len(self._positional) + len(self._keyword)
+        self._tensors_at = [
+            index for index, value in enumerate(values) if isinstance(value, Tensor)
+        ]
+        self._values_at = [
+            (index, type(value), value)
+            for index, value in enumerate(values)
+            if isinstance(value, _PLAIN_VALUES)
+        ]
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        self._addresses = [tensor.data_ptr() for tensor in tensors]
+        self._shapes = [tensor.shape for tensor in tensors]
+        self._strides = [tensor.stride() for tensor in tensors]
+        self._dtypes = [tensor.dtype for tensor in tensors]
 
-    def check_addresses(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """Compare the addresses of a replay's arguments with those of the capture.
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Compare a replay's arguments with those of the capture.
 
         Raises:
-            InputAddressError: a tensor is missing, additional or lies elsewhere.
+            InputAddressError: a tensor lies elsewhere or is laid out differently, another value
+                differs, or there are more or fewer inputs.
         """
-        if not self._is_flat:
-            self._compare(args, kwargs, with_layouts=False)
-            return
+        if not (self._is_flat and self._is_same(args, kwargs)):
+            self._compare(args, kwargs)
+
+    def _is_same(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether nothing differs, quickly; false where it takes a closer look."""
+        if len(args) != self._num_positional or tuple(kwargs) != self._keywords:
+            return False
+        values = [*args, *kwargs.values()] if kwargs else args
         try:
-            for index, address in self._positional:
-                if args[index].data_ptr() != address:  # type: ignore[attr-defined]
-                    break
-            else:
-                for name, address in self._keyword:
-                    if kwargs[name].data_ptr() != address:  # type: ignore[attr-defined]
-                        break
-                else:
-                    return
-        except (AttributeError, IndexError, KeyError):
-            pass  # a tensor is missing: the comparison below says which
-        self._compare(args, kwargs, with_layouts=False)
-
-    def check_layouts(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-        """Compare addresses, shapes, strides and dtypes with those of the capture.
-
-        Raises:
-            InputAddressError: a tensor is missing, additional, lies elsewhere or is laid out
-                differently.
-        """
-        self._compare(args, kwargs, with_layouts=True)
-
-    def _compare(
-        self, args: Sequence[object], kwargs: Mapping[str, object], *, with_layouts: bool
-    ) -> None:
-        leaves = _all_leaves(args, kwargs)
-        differences = [f"{path} is a tensor now" for path in leaves if path not in self._addresses]
-        for path, address in self._addresses.items():
-            tensor = leaves.get(path)
-            if tensor is None:
-                differences.append(f"{path} is not a tensor now")
-            elif tensor.data_ptr() != address:
-                differences.append(
-                    f"{path} of shape {tuple(tensor.shape)} is at {tensor.data_ptr():#x}, "
-                    f"expected {address:#x}"
+            tensors = [values[index] for index in self._tensors_at]
+            return (
+                [tensor.data_ptr() for tensor in tensors] == self._addresses
+                and [tensor.shape for tensor in tensors] == self._shapes
+                and [tensor.stride() for tensor in tensors] == self._strides
+                and [tensor.dtype for tensor in tensors] == self._dtypes
+                and all(
+                    type(values[index]) is kind and values[index] == value
+                    for index, kind, value in self._values_at
                 )
-            elif with_layouts and _layout(tensor) != self._layouts[path]:
-                differences.append(f"{path} is {_layout(tensor)}, expected {self._layouts[path]}")
+            )
+        except AttributeError:
+            return False  # no tensor any more
+
+    def _compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        found = _baked(args, kwargs)
+        differences = [
+            f"{path} is {described} now, expected nothing there"
+            for path, described in found.items()
+            if path not in self._baked
+        ]
+        for path, expected in self._baked.items():
+            now = found.get(path)
+            if now is None:
+                differences.append(f"{path} is nothing to compare now, expected {expected}")
+            elif now != expected:
+                differences.append(f"{path} is {now}, expected {expected}")
         if differences:
             raise InputAddressError(
-                f"replaying {self._subject}: {len(differences)} of {len(self._addresses)} input "
-                f"tensors differ from the capture: {'; '.join(differences)}; copy the new values "
-                "into the buffers used at capture, or release the graph and capture it again"
+                f"replaying {self._subject}: {len(differences)} of {len(self._baked)} inputs "
+                f"differ from the capture: {'; '.join(differences)}; copy the new values into the "
+                "buffers used at capture, let the graph key say what else selects a graph, or "
+                "release the graph and capture it again"
             )
 
 
-def _all_leaves(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Tensor]:
-    leaves: dict[str, Tensor] = {}
+def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, str]:
+    """Return by its path what a graph bakes in of each input."""
+    baked: dict[str, str] = {}
     for index, value in enumerate(args):
-        leaves.update(tensor_leaves(value, f"args[{index}]"))
+        baked.update(_described_leaves(value, f"args[{index}]"))
     for name, value in kwargs.items():
-        leaves.update(tensor_leaves(value, name))
-    return leaves
+        baked.update(_described_leaves(value, name))
+    return baked
 
 
-def _layout(tensor: Tensor) -> str:
-    shape, stride = tuple(tensor.shape), tensor.stride()
-    return f"{tensor.dtype} of shape {shape} and stride {stride}"
+def _described_leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
+    for leaf_path, leaf in leaves(value, path):
+        if isinstance(leaf, Tensor):
+            shape, stride = tuple(leaf.shape), leaf.stride()
+            address = f"{leaf.data_ptr():#x}"
+            described = f"a tensor of {leaf.dtype}, shape {shape}, stride {stride} at {address}"
+            yield leaf_path, described
+        elif isinstance(leaf, _PLAIN_VALUES):
+            yield leaf_path, f"{leaf!r} ({type(leaf).__name__})"

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def tensor_leaves(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield (path, tensor) for each tensor inside lists, tuples, dicts and dataclass instances.
+def leaves(value: object, path: str) -> Iterator[tuple[str, object]]:
+    """Yield (path, object) for each object inside lists, tuples, dicts and dataclass instances.
 
     Objects of other types are not looked into.
 
@@ -20,17 +20,24 @@ def tensor_leaves(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
         value: what to walk.
         path: the Python expression by which messages call ``value``, such as ``args[0]``.
     """
-    if isinstance(value, Tensor):
-        yield path, value
-    elif isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
-            yield from tensor_leaves(item, f"{path}[{index}]")
+            yield from leaves(item, f"{path}[{index}]")
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from tensor_leaves(item, f"{path}[{key!r}]")
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+            yield from leaves(item, f"{path}[{key!r}]")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, (type, Tensor)):
         for field in dataclasses.fields(value):
-            yield from tensor_leaves(getattr(value, field.name), f"{path}.{field.name}")
+            yield from leaves(getattr(value, field.name), f"{path}.{field.name}")
+    else:
+        yield path, value
+
+
+def tensor_leaves(value: object, path: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield (path, tensor) for each tensor among the leaves; see :func:`leaves`."""
+    for leaf_path, leaf in leaves(value, path):
+        if isinstance(leaf, Tensor):
+            yield leaf_path, leaf
 
 
 def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:

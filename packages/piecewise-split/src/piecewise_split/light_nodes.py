@@ -7,10 +7,10 @@ import operator
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 
 from piecewise_split.operator_names import packet_name
 from piecewise_split.size_reads import node_value
+from piecewise_split.torch_internals import OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
     from piecewise_split.piece_flow import GraphScope

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
-
 from piecewise_split.errors import SplittingOpNameError
+from piecewise_split.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
     import torch

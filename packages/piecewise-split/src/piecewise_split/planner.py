@@ -6,7 +6,6 @@ import operator
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload
 
 from piecewise_split.errors import SizeMetadataError
 from piecewise_split.light_nodes import is_allocation, is_host_only
@@ -17,6 +16,7 @@ from piecewise_split.split_plan import CutReason, PlannedPiece, SplitPlan
 from piecewise_split.split_points import SplitPoints, SplittingOp, find_split_points
 from piecewise_split.structural_key import StructureReader, number_classes
 from piecewise_split.supported_graph import check_regions, check_supported
+from piecewise_split.torch_internals import OpOverload, returned_types
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -145,9 +145,8 @@ def _unpacked_producer(node: torch.fx.Node) -> torch.fx.Node | None:
 def _returns_tuple(node: torch.fx.Node) -> bool:
     if not isinstance(node.target, OpOverload):
         return False
-    # The schema has no public accessor on an overload.
-    returns = node.target._schema.returns  # noqa: SLF001
-    return len(returns) > 1 or (len(returns) == 1 and isinstance(returns[0].type, torch.ListType))
+    types = returned_types(node.target)
+    return len(types) > 1 or (len(types) == 1 and isinstance(types[0], torch.ListType))
 
 
 def _merge_light_pieces(scope: GraphScope, drafts: list[_Draft]) -> list[_Draft]:

@@ -156,7 +156,7 @@ def _reads_whole_size(node: torch.fx.Node, targets: frozenset[object]) -> bool:
         found = target == "size" and len(node.args) == 1 and not node.kwargs
     elif op == "call_function" and target in targets:
         if target is getattr:
-            found = node.args[1] == "shape"
+            found = bool(node.args[1] == "shape")
         else:
             found = len(node.args) == 1 and not node.kwargs
     else:

@@ -6,8 +6,6 @@ import dataclasses
 import difflib
 from typing import TYPE_CHECKING, TypeAlias
 
-from torch._ops import OpOverload, OpOverloadPacket
-
 from piecewise_split.errors import SplittingOpAbsentError
 from piecewise_split.operator_names import (
     answers_to,
@@ -15,6 +13,7 @@ from piecewise_split.operator_names import (
     packet_name,
     parse_operator_name,
 )
+from piecewise_split.torch_internals import OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -16,9 +16,9 @@ import hashlib
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx.node import _get_qualified_name
 
 from piecewise_split.size_reads import SizeRead, Value, node_value
+from piecewise_split.torch_internals import qualified_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -148,7 +148,7 @@ class _Texts:
 
 
 def _target_text(target: object) -> str:
-    return _get_qualified_name(target) if callable(target) else str(target)
+    return qualified_name(target) if callable(target) else str(target)
 
 
 def value_signature(value: object) -> Hashable:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-from torch.fx.graph import CodeGen
-
 from piecewise_split.errors import UnsupportedGraphError
+from piecewise_split.torch_internals import (
+    mode_enters,
+    mode_exits,
+    set_grad_mode,
+    special_calling_convention,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import torch
 
 
 def check_supported(graph_module: torch.fx.GraphModule) -> None:
@@ -21,11 +26,10 @@ def check_supported(graph_module: torch.fx.GraphModule) -> None:
             do), or has variadic parameters.
     """
     graph = graph_module.graph
-    # The only way to learn of a pytree calling convention; torch has no public question for it.
-    codegen = graph._codegen  # noqa: SLF001
-    if type(codegen) is not CodeGen:
+    convention = special_calling_convention(graph)
+    if convention is not None:
         msg = (
-            f"Splitting a graph: it has the calling convention {type(codegen).__name__}, which "
+            f"Splitting a graph: it has the calling convention {convention}, which "
             f"rearranges arguments. Expected a plain graph, as Dynamo and AOTAutograd hand to a "
             f"backend; for an exported program use its graph_module, whose arguments are flat."
         )
@@ -67,22 +71,12 @@ def check_regions(pieces: Sequence[Sequence[torch.fx.Node]]) -> None:
 
 
 class _Regions:
-    """The functions that Dynamo writes into a graph to enter and leave modes.
-
-    They are private functions of torch because no public ones appear in graphs.
-    """
+    """The functions that Dynamo writes into a graph to enter and leave modes."""
 
     def __init__(self, pieces: Sequence[Sequence[torch.fx.Node]]) -> None:
-        autocast, grad_mode = torch.amp.autocast_mode, torch.autograd.grad_mode
-        self._set_grad = torch._C._set_grad_enabled  # noqa: SLF001
-        self._enters = {
-            autocast._enter_autocast,  # noqa: SLF001
-            grad_mode._enter_inference_mode,  # noqa: SLF001
-        }
-        self._exits = {
-            autocast._exit_autocast,  # noqa: SLF001
-            grad_mode._exit_inference_mode,  # noqa: SLF001
-        }
+        self._set_grad = set_grad_mode()
+        self._enters = mode_enters()
+        self._exits = mode_exits()
         modes = [node for nodes in pieces for node in nodes if node.target is self._set_grad]
         # A graph leaves grad mode as it found it, so its last setting is the one from outside.
         self._outside = modes[-1].args[0] if modes else None

@@ -10,10 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update.attention_geometry import AttentionGeometry, read_geometry, tensor_argument
+from attn_update.attention_geometry import (
+    AttentionGeometry,
+    TensorForm,
+    read_geometry,
+    tensor_argument,
+)
 from attn_update.errors import ArgumentError, StepParameterError
 from attn_update.operator_lookup import check_argument_names, find_operator
 from attn_update.step_parameters import to_lengths
+from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -115,7 +121,7 @@ class FusedInferAttention:
         if isinstance(out, (list, tuple)):
             return tuple(out)
         operator = find_operator(self.family.output_query)
-        names = {argument.name for argument in operator._schema.arguments}  # noqa: SLF001
+        names = {argument.name for argument in schema_of(operator).arguments}
         taken = {name: value for name, value in self.shapes(given).items() if name in names}
         return as_tensors(operator(**taken))
 
@@ -164,14 +170,15 @@ class FusedInferAttention:
             geometry.key.check(key, what=f"the captured {self.family.key_lengths}")
         return geometry
 
-    def length_rules(self, geometry: Hashable) -> dict[str, LengthRule]:
-        """Return the rules of both arguments of lengths, unless they depend on each other."""
+    def step_rules(self, geometry: Hashable) -> dict[str, LengthRule | TensorForm]:
+        """Return the rules of lengths and block table, unless they depend on each other."""
         assert isinstance(geometry, AttentionGeometry)  # noqa: S101
         if self.unpadded or type(self).prepare is not FusedInferAttention.prepare:
             return {}
         rules = {
             self.family.query_lengths: geometry.query,
             self.family.key_lengths: geometry.key,
+            "block_table": geometry.block_table if self.rebind_block_table else None,
         }
         return {name: rule for name, rule in rules.items() if rule is not None}
 
@@ -273,7 +280,7 @@ def check_block_table(
         )
     shape, dtype, device = geometry.block_table
     if isinstance(value, torch.Tensor):
-        form = (value.shape, value.dtype, value.device)
+        form = TensorForm.of(value)
         if form == geometry.block_table:
             return value
         if rows and form[1:] == (dtype, device) and value.shape[1:] == shape[1:]:

@@ -47,7 +47,7 @@ FIA_V1 = OperatorFamily(
     heads="num_heads",
     softmax_lse="softmax_lse_flag",
 )
-"""FIA v1; schemas of torch_npu 2.13."""
+"""FIA v1; schemas of torch_npu 2.10 to 2.14."""
 
 FIA_V2 = OperatorFamily(
     functional="npu::npu_fused_infer_attention_score_v2",
@@ -58,4 +58,4 @@ FIA_V2 = OperatorFamily(
     heads="num_query_heads",
     softmax_lse="return_softmax_lse",
 )
-"""FIA v2; schemas of torch_npu 2.13."""
+"""FIA v2; schemas of torch_npu 2.10 to 2.14."""

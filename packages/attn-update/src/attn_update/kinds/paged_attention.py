@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update.attention_geometry import AttentionGeometry, LengthRule, tensor_argument
+from attn_update.attention_geometry import (
+    AttentionGeometry,
+    LengthRule,
+    TensorForm,
+    tensor_argument,
+)
 from attn_update.errors import ArgumentError, StepParameterError
 from attn_update.kinds.fused_infer_attention import check_block_table
 from attn_update.operator_lookup import check_argument_names, find_operator
@@ -128,8 +133,7 @@ class PagedAttention:
         )
         what = f"the captured {_LENGTHS}"
         rule.check(to_lengths(arguments[_LENGTHS], what=what), what=what)
-        form = (table.shape, table.dtype, table.device)
-        return AttentionGeometry(query=None, key=rule, block_table=form)
+        return AttentionGeometry(query=None, key=rule, block_table=TensorForm.of(table))
 
     def prepare(
         self,

@@ -25,7 +25,7 @@
 #include "kernel_call.h"
 #include "kernel_signatures.h"
 #include "replay_event.h"
-#include "step_lengths.h"
+#include "step_arguments.h"
 
 namespace {
 
@@ -179,34 +179,55 @@ class Launches {
       bool cumulative,
       std::optional<std::int64_t> total,
       std::optional<std::int64_t> maximum) {
-    lengths_.add(group, argument, slot, LengthRule{count, cumulative, total, maximum});
+    arguments_.add(group, argument, slot, LengthRule{count, cumulative, total, maximum});
   }
 
-  // Gives the launches the lengths of a step, by group and argument. Returns for each slot an empty dictionary where some
-  // changed; or nothing, and then nothing was given: for the first step, and where a value is no list that keeps its rules.
+  // The same for an argument that is a tensor.
+  void add_tensor(
+      const std::string& group,
+      const std::string& argument,
+      std::size_t slot,
+      std::vector<std::int64_t> sizes,
+      at::ScalarType dtype,
+      at::Device device) {
+    arguments_.add(group, argument, slot, TensorForm{std::move(sizes), dtype, device});
+  }
+
+  // Gives the launches the arguments of a step, by group and name. Returns for each slot an empty dictionary where some
+  // changed; or nothing, and then nothing was given: for the first step, and where a value breaks its rules.
   py::object take(const py::handle& groups) {
-    const auto lengths = lengths_.read(groups);
-    if (!lengths) {
+    auto given = arguments_.read(groups);
+    if (!given) {
       return py::none();
     }
-    std::vector<Integers*> held;
-    held.reserve(lengths->size());
-    for (const auto& each : *lengths) {
-      const auto shared = find_shared(each.slot, each.argument);
-      if (shared == shared_.end()) {
+    std::vector<Shared*> held;
+    held.reserve(given->size());
+    for (const auto& each : *given) {
+      const auto shared = find_shared(each.slot, each.name);
+      if (shared == shared_.end() || each.tensor.defined() != shared->tensor.defined()) {
         return py::none();
       }
-      held.push_back(shared->integers.get());
+      held.push_back(&*shared);
     }
     py::list changes(num_slots_);
     for (std::size_t slot = 0; slot < num_slots_; ++slot) {
       changes[slot] = py::none();
     }
     for (std::size_t index = 0; index < held.size(); ++index) {
-      if (held[index]->values() != (*lengths)[index].values) {
-        held[index]->assign((*lengths)[index].values);
-        changes[(*lengths)[index].slot] = py::dict();
+      auto& shared = *held[index];
+      auto& each = (*given)[index];
+      if (each.tensor.defined()) {
+        if (is_same_memory(shared.tensor, each.tensor)) {
+          continue;
+        }
+        shared.tensor = each.tensor;
+        give(each.slot, each.name, Value(std::move(each.tensor)));
+      } else if (shared.integers->values() != each.lengths) {
+        shared.integers->assign(std::move(each.lengths));
+      } else {
+        continue;
       }
+      changes[each.slot] = py::dict();
     }
     return changes;
   }
@@ -237,11 +258,12 @@ class Launches {
   }
 
  private:
-  // A list of integers that all launches of a slot read.
-  struct SharedIntegers {
+  // A list of integers that all launches of a slot read, or the tensor that all of them were given.
+  struct Shared {
     std::size_t slot;
     std::string argument;
     std::shared_ptr<Integers> integers;
+    at::Tensor tensor;
   };
 
   // Launches that are given the same tensor, such as a mask, share what they make of it.
@@ -256,8 +278,8 @@ class Launches {
     return known;
   }
 
-  std::vector<SharedIntegers>::iterator find_shared(std::size_t slot, std::string_view argument) {
-    return std::find_if(shared_.begin(), shared_.end(), [&](const SharedIntegers& each) {
+  std::vector<Shared>::iterator find_shared(std::size_t slot, std::string_view argument) {
+    return std::find_if(shared_.begin(), shared_.end(), [&](const Shared& each) {
       return each.slot == slot && each.argument == argument;
     });
   }
@@ -267,32 +289,45 @@ class Launches {
     const auto name = py::cast<std::string_view>(key);
     const auto shared = find_shared(slot, name);
     if (shared != shared_.end()) {
-      if (auto integers = read_integers(value)) {
+      auto integers = shared->integers ? read_integers(value) : std::nullopt;
+      if (integers) {
         shared->integers->assign(std::move(*integers));
         return;
       }
-      // The launches are given another list below, so none reads this one any more.
+      // The launches are given something else below, so none reads this any more.
       shared_.erase(shared);
     }
-    std::optional<Value> converted;
-    std::size_t index = 0;
+    const auto launch =
+        std::find_if(launches_.begin(), launches_.end(), [&](const Launch& each) { return each.slot == slot; });
+    if (launch == launches_.end()) {
+      return;
+    }
+    const auto& schema = launch->op.schema();
+    const Value converted(convert(value, schema.arguments()[index_of(schema, name)]));
+    const bool all_share = give(slot, name, converted);
+    if (converted.integers && all_share) {
+      shared_.push_back(Shared{slot, std::string(name), converted.integers, {}});
+    } else if (converted.value.isTensor() && converted.value.toTensor().defined()) {
+      shared_.push_back(Shared{slot, std::string(name), nullptr, converted.value.toTensor()});
+    }
+  }
+
+  static std::size_t index_of(const c10::FunctionSchema& schema, std::string_view name) {
+    const auto found = schema.argumentIndexWithName(name);
+    TORCH_CHECK_VALUE(found.has_value(), "no argument '", name, "'");
+    return static_cast<std::size_t>(*found);
+  }
+
+  // Gives a value to all launches of a slot. Returns whether all of them read its list of integers anew in every run.
+  bool give(std::size_t slot, std::string_view name, const Value& value) {
     bool all_share = true;
     for (auto& launch : launches_) {
-      if (launch.slot != slot) {
-        continue;
+      if (launch.slot == slot) {
+        launch.call->set(index_of(launch.op.schema(), name), value);
+        all_share = all_share && launch.call->shares_integers();
       }
-      if (!converted) {
-        const auto found = launch.op.schema().argumentIndexWithName(name);
-        TORCH_CHECK_VALUE(found.has_value(), "no argument '", name, "'");
-        index = static_cast<std::size_t>(*found);
-        converted = Value(convert(value, launch.op.schema().arguments()[index]));
-      }
-      launch.call->set(index, *converted);
-      all_share = all_share && launch.call->shares_integers();
     }
-    if (converted && converted->integers && all_share) {
-      shared_.push_back(SharedIntegers{slot, std::string(name), converted->integers});
-    }
+    return all_share;
   }
 
   std::optional<Failure> issue(void* stream, const std::vector<bool>& changed) {
@@ -329,8 +364,8 @@ class Launches {
   std::vector<Launch> launches_;
   // They keep the tensors, so an address stays that of the tensor.
   std::unordered_map<const c10::TensorImpl*, std::shared_ptr<const Value>> tensors_;
-  std::vector<SharedIntegers> shared_;
-  StepLengths lengths_;
+  std::vector<Shared> shared_;
+  StepArguments arguments_;
   std::size_t num_slots_ = 0;
   std::size_t num_dispatched_ = 0;
 };
@@ -348,6 +383,7 @@ PYBIND11_MODULE(attn_update_native, module) {
       .def(py::init<const py::dict&, py::dict>())
       .def("add", &Launches::add)
       .def("add_lengths", &Launches::add_lengths)
+      .def("add_tensor", &Launches::add_tensor)
       .def("take", &Launches::take)
       .def("num_dispatched", &Launches::num_dispatched)
       .def("run", &Launches::run);

@@ -14,6 +14,7 @@ import torch
 
 from attn_update.kinds.fused_infer_attention import FusedInferAttention
 from attn_update.kinds.operator_family import OperatorFamily
+from attn_update.torch_internals import unregister
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -76,7 +77,7 @@ class ScheduledOperators:
 
     def __exit__(self, *exception: object) -> None:
         """Take the operators out of torch."""
-        self._library._destroy()  # noqa: SLF001
+        unregister(self._library)
 
     def _attention(
         self,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from torch._dynamo.backends.common import aot_autograd
-
 from fx_passes.errors import PipelineError
 from fx_passes.functional.reinplace import ReinplacePass
 from fx_passes.pipeline import PipelineResult
 from fx_passes.report import Report
+from fx_passes.torch_internals import aot_autograd
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

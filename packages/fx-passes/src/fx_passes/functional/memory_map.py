@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.torch_internals import OpOverload, has_kernel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -183,7 +183,7 @@ def is_view_operator(target: object) -> bool:
     if not isinstance(target, OpOverload) or not target.is_view:
         return False
     # Operators that are made of others may copy: reshape, contiguous, to.
-    return not torch._C._dispatch_has_kernel_for_dispatch_key(  # noqa: SLF001 - no public way
+    return not has_kernel(
         target.name(),  # type: ignore[no-untyped-call]
         "CompositeImplicitAutograd",
     )

@@ -1,7 +1,9 @@
 """Calls of operators that write, as AOTAutograd wraps them in a functional graph.
 
 The one place that knows torch's private `auto_functionalized_v2` and how it spells the parts of
-memory that an operator writes.
+memory that an operator writes; torch 2.10 to 2.14. There is no other way to learn what a functional
+graph writes. From torch 2.13 on it wraps operators tagged `out` or `inplace` too, each in a way of
+its own.
 """
 
 from __future__ import annotations
@@ -18,12 +20,11 @@ from torch._higher_order_ops.auto_functionalize import (
     get_mutable_args,
     read_view_information_from_args,
 )
-from torch._library.utils import is_inplace, is_out
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.operator_signature import OperatorSignature
+from fx_passes.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +34,22 @@ if TYPE_CHECKING:
 __all__ = ["MutableCall", "auto_functionalized_v2"]
 
 aten = torch.ops.aten
+
+
+def _has_tag(overload: OpOverload, name: str) -> bool:
+    """Return whether an operator has a tag; never where this version of torch has no such tag."""
+    tag = getattr(torch.Tag, name, None)
+    return tag is not None and tag in overload.tags
+
+
+def is_out(overload: OpOverload) -> bool:
+    """Return whether an operator only writes the tensors that it is given for its results."""
+    return _has_tag(overload, "out")
+
+
+def is_inplace(overload: OpOverload) -> bool:
+    """Return whether an operator writes its first argument and returns it."""
+    return _has_tag(overload, "inplace")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,7 +91,7 @@ class MutableCall:
         """Return how many results of the operator stand before the written values."""
         if is_out(self.overload):
             return 0
-        return max(1, len(self.overload._schema.returns))  # noqa: SLF001 - the only road to a schema
+        return max(1, len(schema_of(self.overload).returns))
 
     def position_of(self, base: int) -> int:
         """Return which result of the functional call is the new value of a base."""
@@ -105,7 +122,7 @@ class MutableCall:
             call.meta["val"] = value
             node.replace_all_uses_with(call)
         else:
-            returns = len(self.overload._schema.returns)  # noqa: SLF001
+            returns = len(schema_of(self.overload).returns)
             known = value if isinstance(value, (list, tuple)) else ()
             if known:
                 call.meta["val"] = known[0] if returns <= 1 else tuple(known[:results])

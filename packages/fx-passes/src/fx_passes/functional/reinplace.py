@@ -8,17 +8,17 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
-from torch._ops import OpOverload, OpOverloadPacket
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
-from fx_passes.effects import EffectTable
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.functional.memory_map import MemoryMap, is_view_operator, same_layout
 from fx_passes.functional.mutable_calls import MutableCall, auto_functionalized_v2
 from fx_passes.graph_argument import nodes_in
+from fx_passes.memory.effect import EffectTable
 from fx_passes.operator_signature import overload_names
 from fx_passes.report import MatchRecord, NearMiss, PassReport, RuleReport
+from fx_passes.torch_internals import OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -373,12 +373,12 @@ def _in_place_twin(target: object) -> OpOverload | None:
     if not isinstance(target, OpOverload):
         return None
     packet = getattr(getattr(torch.ops, target.namespace), f"{_packet_name(target)}_", None)
-    overload = target._overloadname  # noqa: SLF001 - no public way
+    overload = schema_of(target).overload_name or "default"
     if not isinstance(packet, OpOverloadPacket) or overload not in overload_names(packet):
         return None
     twin: OpOverload = getattr(packet, overload)
-    arguments = target._schema.arguments  # noqa: SLF001 - the only road to a schema
-    others = twin._schema.arguments  # noqa: SLF001
+    arguments = schema_of(target).arguments
+    others = schema_of(twin).arguments
     written = [each.name for each in others if each.alias_info and each.alias_info.is_write]
     same = [(each.name, str(each.type)) for each in arguments]
     if written != [arguments[0].name] or same != [(each.name, str(each.type)) for each in others]:
@@ -387,7 +387,7 @@ def _in_place_twin(target: object) -> OpOverload | None:
 
 
 def _packet_name(target: OpOverload) -> str:
-    return str(target._schema.name).partition("::")[2]  # noqa: SLF001
+    return str(schema_of(target).name).partition("::")[2]
 
 
 def _carried(node: Node) -> dict[str, object]:

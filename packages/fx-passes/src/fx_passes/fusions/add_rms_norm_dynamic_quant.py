@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.errors import RuleError
+from fx_passes.fusions.quantized import dynamic_dtype_problem, npu_dynamic_quant
 from fx_passes.fusions.requirements import Requirement, first_unmet
 from fx_passes.fusions.residual_norm import (
     RESIDUAL_NORMS,
@@ -33,10 +34,15 @@ _SMOOTH = (Requirement.same_shape("weight", "smooth"), Requirement.same_dtype("w
 
 def _plain(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
     def pattern(
-        x: Tensor, residual: Tensor, weight: Tensor, epsilon: float, smooth: Tensor | None
+        x: Tensor,
+        residual: Tensor,
+        weight: Tensor,
+        epsilon: float,
+        smooth: Tensor | None,
+        dtype: object,
     ) -> dict[str, Tensor]:
         normed, total = norm(x, residual, weight, epsilon)
-        quant = label(torch.ops.npu.npu_dynamic_quant(normed, smooth_scales=smooth), "quant")
+        quant = label(npu_dynamic_quant(normed, smooth, dtype), "quant")
         return {"quantized": quant[0], "scale": quant[1], "total": total}
 
     return pattern
@@ -50,10 +56,11 @@ def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
         beta: Tensor,
         epsilon: float,
         smooth: Tensor | None,
+        dtype: object,
     ) -> dict[str, Tensor]:
         normed, total = norm(x, residual, weight, epsilon)
         shifted = normed + beta
-        quant = label(torch.ops.npu.npu_dynamic_quant(shifted, smooth_scales=smooth), "quant")
+        quant = label(npu_dynamic_quant(shifted, smooth, dtype), "quant")
         return {"quantized": quant[0], "scale": quant[1], "total": total}
 
     return pattern
@@ -61,7 +68,8 @@ def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
 
 def _check(match: Match) -> NoMatch | None:
     smooth = () if match.bound["smooth"] is None else _SMOOTH
-    unmet = residual_norm_problem(match) or first_unmet(match, *smooth)
+    unmet = dynamic_dtype_problem(match) or residual_norm_problem(match)
+    unmet = unmet or first_unmet(match, *smooth)
     if unmet is not None:
         return unmet
     x = match.value("x")

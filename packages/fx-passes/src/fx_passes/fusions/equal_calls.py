@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.aliasing import AliasAnalysis
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_argument import literals_equal
+from fx_passes.memory import AliasAnalysis, EffectTable, escapes
 from fx_passes.report import PassReport
-from fx_passes.view_users import escapes
+from fx_passes.run_scope import where_it_runs
 
 if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
@@ -75,6 +75,7 @@ class ShareEqualCallsPass:
 
 
 def _share(graph: Graph) -> int:
+    effects = EffectTable()
     aliases: AliasAnalysis | None = None
     seen: dict[str, Node] = {}
     shared = 0
@@ -84,8 +85,8 @@ def _share(graph: Graph) -> int:
         first = seen.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
         if first is node:
             continue
-        aliases = AliasAnalysis(graph) if aliases is None else aliases
-        if _may_differ(first, node, aliases):
+        aliases = AliasAnalysis(graph, effects) if aliases is None else aliases
+        if _may_differ(first, node, aliases, effects):
             continue
         node.replace_all_uses_with(first)
         aliases.replace(node, first)
@@ -105,13 +106,15 @@ def _erase_unused(graph: Graph) -> int:
     return erased
 
 
-def _may_differ(first: Node, second: Node, aliases: AliasAnalysis) -> bool:
-    """Return whether sharing could show: by a write, or because both results leave the graph."""
+def _may_differ(first: Node, second: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
+    """Return whether sharing could show: by a write, a result of the graph, or where they run."""
+    if where_it_runs(first) != where_it_runs(second):
+        return True
     if not aliases.writes_anywhere():
-        return escapes(first) or escapes(second)
+        return escapes(first, effects) or escapes(second, effects)
     return (
         aliases.writer_between(first, second, second.all_input_nodes) is not None
         or aliases.writer_between(first, None, (first, second)) is not None
-        or escapes(first)
-        or escapes(second)
+        or escapes(first, effects)
+        or escapes(second, effects)
     )

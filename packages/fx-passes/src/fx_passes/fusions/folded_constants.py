@@ -6,16 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Node
 
-from fx_passes.aliasing import AliasAnalysis
 from fx_passes.errors import PassError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions.equal_calls import prepares
 from fx_passes.graph_argument import nodes_in
+from fx_passes.memory import AliasAnalysis, EffectTable, escapes
 from fx_passes.report import PassReport
-from fx_passes.view_users import escapes
+from fx_passes.torch_internals import FakeTensor
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -68,7 +67,8 @@ def _fold(graph_module: GraphModule) -> int:
     }
     if not constants:
         return 0
-    aliases = AliasAnalysis(graph)
+    effects = EffectTable()
+    aliases = AliasAnalysis(graph, effects)
     unwritten = {
         node: value
         for node, value in constants.items()
@@ -77,7 +77,7 @@ def _fold(graph_module: GraphModule) -> int:
     folded: list[Node] = []
     for node in graph.nodes:
         inputs = set(nodes_in((node.args, node.kwargs)))
-        if inputs and inputs <= unwritten.keys() and _may_fold(node, aliases):
+        if inputs and inputs <= unwritten.keys() and _may_fold(node, aliases, effects):
             unwritten[node] = _compute(node, unwritten)
             folded.append(node)
     for node in folded:
@@ -97,8 +97,8 @@ def _tensor(graph_module: GraphModule, target: str) -> torch.Tensor | None:
     return None if holder.is_meta else holder
 
 
-def _may_fold(node: Node, aliases: AliasAnalysis) -> bool:
-    if not prepares(node) or escapes(node):
+def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
+    if not prepares(node) or escapes(node, effects):
         return False
     return aliases.writer_between(node, None, (node,)) is None
 

@@ -10,8 +10,8 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.fusions.requirements import sizes_equal
 from fx_passes.match import Match, NoMatch
-from fx_passes.rule import Rule, accept
-from fx_passes.view_users import escapes, meets_its_source
+from fx_passes.memory import escapes, meets_its_source
+from fx_passes.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,11 +119,46 @@ def _copy_shows_nowhere(match: Match) -> NoMatch | None:
 def _stays_inside(match: Match) -> NoMatch | None:
     """Return why a result must have memory of its own."""
     copy, source = match.outputs["y"], match.bound["x"]
-    if escapes(copy):
+    if escapes(copy, match.effects):
         return NoMatch(f"`{copy.name}` leaves the graph, in memory of its own", (copy,))
-    if isinstance(source, Node) and meets_its_source(copy, source):
+    if isinstance(source, Node) and meets_its_source(copy, source, match.effects):
         return NoMatch(f"`{copy.name}` is used beside `{source.name}`, which may be written")
     return None
+
+
+def _copies_as_before(match: Match) -> NoMatch | None:
+    """Return whether one reshape might give a view where the first of two has copied."""
+    views = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}  # noqa: SLF001
+    if all(node.target in views for node in match.nodes):
+        return None
+    tensors = match.tensors("x", "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, y = tensors
+    copies = _copies(x, match.bound["first"])
+    if copies is None or (copies and not _copies(x, y.shape)):
+        return NoMatch(f"the first of two reshapes of strides {list(x.stride())} copies")
+    return None
+
+
+def _copies(x: Tensor, shape: object) -> bool | None:
+    """Return whether a reshape copies its input; None where that is not known."""
+    expected: object = 1
+    is_contiguous = True
+    for size, stride in zip(reversed(x.shape), reversed(x.stride()), strict=True):
+        is_contiguous = is_contiguous and sizes_equal(stride, expected)
+        expected = expected * size  # type: ignore[operator]
+    if is_contiguous:
+        return False
+    if not isinstance(shape, (list, tuple)):
+        return None
+    if not all(isinstance(size, int) for size in (*x.shape, *x.stride(), *shape)):
+        return None
+    try:
+        torch.empty_strided(x.shape, x.stride(), device="meta").view(shape)
+    except RuntimeError:
+        return True
+    return False
 
 
 def _widening_shows_nowhere(match: Match) -> NoMatch | None:
@@ -179,7 +214,7 @@ def remove_noops() -> tuple[Rule, ...]:
         ),
     )
     merges = (
-        ("merge_reshapes", _reshape_twice, accept),
+        ("merge_reshapes", _reshape_twice, _copies_as_before),
         ("merge_copy_and_reshape", _reshape_of_copy, _stays_inside),
     )
     removals = (

@@ -1,4 +1,4 @@
-"""What fusions that end with static quantisation have in common: its literals, scale and offset."""
+"""What fusions that end with quantisation have in common: its literals, scale and offset."""
 
 from __future__ import annotations
 
@@ -12,12 +12,38 @@ from fx_passes.graph_argument import literals_equal
 from fx_passes.match import Match, NoMatch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from fx_passes.graph_builder import GraphBuilder
 
-__all__ = ["INT8", "cast", "inverse_scale", "quantize_problem"]
+__all__ = [
+    "INT8",
+    "cast",
+    "dynamic_dtype_problem",
+    "inverse_scale",
+    "npu_dynamic_quant",
+    "quantize_problem",
+]
 
 INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
 """What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
+
+
+def npu_dynamic_quant(x: Tensor, smooth: Tensor | None, dtype: object) -> list[Tensor]:
+    """Return, in a pattern, values quantised by row and their scales."""
+    quantized: list[Tensor] = torch.ops.npu.npu_dynamic_quant(
+        x, smooth_scales=smooth, dst_type=dtype
+    )
+    return quantized
+
+
+def dynamic_dtype_problem(match: Match) -> NoMatch | None:
+    """Return why an `npu_dynamic_quant` with bound `dtype` does not give int8, its default."""
+    dtype = match.bound["dtype"]
+    # By number as torch numbers it; True equals 1, and is no dtype.
+    if dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool)):
+        return None
+    return NoMatch(f"quantisation to {dtype}; the kernel gives int8")
 
 
 def quantize_problem(match: Match, values: str) -> NoMatch | None:
@@ -41,7 +67,7 @@ def quantize_problem(match: Match, values: str) -> NoMatch | None:
 
 
 def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> Node:
-    """Return one over a scale: what it is the reciprocal of where the graph has that, else a node.
+    """Return one over a scale: what it is the reciprocal of where that stands, else a node.
 
     `ShareEqualCallsPass` leaves one such node for each scale, and `FoldConstantsPass` none where
     the scale is a constant of the module.
@@ -54,22 +80,28 @@ def inverse_scale(scale: Node, build: GraphBuilder, *, dtype: torch.dtype) -> No
     Raises:
         RuleError: The scale has no fake value.
     """
-    source = _inverted(scale)
-    if source is not None:
-        return cast(source, dtype, build)
+    found = _inverted(scale)
+    if found is not None:
+        source, inverse = found
+        # Neither the scale nor its reciprocal may have been written since.
+        if build.unchanged(source, inverse) and build.unchanged(scale, inverse):
+            return cast(source, dtype, build)
     wide = cast(scale, dtype, build)
     return build.call("aten::reciprocal", wide, val=wide.meta.get("val"))
 
 
-def _inverted(scale: Node) -> Node | None:
-    """Return what a scale is the reciprocal of; AOTAutograd spells 1 / x as that times one."""
+def _inverted(scale: Node) -> tuple[Node, Node] | None:
+    """Return what a scale is the reciprocal of, and the node that inverts it.
+
+    AOTAutograd spells 1 / x as the reciprocal times one.
+    """
     aten = torch.ops.aten
     if scale.target is aten.mul.Tensor and literals_equal(scale.args[1], 1):
         product = scale.args[0]
         return _inverted(product) if isinstance(product, Node) else None
     source = scale.args[0] if scale.args else None
     if scale.target is aten.reciprocal.default and isinstance(source, Node):
-        return source
+        return source, scale
     return None
 
 

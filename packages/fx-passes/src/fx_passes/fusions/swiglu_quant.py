@@ -8,7 +8,13 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
-from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem
+from fx_passes.fusions.quantized import (
+    cast,
+    dynamic_dtype_problem,
+    inverse_scale,
+    npu_dynamic_quant,
+    quantize_problem,
+)
 from fx_passes.fusions.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.match import Match, NoMatch
 from fx_passes.pattern import label
@@ -27,9 +33,9 @@ _WIDTH_UNIT = 64
 _WIDEST = 8192
 
 
-def _dynamic(x: Tensor, dim: int, smooth: Tensor | None) -> dict[str, Tensor]:
+def _dynamic(x: Tensor, dim: int, smooth: Tensor | None, dtype: object) -> dict[str, Tensor]:
     activated = torch.ops.npu.npu_swiglu(x, dim)
-    quant = label(torch.ops.npu.npu_dynamic_quant(activated, smooth_scales=smooth), "quant")
+    quant = label(npu_dynamic_quant(activated, smooth, dtype), "quant")
     return {"quantized": quant[0], "scale": quant[1]}
 
 
@@ -70,7 +76,7 @@ def _halves_problem(match: Match) -> NoMatch | None:
 
 
 def _check_dynamic(match: Match) -> NoMatch | None:
-    problem = _rows_problem(match)
+    problem = dynamic_dtype_problem(match) or _rows_problem(match)
     if problem is not None:
         return problem
     quant, smooth = match.value("quant"), match.value("smooth")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fx_passes.errors import FxPassesError
 from fx_passes.operator_signature import find_operator
+from fx_passes.torch_internals import has_kernel
 
 __all__ = ["OPERATOR", "define_operators"]
 
@@ -61,8 +62,7 @@ def define_operators() -> None:
 
 def _wait_for_kernels() -> None:
     deadline = time.monotonic() + _DEADLINE_SECONDS
-    # No public function of torch tells whether an operator has a kernel for a key.
-    while not torch._C._dispatch_has_kernel_for_dispatch_key(OPERATOR, "Meta"):  # noqa: SLF001
+    while not has_kernel(OPERATOR, "Meta"):
         if time.monotonic() > deadline:
             raise FxPassesError(
                 f"defining {OPERATOR}: it exists without kernels after {_DEADLINE_SECONDS} s; the "

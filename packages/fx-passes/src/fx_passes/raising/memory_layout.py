@@ -6,7 +6,7 @@ import torch
 
 from fx_passes.fusions.requirements import sizes_equal
 from fx_passes.match import Match, NoMatch
-from fx_passes.view_users import views_of
+from fx_passes.memory import views_of
 
 __all__ = ["dense_like", "is_dense", "layout_problem"]
 
@@ -42,7 +42,7 @@ def layout_problem(match: Match, output: str) -> NoMatch | None:
     value, node = match.value(output), match.outputs.get(output)
     if node is None or (isinstance(value, torch.Tensor) and is_dense(value)):
         return None
-    for user in views_of(node):
+    for user in views_of(node, match.effects):
         if user.target is torch.ops.aten.view.default:
             return NoMatch(
                 f"`{user.name}` views `{node.name}`, whose memory is not contiguous; the kernel "

@@ -13,6 +13,7 @@ from fx_passes.normalize import normalize_graph
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
 from fx_passes.raising.sites import find_sites
+from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -154,4 +155,4 @@ def _nearest(start: Node, wanted: Iterable[Node]) -> Node | None:
 
 def _name_of(node: Node) -> str:
     target = node.target
-    return str(target) if isinstance(target, torch._ops.OpOverload) else node.name  # noqa: SLF001 - its only home
+    return str(target) if isinstance(target, OpOverload) else node.name

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from torch._dynamo.backends.common import aot_autograd
+
+from fx_passes.torch_internals import aot_autograd, mark_dynamic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,11 +51,11 @@ def capture_graph(
         return graph_module.forward
 
     backend = keep if level == "dynamo" else aot_autograd(fw_compiler=keep)
-    torch._dynamo.reset()  # noqa: SLF001 - the documented way to forget
+    torch.compiler.reset()
     for position, dimension in (dynamic or {}).items():
         value = inputs[position]
         if isinstance(value, torch.Tensor):
-            torch._dynamo.mark_dynamic(value, dimension)  # noqa: SLF001 - documented as well
+            mark_dynamic(value, dimension)
     compiled = torch.compile(function, backend=backend, fullgraph=True, dynamic=None)
     with torch.no_grad():
         compiled(*inputs)

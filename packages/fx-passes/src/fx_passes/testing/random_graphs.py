@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from torch._ops import OpOverload
-
     from fx_passes.graph_builder import GraphBuilder
     from fx_passes.match import Match
+    from fx_passes.torch_internals import OpOverload
 
 __all__ = ["RANDOM_GRAPH_SHAPE", "random_graph", "random_rule"]
 

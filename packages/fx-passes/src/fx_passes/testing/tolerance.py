@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 import torch
-from torch.utils import _pytree as pytree
+
+from fx_passes.torch_internals import tree_flatten
 
 __all__ = ["assert_same_values", "tolerance_of"]
 
@@ -44,8 +45,8 @@ def assert_same_values(
     Raises:
         AssertionError: Structure, dtype, shape or a value differs.
     """
-    left, left_spec = pytree.tree_flatten(actual)
-    right, right_spec = pytree.tree_flatten(expected)
+    left, left_spec = tree_flatten(actual)
+    right, right_spec = tree_flatten(expected)
     if left_spec != right_spec:
         raise AssertionError(f"expected the structure {right_spec}, found {left_spec}")
     for position, (mine, theirs) in enumerate(zip(left, right, strict=True)):

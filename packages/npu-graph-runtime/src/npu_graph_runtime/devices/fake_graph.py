@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
     from npu_graph_runtime.devices.fake_stream import FakeStream
+    from npu_graph_runtime.torch_internals import OpOverload
 
 
 class Launch:
@@ -34,7 +35,7 @@ class Launch:
 
     def __init__(
         self,
-        function: torch._ops.OpOverload[..., Any],
+        function: OpOverload[..., Any],
         args: Sequence[object],
         kwargs: Mapping[str, object],
         outputs: Sequence[torch.Tensor],

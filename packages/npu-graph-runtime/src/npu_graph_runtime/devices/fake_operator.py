@@ -1,17 +1,16 @@
 """What the schema and the registry say about an operator."""
 
-# ruff: noqa: SLF001 - torch has no public names for schemas and dispatch keys of operators
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from npu_graph_runtime.tensor_leaves import tensor_leaves
+from npu_graph_runtime.torch_internals import python_kernels, run_cpu_kernel, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import torch
 
 
 def schema_name(func: Any) -> str:
@@ -20,7 +19,7 @@ def schema_name(func: Any) -> str:
     Args:
         func: an operator overload.
     """
-    name: str = func._schema.name
+    name: str = schema_of(func).name
     return name
 
 
@@ -32,22 +31,21 @@ def run_kernel(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any
         args: positional arguments.
         kwargs: keyword arguments.
     """
-    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-    return func.redispatch(keys, *args, **kwargs)
+    return run_cpu_kernel(func, args, kwargs)
 
 
 def is_python_operator(func: Any) -> bool:
     """Return whether the CPU kernel of an operator is Python, registered by ``torch.library``.
 
-    torch offers no public way to ask; its registry of Python kernels is private in 2.13. Without it
-    an opaque operator is recorded as one launch.
+    Never where this torch does not tell; an opaque operator is then recorded as one launch.
     """
-    kernels: set[str] = getattr(torch.library, "_impls", set())
+    kernels = python_kernels()
     if func.namespace in {"aten", "prims", "prim"}:
         return False
-    name = func._schema.name.split("::")[1]
-    if func._overloadname != "default":
-        name = f"{name}.{func._overloadname}"
+    schema = schema_of(func)
+    name = schema.name.split("::")[1]
+    if schema.overload_name:
+        name = f"{name}.{schema.overload_name}"
     keys = ("CPU", "CompositeExplicitAutograd")
     return any(f"{func.namespace}/{name}/{key}" in kernels for key in keys)
 
@@ -57,7 +55,7 @@ def _arguments(
 ) -> list[tuple[Any, object]]:
     """Return (schema argument, value) for each argument that was given."""
     given: list[tuple[Any, object]] = []
-    for index, argument in enumerate(func._schema.arguments):
+    for index, argument in enumerate(schema_of(func).arguments):
         if index < len(args) and not argument.kwarg_only:
             given.append((argument, args[index]))
         elif argument.name in kwargs:
@@ -93,7 +91,7 @@ def returned_arguments(
     if not written or any(t.numel() == 0 for _, t in tensor_leaves(list(written.values()), "")):
         return None
     results: list[object] = []
-    for returned in func._schema.returns:
+    for returned in schema_of(func).returns:
         alias = returned.alias_info
         if alias is None or frozenset(alias.before_set) not in written:
             return None

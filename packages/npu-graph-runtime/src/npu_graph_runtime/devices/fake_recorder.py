@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from npu_graph_runtime.devices.fake_graph import Launch
 from npu_graph_runtime.devices.fake_operator import (
@@ -17,6 +16,7 @@ from npu_graph_runtime.devices.fake_operator import (
 )
 from npu_graph_runtime.devices.fake_scheduler import device_failure
 from npu_graph_runtime.tensor_leaves import tensor_leaves
+from npu_graph_runtime.torch_internals import TorchDispatchMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,9 +1,18 @@
-"""The device seam on torch_npu; the only module of the product that imports it."""
+"""The device seam on torch_npu; the only module of the product that imports it.
+
+Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
+wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
+`_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
+and two C++ functions that it exports for extensions. Each stands below with the reason, and with
+what is done where a later version lacks it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import dataclasses
+import weakref
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -22,12 +31,13 @@ if TYPE_CHECKING:
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
 
 
-# Begin, launch, end and record in one call; torch_npu 2.13 has it for this operator.
+# Begin, launch, end and record in one call; torch_npu 2.10 to 2.14 have it for this operator.
 _FUSED_UPDATES = MappingProxyType(
     {"npu::npu_fused_infer_attention_score.out": "_npu_fused_infer_attention_score_out_graph"}
 )
 
-# void* GetOpApiFuncAddr(const char*) and aclTensor* ConvertType(const at::Tensor&).
+# void* GetOpApiFuncAddr(const char*) and aclTensor* ConvertType(const at::Tensor&), exported by
+# torch_npu 2.10 to 2.14: the kernels that it would call, past its dispatcher.
 _FIND_KERNEL = "_Z16GetOpApiFuncAddrPKc"
 _DESCRIBE_TENSOR = "_Z11ConvertTypeRKN2at6TensorE"
 
@@ -88,7 +98,8 @@ class NpuDevice:
         self._npu.set_device(index)
         self._capture_stream: Stream | None = None
         self._streams: dict[tuple[int, ...], Stream] = {}
-        # Private in torch_npu 2.13: what its current_stream() makes a Stream object from.
+        self._pools: dict[object, _PoolLife] = {}
+        # torch_npu 2.10 to 2.14: what its current_stream() makes a Stream object from.
         identity: Callable[[int], tuple[int, ...]] | None
         identity = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
         self._stream_identity = identity
@@ -131,7 +142,7 @@ class NpuDevice:
     def create_external_event(self) -> ExternalEvent:
         """Return a new external event.
 
-        torch_npu 2.13 never frees its device word: make them once, at capture.
+        torch_npu never frees its device word (read in 2.13): make them once, at capture.
         """
         event: ExternalEvent = self._npu.ExternalEvent()
         return event
@@ -180,7 +191,7 @@ class NpuDevice:
             A function of (stream, handle, external event, **arguments of the operator).
         """
         name = _FUSED_UPDATES.get(operator)
-        # Private in torch_npu 2.13; where it is missing the caller issues the four calls itself.
+        # torch_npu 2.10 to 2.14; where it is missing the caller issues the four calls itself.
         call: Callable[..., object] | None
         call = getattr(self._torch_npu._C, name, None) if name else None  # noqa: SLF001
         return call
@@ -194,7 +205,7 @@ class NpuDevice:
         Returns:
             From names (acl/acl_rt.h of CANN 8) to addresses: the two calls of a task update, the
             four of an event between streams, and ``aclrtValueWrite`` where external events are
-            words of memory, as torch_npu 2.13 makes them if CANN has value wait and write. Empty
+            words of memory, as torch_npu makes them if CANN has value wait and write. Empty
             where the loaded CANN lacks one.
         """
         # Loaded by torch_npu before, so this finds it by its name.
@@ -270,20 +281,25 @@ class NpuDevice:
         """
         if tensor.device.type != "npu":
             return tensor
-        # Private in torch_npu 2.13, where its own graph update and vLLM-Ascend rely on it as well.
+        # torch_npu 2.10 to 2.14, whose own graph update and vLLM-Ascend rely on it as well.
         # There is no public way to make a tensor on device memory that it does not own.
         weak_ref_tensor = getattr(self._torch_npu._C, "_weak_ref_tensor", None)  # noqa: SLF001
         if weak_ref_tensor is None:
             raise DeviceUnavailableError(
                 f"making a weak reference on {self.name}: torch_npu "
                 f"{self._torch_npu.__version__} has no _C._weak_ref_tensor, expected one as in "
-                "2.13; pass weak_outputs=False"
+                "2.10 to 2.14; pass weak_outputs=False"
             )
         weak: Tensor = weak_ref_tensor(tensor)
         return weak
 
     def create_memory_pool(self) -> object:
-        """Return a graph pool handle."""
+        """Return a graph pool handle, good for as many captures as are wanted.
+
+        A pool of torch_npu dies with its last graph, and a capture into a dead one fails an
+        assertion of its allocator (seen in 2.10 to 2.14). The capture then takes a new pool, which
+        stands for the handle from then on.
+        """
         pool: object = self._npu.graph_pool_handle()
         return pool
 
@@ -316,6 +332,17 @@ class NpuDevice:
             total=total,
         )
 
+    def _living_pool(self, pool: object, graph: Any) -> object:
+        """Return the pool that stands for the handle now, and count the graph among its graphs."""
+        life = self._pools.setdefault(pool, _PoolLife(native=pool))
+        # Graphs that an engine captured into its handle by itself are not seen here; a new pool is
+        # no fault then, only memory that is not shared.
+        if life.was_used and not any(_is_captured(other) for other in life.graphs):
+            life = self._pools[pool] = _PoolLife(native=self._npu.graph_pool_handle())
+        life.was_used = True
+        life.graphs.add(graph)
+        return life.native
+
     @contextlib.contextmanager
     def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
         if stream is None:
@@ -329,7 +356,8 @@ class NpuDevice:
                     f"beginning a capture on {self.name}: {stream} is capturing, expected no "
                     "capture under way, since captures do not nest; end it first"
                 )
-            graph.capture_begin(pool=pool, capture_error_mode=self._capture_error_mode)
+            native_pool = self._living_pool(pool, graph)
+            graph.capture_begin(pool=native_pool, capture_error_mode=self._capture_error_mode)
             try:
                 yield
             except BaseException:
@@ -344,6 +372,30 @@ class NpuDevice:
             except BaseException:
                 graph.reset()
                 raise
+
+
+@dataclasses.dataclass(kw_only=True, slots=True)
+class _PoolLife:
+    """What keeps a pool of torch_npu alive.
+
+    Attributes:
+        native: torch_npu's handle.
+        was_used: whether a capture into it was begun.
+        graphs: captured into it; those that were reset stay until they are collected.
+    """
+
+    native: object
+    was_used: bool = False
+    graphs: weakref.WeakSet[Any] = dataclasses.field(default_factory=weakref.WeakSet)
+
+
+def _is_captured(graph: Any) -> bool:
+    """Return whether a ``torch.npu.NPUGraph`` is captured; else it has no pool."""
+    try:
+        graph.pool()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _import_torch_npu(name: str) -> Any:

@@ -317,6 +317,42 @@ class DeviceContract:
         _refused(graph.replay)
         _assert_usable(device)
 
+    def test_pool_whose_last_graph_was_reset_is_captured_into_again(
+        self, device: GraphDevice
+    ) -> None:
+        """A pool handle outlives its graphs, however often they all die."""
+        pool, stream = device.create_memory_pool(), _ready_stream(device)
+        source = torch.ones(4, device=device.torch_device)
+        for factor in (2.0, 3.0, 4.0):
+            graph, outputs = device.create_graph(), []
+            device.synchronize()
+            with device.capture(graph, pool=pool, stream=stream):
+                outputs.append(source * factor)
+            graph.replay()
+            device.synchronize()
+            assert outputs[0].tolist() == [factor] * 4
+            outputs.clear()
+            graph.reset()
+
+    def test_pool_whose_first_capture_failed_is_captured_into_again(
+        self, device: GraphDevice
+    ) -> None:
+        """A capture that failed leaves the pool usable."""
+        pool, stream = device.create_memory_pool(), _ready_stream(device)
+        source = torch.ones(4, device=device.torch_device)
+        with (
+            contextlib.suppress(KeyError),
+            device.capture(device.create_graph(), pool=pool, stream=stream),
+        ):
+            _ = source * 2.0
+            raise KeyError("left")
+        graph, outputs = device.create_graph(), []
+        with device.capture(graph, pool=pool, stream=stream):
+            outputs.append(source * 3.0)
+        graph.replay()
+        device.synchronize()
+        assert outputs[0].tolist() == [3.0] * 4
+
     def test_capture_inside_capture_refused(self, device: GraphDevice) -> None:
         """Captures do not nest on a stream."""
         pool = device.create_memory_pool()

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from piecewise_split.torch_internals import mark_dynamic
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -29,7 +31,7 @@ def dynamo_graph(
     """
     for argument in arguments:
         if dynamic_dim is not None and isinstance(argument, torch.Tensor):
-            torch._dynamo.mark_dynamic(argument, dynamic_dim)  # noqa: SLF001
+            mark_dynamic(argument, dynamic_dim)
     graphs: list[torch.fx.GraphModule] = []
     inputs: list[tuple[object, ...]] = []
 

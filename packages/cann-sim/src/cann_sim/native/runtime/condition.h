@@ -1,11 +1,11 @@
 // Conditional tasks of captured graphs: a value in device memory decides which child graphs run in their place.
 #pragma once
 
-#include <acl/acl_rt.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
+
+#include "conditional_tasks.h"
 
 namespace cann_sim {
 

@@ -32,5 +32,26 @@ def memcpy(dst: int, dest_max: int, src: int, count: int, kind: int) -> int:
     return status
 
 
+def get_device_info(device: int, attribute: int) -> tuple[int, int]:
+    """Return a property of a device, as `aclrtGetDeviceInfo` does.
+
+    Args:
+        device: Its number.
+        attribute: An `aclrtDevAttr`.
+
+    Returns:
+        The value, and 0 or the code of the runtime: an attribute that is not simulated has the
+        value 0 and a code other than 0.
+    """
+    read = ctypes.CDLL("libascendcl.so").aclrtGetDeviceInfo
+    read.argtypes = [ctypes.c_uint32, ctypes.c_int, ctypes.POINTER(ctypes.c_int64)]
+    read.restype = ctypes.c_int
+    value = ctypes.c_int64(0)
+    status: int = read(device, attribute, ctypes.byref(value))
+    return value.value, status
+
+
 def __getattr__(name: str) -> NoReturn:
-    raise AttributeError(f"acl.rt.{name} of pyACL is not simulated; acl.rt has memcpy")
+    raise AttributeError(
+        f"acl.rt.{name} of pyACL is not simulated; acl.rt has get_device_info and memcpy"
+    )

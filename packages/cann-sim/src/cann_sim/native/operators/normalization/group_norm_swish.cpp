@@ -5,6 +5,7 @@
 #include <ATen/ops/sigmoid.h>
 #include <ATen/ops/var_mean.h>
 
+#include <array>
 #include <tuple>
 
 #include "../interface/operator.h"
@@ -38,6 +39,10 @@ at::Tensor Grouped(const at::Tensor& values, int64_t groups) {
 // One value a channel, to broadcast over what Grouped gives.
 at::Tensor OverGroups(const Tensor& parameter, int64_t groups) { return parameter.Widened().view({1, groups, -1, 1}); }
 
+// Dimensions of what Grouped gives.
+constexpr std::array<int64_t, 2> kWithinGroup = {2, 3};
+constexpr std::array<int64_t, 2> kOfOneChannel = {0, 3};
+
 at::Tensor Statistic(const Tensor& statistic) { return statistic.Widened().unsqueeze(2).unsqueeze(3); }
 
 }  // namespace
@@ -50,7 +55,7 @@ CANN_SIM_OPERATOR(aclnnGroupNormSwish, (Tensor, x), (Tensor, gamma), (Tensor, be
   RequireShape(yOut, x.sizes());
   return [=] {
     const at::Tensor values = Grouped(x.Widened(), numGroups);
-    const auto [variance, mean] = at::var_mean(values, at::IntArrayRef({2, 3}), false, true);
+    const auto [variance, mean] = at::var_mean(values, kWithinGroup, false, true);
     const at::Tensor rstd = at::rsqrt(variance.add(eps.value()));
     const at::Tensor result =
         values.sub(mean).mul_(rstd).mul_(OverGroups(gamma, numGroups)).add_(OverGroups(beta, numGroups));
@@ -79,14 +84,14 @@ CANN_SIM_OPERATOR(aclnnGroupNormSwishGrad, (Tensor, dy), (Tensor, mean), (Tensor
     const at::Tensor slope = activated.sub(activated.mul(gate)).add_(1.0).mul_(gate);
     const at::Tensor gradient = Grouped(dy.Widened(), numGroups).mul(slope);
     const at::Tensor scaled = gradient.mul(weight);
-    const auto average = [](const at::Tensor& values) { return values.mean({2, 3}, true); };
+    const auto average = [](const at::Tensor& values) { return values.mean(kWithinGroup, true); };
     const at::Tensor input = scaled.sub(average(scaled)).sub_(normalized.mul(average(scaled.mul(normalized)))).mul_(scale);
     dxOut.Store(input.view(x.sizes()));
     if (dgammaIsRequire && dgammaOut) {
-      dgammaOut->Store(gradient.mul(normalized).sum({0, 3}).flatten());
+      dgammaOut->Store(gradient.mul(normalized).sum(kOfOneChannel).flatten());
     }
     if (dbetaIsRequire && dbetaOut) {
-      dbetaOut->Store(gradient.sum({0, 3}).flatten());
+      dbetaOut->Store(gradient.sum(kOfOneChannel).flatten());
     }
   };
 }

@@ -1,9 +1,11 @@
-// Reads the lengths of a step from Python and checks them, in one pass and where nothing about them is unusual.
+// Reads the arguments of a step from Python and checks them, in one pass and where nothing about them is unusual.
 //
 // What it does not take, attn_update.UpdatePlan.check reads again, which says what is wrong or makes lists of it.
 #pragma once
 
-#include <pybind11/pybind11.h>
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -57,27 +59,49 @@ inline std::optional<std::vector<std::int64_t>> read_integers(const pybind11::ha
   return integers;
 }
 
-class StepLengths {
- public:
-  // The lengths that the launches of one slot are to take for one argument.
-  struct Lengths {
-    std::size_t slot;
-    std::string argument;
-    std::vector<std::int64_t> values;
-  };
+// attn_update.TensorForm.
+struct TensorForm {
+  std::vector<std::int64_t> sizes;
+  at::ScalarType dtype;
+  at::Device device;
 
-  // An argument of a parameter group, and the rule that it has to keep for one slot.
+  bool fits(const at::Tensor& tensor) const {
+    return tensor.sizes() == sizes && tensor.scalar_type() == dtype && tensor.device() == device;
+  }
+};
+
+// attn_update.tensor_memory.is_same_memory of tensors of one form.
+inline bool is_same_memory(const at::Tensor& one, const at::Tensor& other) {
+  return one.const_data_ptr() == other.const_data_ptr() && one.sizes() == other.sizes() && one.strides() == other.strides();
+}
+
+// What the launches of one slot are to take for one argument: lengths, or a tensor.
+struct StepArgument {
+  std::size_t slot;
+  std::string name;
+  std::vector<std::int64_t> lengths;
+  at::Tensor tensor;
+};
+
+class StepArguments {
+ public:
+  // An argument of a parameter group, and the rule that its lengths have to keep for one slot.
   void add(const std::string& group, const std::string& argument, std::size_t slot, const LengthRule& rule) {
     arguments_of(group, argument).rules.emplace_back(slot, rule);
   }
 
+  // An argument of a parameter group that is a tensor, and the form that it has to have for one slot.
+  void add(const std::string& group, const std::string& argument, std::size_t slot, const TensorForm& form) {
+    arguments_of(group, argument).forms.emplace_back(slot, form);
+  }
+
   // `groups` are those of attn_update.StepParameters. Nothing where they are not the declared ones, hold anything else
-  // than lists of integers, or lengths that break a rule.
-  std::optional<std::vector<Lengths>> read(const pybind11::handle& groups) const {
+  // than lists of integers and tensors, or what breaks a rule.
+  std::optional<std::vector<StepArgument>> read(const pybind11::handle& groups) const {
     if (groups_.empty() || !PyDict_CheckExact(groups.ptr()) || size(groups) != groups_.size()) {
       return std::nullopt;
     }
-    std::vector<Lengths> lengths;
+    std::vector<StepArgument> found;
     for (const auto& group : groups_) {
       PyObject* given = PyDict_GetItem(groups.ptr(), group.key.ptr());
       if (given == nullptr || !PyDict_CheckExact(given) || size(given) != group.arguments.size()) {
@@ -85,19 +109,12 @@ class StepLengths {
       }
       for (const auto& argument : group.arguments) {
         PyObject* value = PyDict_GetItem(given, argument.key.ptr());
-        const auto integers = value == nullptr ? std::nullopt : read_integers(value);
-        if (!integers) {
+        if (value == nullptr || !argument.read(value, found)) {
           return std::nullopt;
-        }
-        for (const auto& [slot, rule] : argument.rules) {
-          if (!rule.fits(*integers)) {
-            return std::nullopt;
-          }
-          lengths.push_back(Lengths{slot, argument.name, *integers});
         }
       }
     }
-    return lengths;
+    return found;
   }
 
  private:
@@ -105,6 +122,36 @@ class StepLengths {
     std::string name;
     pybind11::str key;
     std::vector<std::pair<std::size_t, LengthRule>> rules;
+    std::vector<std::pair<std::size_t, TensorForm>> forms;
+
+    // Appends what each slot is to take; false where the value is nothing that they take as it is.
+    bool read(PyObject* value, std::vector<StepArgument>& found) const {
+      if (THPVariable_Check(value)) {
+        const at::Tensor& tensor = THPVariable_Unpack(value);
+        // Kinds that take a tensor for lengths, or from host memory, make something else of it.
+        if (!rules.empty() || tensor.device().is_cpu()) {
+          return false;
+        }
+        for (const auto& [slot, form] : forms) {
+          if (!form.fits(tensor)) {
+            return false;
+          }
+          found.push_back(StepArgument{slot, name, {}, tensor});
+        }
+        return true;
+      }
+      const auto integers = forms.empty() ? read_integers(value) : std::nullopt;
+      if (!integers) {
+        return false;
+      }
+      for (const auto& [slot, rule] : rules) {
+        if (!rule.fits(*integers)) {
+          return false;
+        }
+        found.push_back(StepArgument{slot, name, *integers, {}});
+      }
+      return true;
+    }
   };
 
   struct Group {

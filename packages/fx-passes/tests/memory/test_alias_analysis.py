@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 
+import pytest
 import torch
 from torch.fx import Graph, Node
 
-from fx_passes.aliasing import AliasAnalysis
-from fx_passes.effects import EffectTable
+from fx_passes.memory.alias_analysis import AliasAnalysis
+from fx_passes.memory.effect import EffectTable
 
 aten = torch.ops.aten
 
@@ -42,6 +43,30 @@ def test_views_share_memory_with_their_base() -> None:
     assert not aliases.writes_anywhere()
 
 
+@pytest.mark.parametrize("spelling", ["method", "operator", "storage", "storage operator"])
+def test_tensor_set_to_the_memory_of_another_shares_it(spelling: str) -> None:
+    graph = Graph()
+    x, y = tensor_placeholder(graph, "x"), tensor_placeholder(graph, "y")
+    if spelling == "method":
+        setting = graph.call_method("set_", (x, y))
+    elif spelling == "operator":
+        setting = graph.call_function(aten.set_.source_Tensor, (x, y))
+    else:
+        storage = graph.call_method("untyped_storage", (y,))
+        if spelling == "storage":
+            setting = graph.call_method("set_", (x, storage))
+        else:
+            setting = graph.call_function(aten.set_.source_Storage, (x, storage))
+    first = graph.call_function(aten.neg.default, (setting,))
+    write = graph.call_function(aten.zero_.default, (y,))
+    last = graph.call_function(aten.neg.default, (x,))
+    graph.output((first, last))
+
+    aliases = AliasAnalysis(graph)
+
+    assert aliases.writer_between(first, last, (x,)) is write
+
+
 def test_write_through_a_view_reaches_the_base_and_nothing_else() -> None:
     graph = Graph()
     x, y = tensor_placeholder(graph, "x"), tensor_placeholder(graph, "y")
@@ -59,7 +84,7 @@ def test_write_through_a_view_reaches_the_base_and_nothing_else() -> None:
     assert aliases.any_writer_between(last, last) is None
 
 
-def test_unknown_function_may_write_its_arguments() -> None:
+def test_unknown_function_is_a_barrier_for_everything() -> None:
     graph = Graph()
     x, y = tensor_placeholder(graph, "x"), tensor_placeholder(graph, "y")
     call = graph.call_function(unknown_function, (x,))
@@ -68,7 +93,7 @@ def test_unknown_function_may_write_its_arguments() -> None:
     aliases = AliasAnalysis(graph)
 
     assert aliases.writer_between(x, None, (x,)) is call
-    assert aliases.writer_between(x, None, (y,)) is None
+    assert aliases.writer_between(x, None, (y,)) is call
 
 
 def test_function_without_tensors_is_a_barrier_for_everything() -> None:
@@ -93,7 +118,7 @@ def test_effects_of_dynamo_level_calls() -> None:
     assert writes(graph.call_method("add_", (x, y))) == (x,)
     assert writes(graph.call_method("reshape", (x, -1))) == ()
     assert writes(graph.call_function(torch.add, (x, y))) == ()
-    assert writes(graph.call_function(torch.add, (x, y), {"out": y})) == (x, y, y)
+    assert writes(graph.call_function(torch.add, (x, y), {"out": y})) == (y,)
     assert writes(graph.call_function(torch.nn.functional.relu, (x,), {"inplace": True})) == (x,)
     assert writes(graph.call_function(torch.nn.functional.relu, (x,))) == ()
     assert writes(graph.call_function(operator.add, (1, 2))) == ()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from fx_passes import normalize_graph
+from fx_passes.memory import EffectTable, escapes, meets_its_source, views_of
 from fx_passes.testing import capture_graph
-from fx_passes.view_users import escapes, meets_its_source, views_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +33,7 @@ def test_value_escapes_through_its_views(
     normalize_graph(module)
     (relu,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
 
-    assert escapes(relu) == leaves
+    assert escapes(relu, EffectTable()) == leaves
 
 
 def test_views_of_views_are_found_and_copies_are_not() -> None:
@@ -41,7 +41,10 @@ def test_views_of_views_are_found_and_copies_are_not() -> None:
     normalize_graph(module)
     (relu,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
 
-    assert [str(node.target) for node in views_of(relu)] == ["aten.view.default", "aten.t.default"]
+    assert [str(node.target) for node in views_of(relu, EffectTable())] == [
+        "aten.view.default",
+        "aten.t.default",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -60,4 +63,4 @@ def test_copy_beside_a_view_of_its_source_meets_it(
     normalize_graph(module)
     (copy,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
 
-    assert meets_its_source(copy, copy.all_input_nodes[0]) == meets
+    assert meets_its_source(copy, copy.all_input_nodes[0], EffectTable()) == meets

@@ -6,12 +6,15 @@ import operator
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+import torch
 from torch.fx import Node
 
-from fx_passes.effects import EffectTable
+from fx_passes.graph_argument import value_of
+from fx_passes.memory.effect import EffectTable
+from fx_passes.torch_internals import storage_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch.fx import Graph
 
@@ -22,12 +25,17 @@ class AliasAnalysis:
     """Groups nodes that may share memory and lists the writes to each group, in graph order.
 
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
-    Placeholders are taken to be distinct, as torch.compile guarantees. It stays right while nodes
-    that write nothing come and go, if `replace` and `forget` are told.
+    Placeholders are taken to be distinct, unless their fake values show memory in common; so are
+    tensors of the module, unless they are. It stays right while nodes that write nothing come and
+    go, if `replace` and `forget` are told.
+
+    Args:
+        graph: The graph.
+        effects: Where effects of operators are kept; one of its own if left out.
     """
 
-    def __init__(self, graph: Graph) -> None:
-        self._effects = EffectTable()
+    def __init__(self, graph: Graph, effects: EffectTable | None = None) -> None:
+        self._effects = EffectTable() if effects is None else effects
         # A node's parent shares memory with it. Parents of views are found when they are asked for.
         self._parents: dict[Node, Node] = {}
         self._writers: list[Node] = []
@@ -41,6 +49,9 @@ class AliasAnalysis:
                 self._writers.append(node)
             if effect.barrier:
                 self._barriers.append(node)
+        if self._writers:
+            for first, second in _given_twice(graph):
+                self._join(first, (second,))
         self._index_writers()
 
     def _index_writers(self) -> None:
@@ -128,6 +139,15 @@ class AliasAnalysis:
             node = source
         return node not in self._parents and self._effects.fresh(node)
 
+    def surely_share(self, left: Node, right: Node) -> bool:
+        """Return whether two nodes are or show the same memory for sure, and no copy of it."""
+        return self._owner(left) is self._owner(right)
+
+    def _owner(self, node: Node) -> Node:
+        while (source := self._effects.of(node).view_of) is not None:
+            node = source
+        return node
+
     def writes_anywhere(self) -> bool:
         """Return whether the graph writes memory at all."""
         return bool(self._writers)
@@ -152,6 +172,30 @@ class AliasAnalysis:
     def any_writer_between(self, first: Node, last: Node) -> Node | None:
         """Return the first node of a range (inclusive) that writes any memory, or None."""
         return _first_between(self._writers, first, last)
+
+
+def _given_twice(graph: Graph) -> Iterator[tuple[Node, Node]]:
+    """Yield pairs of inputs and tensors of the module that are known to share memory."""
+    owners: dict[int, Node] = {}
+    values: dict[int, object] = {}
+    for node in (*graph.find_nodes(op="placeholder"), *graph.find_nodes(op="get_attr")):
+        value = value_of(node) if node.op == "placeholder" else _attribute(graph, str(node.target))
+        key = storage_key(value) if isinstance(value, torch.Tensor) else None
+        if key is None:
+            continue
+        other = owners.setdefault(key, node)
+        # Inputs that have one fake value in common were given it by hand: torch.compile passes a
+        # tensor that is given twice once, and makes a fake value for each.
+        if other is not node and (node.op == "get_attr" or values[key] is not value):
+            yield node, other
+        values.setdefault(key, value)
+
+
+def _attribute(graph: Graph, target: str) -> object:
+    found: object = graph.owning_module
+    for name in target.split("."):
+        found = getattr(found, name, None)
+    return found
 
 
 def _first_between(nodes: Sequence[Node], first: Node, last: Node | None) -> Node | None:

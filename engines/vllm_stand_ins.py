@@ -1,0 +1,96 @@
+"""What simulated CANN cannot run of vLLM and vllm-ascend 0.23.0, and what stands for it.
+
+Nothing of the engine is edited: `set_environment` and `prepare` are called before vLLM is imported,
+`install` before an engine is made. Each line says why it is there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from typing import TYPE_CHECKING
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SETTINGS = {
+    # One process, so that what is counted and replaced here is that of the worker.
+    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+    # npugraph_ex of torch_npu 2.13 gives these caches nothing that they can keep.
+    "VLLM_DISABLE_COMPILE_CACHE": "1",
+    "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    # The checkpoint is local, and there is no network to report to.
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+
+ADDITIONAL_CONFIG = {
+    # `vllm::qkv_rmsnorm_rope` is a kernel of Triton-Ascend, which compiles for an NPU only.
+    "ascend_compilation_config": {"fuse_qknorm_rope": False},
+}
+
+
+def set_environment() -> None:
+    """Set the engine's environment variables."""
+    os.environ.update(SETTINGS)
+
+
+def prepare() -> object:
+    """Declare what importing the engine needs; returns what has to be kept."""
+    library = torch.library.Library("torchvision", "DEF")
+    # torchvision of the index is built for CUDA; beside a torch without it, it fails at import
+    # because these two operators of its library are unknown. No text model calls them.
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+def install() -> None:
+    """Replace, in the engine's modules, what the simulator cannot run."""
+    # The compiled operators of vllm-ascend link to CANN's own C++ libraries. The engine has a
+    # switch for hosts without them, set when the import fails; Dynamo would trace that import.
+    utils = importlib.import_module("vllm_ascend.utils")
+    utils._CUSTOM_OP_ENABLED = False
+    # The engine inspects a model's class in a process of its own, which would lack what `prepare`
+    # declared.
+    registry = importlib.import_module("vllm.model_executor.models.registry")
+    registry._run_in_subprocess = lambda inspect: inspect()
+    # A kernel of Triton-Ascend.
+    block_table = importlib.import_module("vllm_ascend.worker.block_table")
+    block_table._compute_slot_mapping_kernel = SlotMapping()
+
+
+class SlotMapping:
+    """Stands for `_compute_slot_mapping_kernel` of vLLM, on one rank, in operators of torch."""
+
+    def __getitem__(self, grid: tuple[int]) -> Callable[..., None]:
+        """Return the launch: a program for each sequence, and one for the padding."""
+        return functools.partial(self._map, grid[0] - 1)
+
+    @staticmethod
+    def _map(
+        num_sequences: int,
+        num_tokens: int,
+        max_num_tokens: int,
+        starts: torch.Tensor,
+        positions: torch.Tensor,
+        table: torch.Tensor,
+        _stride: int,
+        block_size: int,
+        slots: torch.Tensor,
+        **constants: int,
+    ) -> None:
+        ends = starts[1 : num_sequences + 1]
+        token = torch.arange(num_tokens, device=slots.device, dtype=ends.dtype)
+        sequence = (token[:, None] >= ends[None, :]).sum(1)
+        # Tokens behind the last sequence keep what they have.
+        inside = sequence < num_sequences
+        block = torch.div(positions, block_size, rounding_mode="floor")
+        row = sequence.clamp(max=num_sequences - 1)
+        number = table[row, torch.where(inside, block, 0)].to(slots.dtype)
+        found = number * block_size + positions - block * block_size
+        slots[:num_tokens] = torch.where(inside, found, slots[:num_tokens])
+        slots[num_tokens:max_num_tokens] = constants["PAD_ID"]

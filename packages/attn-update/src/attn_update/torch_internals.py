@@ -1,0 +1,71 @@
+"""The private names of torch that this package stands on; nothing else of it does.
+
+Each has a line that says in which versions of torch it is, and why it is needed. What is private to
+torch_npu the device gives: see `attn_update.fused_update` and `attn_update.addressed_device`.
+"""
+
+# ruff: noqa: SLF001 - this file is their place
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+# torch 2.10 to 2.14: of these keys an operator is told which of its kernels to run.
+from torch._C import DispatchKeySet, _dispatch_key_for_device, _parse_dispatch_key
+
+# torch 2.10 to 2.14: the type of operators.
+from torch._ops import OpOverload
+
+# torch 2.10 to 2.14: the base of classes that see every operator; torch documents no other.
+from torch.utils._python_dispatch import TorchDispatchMode
+
+# torch 2.10 to 2.14: the leaves of nested arguments, as torch itself nests them.
+from torch.utils._pytree import tree_leaves
+
+if TYPE_CHECKING:
+    import torch
+
+    # torch 2.10 to 2.14: for annotations, the type of what an operator says of its arguments.
+    from torch._C import FunctionSchema
+
+__all__ = [
+    "DispatchKeySet",
+    "OpOverload",
+    "TorchDispatchMode",
+    "implementation_address",
+    "kernel_keys_of",
+    "schema_of",
+    "tree_leaves",
+    "unregister",
+]
+
+
+def schema_of(operator: OpOverload) -> FunctionSchema:
+    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14, the only road to it."""
+    return operator._schema
+
+
+def kernel_keys_of(device_type: str) -> DispatchKeySet | None:
+    """Return the keys of the kernels of a kind of device, ``None`` where torch knows no such kind.
+
+    Args:
+        device_type: For instance ``npu``, which is ``PrivateUse1``.
+    """
+    key = _parse_dispatch_key(_dispatch_key_for_device(device_type))
+    return None if key is None else DispatchKeySet(key)
+
+
+def implementation_address(tensor: torch.Tensor) -> int:
+    """Return the address of the C++ object behind a tensor, which is valid as long as the tensor.
+
+    `_cdata`, torch 2.10 to 2.14: what a C++ function that takes a tensor is given.
+    """
+    return tensor._cdata
+
+
+def unregister(library: torch.library.Library) -> None:
+    """Take all that a library has registered out of torch again.
+
+    `Library._destroy`, torch 2.10 to 2.14: there is no public way before the process ends.
+    """
+    library._destroy()  # type: ignore[no-untyped-call]

@@ -1,0 +1,285 @@
+"""Steps whose graph the engine replays itself, between `begin` and `finish` or in front of both."""
+
+from __future__ import annotations
+
+import threading
+from random import Random
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import cann_sim
+from attn_update import LaneError, StepParameterError, UpdateError, UpdateLane, UpdateOrder
+from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from attn_update import UpdaterChoice
+    from attn_update.testing import ScheduledDevice
+    from conftest import Model
+    from npu_graph_runtime import NpuDevice
+
+WAYS = ("run", "before", "behind")
+
+
+def step(
+    lane: UpdateLane, model: Model, key: int, lengths: list[int], way: str, seen: list[object]
+) -> None:
+    """Run one step in one of three ways; `seen` gets the outputs at the end of its replay."""
+    plan, parameters = model.plans[key], model.parameters(key, lengths)
+    replay = model.observed_replay(key, seen)  # type: ignore[arg-type]
+    if way == "run":
+        lane.run(plan, parameters, replay)
+    elif way == "before":
+        lane.begin(plan, parameters)
+        replay()
+        lane.finish()
+    else:
+        replay()
+        lane.begin(plan, parameters, replayed=True)
+        lane.finish()
+
+
+def assert_right(model: Model, key: int, lengths: list[int], outputs: object) -> None:
+    assert isinstance(outputs, list)
+    for out, expected in zip(outputs, model.expected(key, lengths), strict=True):
+        assert torch.equal(out, expected), (key, lengths)
+
+
+@pytest.mark.parametrize("ways", [("before",), ("behind",), WAYS])
+@pytest.mark.parametrize("seed", range(40))
+def test_steps_with_any_schedule_see_their_own_lengths(
+    make_model: Callable[..., Model], device: ScheduledDevice, seed: int, ways: tuple[str, ...]
+) -> None:
+    random = Random(seed)
+    models = [make_model(num_layers=3), make_model(num_layers=1)]
+    lane = UpdateLane(device)
+    for model in models:
+        model.capture(4)
+        model.capture(2)
+    queued: list[tuple[Model, int, list[int]]] = []
+    seen: list[object] = []
+    for _ in range(12):
+        model, key = random.choice(models), random.choice([2, 4])
+        lengths = [random.randint(0, 12) for _ in range(key)]
+        step(lane, model, key, lengths, random.choice(ways), seen)
+        queued.append((model, key, lengths))
+        device.advance(random, random.randint(0, 30))
+    device.drain(random=random)
+    for (model, key, lengths), outputs in zip(queued, seen, strict=True):
+        assert_right(model, key, lengths, outputs)
+    assert device.num_synchronisations == 0
+
+
+def assert_next_steps_are_right(
+    lane: UpdateLane, model: Model, device: ScheduledDevice, ways: tuple[str, ...], seed: int
+) -> None:
+    random, seen = Random(seed), list[object]()
+    drawn = [[random.randint(0, 12) for _ in range(2)] for _ in range(20)]
+    for lengths in drawn:
+        step(lane, model, 2, lengths, random.choice(ways), seen)
+        device.advance(random, random.randint(0, 12))
+    device.drain(random=random)
+    for lengths, outputs in zip(drawn, seen, strict=True):
+        assert_right(model, 2, lengths, outputs)
+
+
+@pytest.mark.parametrize("way", ["before", "behind"])
+@pytest.mark.parametrize("failing", range(3))
+@pytest.mark.parametrize("seed", range(8))
+def test_an_update_that_fails_half_way_releases_the_graph(
+    model: Model, device: ScheduledDevice, way: str, failing: int, seed: int
+) -> None:
+    model.capture(2)
+    lane = UpdateLane(device)
+    random = Random(seed)
+    step(lane, model, 2, [2, 3], way, [])
+    # The replay's copy is a launch of its own, in front of the updates.
+    device.failing = {failing + 1: RuntimeError("injected")}
+    with pytest.raises(UpdateError, match="injected"):
+        step(lane, model, 2, [4, 5], way, [])
+    device.advance(random, random.randint(0, 30))
+    assert_next_steps_are_right(lane, model, device, (way,), seed)
+    assert device.num_synchronisations == 0
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_wrong_parameters_behind_a_replay_release_it(
+    model: Model, device: ScheduledDevice, seed: int
+) -> None:
+    plan, lane, random = model.capture(2), UpdateLane(device), Random(seed)
+    for first in (True, False):
+        if not first:
+            step(lane, model, 2, [2, 3], "behind", [])
+        model.graphs[2].replay()
+        with pytest.raises(StepParameterError):
+            lane.begin(plan, model.parameters(2, [1, 99]), replayed=True)
+        device.advance(random, random.randint(0, 10))
+    with pytest.raises(LaneError, match="none was begun"):
+        lane.finish()
+    assert_next_steps_are_right(lane, model, device, ("behind",), seed)
+
+
+def test_wrong_parameters_before_a_replay_launch_nothing(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    with pytest.raises(StepParameterError):
+        lane.begin(plan, model.parameters(2, [1, 99]))
+    assert all(stream.query() for stream in device._streams)
+    assert_next_steps_are_right(lane, model, device, ("before",), 0)
+
+
+@pytest.mark.parametrize("way", ["before", "behind"])
+@pytest.mark.parametrize("is_queued", [False, True])
+def test_an_abandoned_step_never_hangs(
+    model: Model, device: ScheduledDevice, way: str, is_queued: bool
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    for _ in range(3):
+        lane.begin(plan, model.parameters(2, [4, 5]))
+        if is_queued:
+            model.graphs[2].replay()
+        lane.abandon()
+        assert_next_steps_are_right(lane, model, device, ("before",), 1)
+    assert lane.counters.failures == 3
+
+
+def test_a_step_that_was_never_finished_is_told_and_the_next_is_right(
+    model: Model, device: ScheduledDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    lane.begin(plan, model.parameters(2, [4, 5]))
+    model.graphs[2].replay()
+    with pytest.raises(LaneError, match="never finished"):
+        lane.run(plan, model.parameters(2, [6, 7]), model.graphs[2].replay)
+    device.drain()
+    lane.begin(plan, model.parameters(2, [4, 5]))
+    model.graphs[2].replay()
+    model.graphs[2].replay()
+    random = Random(4)
+    # The device works while the host waits for it.
+    monkeypatch.setattr("time.sleep", lambda _: device.advance(random, 3))
+    with pytest.raises(LaneError, match="never finished"):
+        lane.begin(plan, model.parameters(2, [6, 7]), replayed=True)
+    device.drain()
+    assert_next_steps_are_right(lane, model, device, WAYS, 2)
+
+
+def test_another_thread_does_not_take_an_open_step_away(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    lane.begin(plan, model.parameters(2, [4, 5]))
+    errors: list[BaseException] = []
+
+    def other() -> None:
+        try:
+            lane.run(plan, model.parameters(2, [6, 7]), model.graphs[2].replay)
+        except LaneError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join(60)
+    assert "another thread" in str(errors[0])
+    model.graphs[2].replay()
+    lane.finish()
+    device.drain()
+    assert_right(model, 2, [4, 5], model.outputs[2])
+
+
+def test_close_releases_an_open_step(model: Model, device: ScheduledDevice) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    lane.begin(plan, model.parameters(2, [4, 5]))
+    model.graphs[2].replay()
+    lane.close()
+    device.drain()
+    with pytest.raises(LaneError, match="closed"):
+        lane.finish()
+
+
+def test_a_lane_that_updates_first_brackets_only_from_before(
+    model: Model, device: ScheduledDevice
+) -> None:
+    lane = UpdateLane(device, order=UpdateOrder.UPDATE_FIRST)
+    model.capture(2)
+    assert_next_steps_are_right(lane, model, device, ("before",), 3)
+    with pytest.raises(LaneError, match="updates first"):
+        step(lane, model, 2, [1, 2], "behind", [])
+    device.drain()
+
+
+def test_a_replay_on_the_stream_of_the_lane_is_released(
+    model: Model, device: ScheduledDevice
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    with device.use_stream(device._streams[-1]):
+        model.graphs[2].replay()
+        with pytest.raises(LaneError, match="update lane's own"):
+            lane.begin(plan, model.parameters(2, [2, 3]), replayed=True)
+    device.drain()
+
+
+@pytest.mark.parametrize("way", ["before", "behind"])
+@pytest.mark.parametrize("worker", [False, True])
+def test_bracketed_steps_on_simulated_cann_equal_the_eager_operator(
+    npu_device: NpuDevice, any_updater: UpdaterChoice, way: str, worker: bool
+) -> None:
+    random = Random(9)
+    model = PagedModel(device=npu_device)
+    model.capture(2, 4)
+    lane = UpdateLane(npu_device, updater=any_updater, worker=worker)
+    for _ in range(8):
+        before, burst = cann_sim.counters().synchronisations, []
+        for _ in range(4):
+            key = random.choice([2, 4])
+            lengths = draw_lengths(random, key)
+            if way == "behind":
+                model.graphs[key].replay()
+            lane.begin(model.plans[key], model.parameters(key, lengths), replayed=way == "behind")
+            if way == "before":
+                model.graphs[key].replay()
+            lane.finish()
+            burst.append((key, lengths, [out.clone() for out in model.outputs[key]]))
+        assert cann_sim.counters().synchronisations == before
+        lane.drain()
+        for key, lengths, outputs in burst:
+            assert_layers_equal(outputs, model.eager(key, lengths))
+
+
+@pytest.mark.parametrize("way", ["before", "behind"])
+def test_a_failure_on_simulated_cann_is_raised_and_the_next_step_is_right(
+    npu_device: NpuDevice, any_updater: UpdaterChoice, way: str
+) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    lane = UpdateLane(npu_device, updater=any_updater)
+    plan, replayed = model.plans[2], way == "behind"
+
+    def run(lengths: list[int]) -> None:
+        if replayed:
+            model.graphs[2].replay()
+        lane.begin(plan, model.parameters(2, lengths), replayed=replayed)
+        if not replayed:
+            model.graphs[2].replay()
+        lane.finish()
+
+    for number in range(3):
+        run([5, 6])
+        with (
+            cann_sim.injected_faults(f"task_update:{number + 1}"),
+            pytest.raises(UpdateError),
+        ):
+            run([7, 8 + number])
+        npu_device.synchronize()
+        run([9, 10])
+        assert_layers_equal(model.outputs[2], model.eager(2, [9, 10]))
+    model.graphs[2].replay()
+    with pytest.raises(StepParameterError):
+        lane.begin(plan, model.parameters(2, [1, 999]), replayed=True)
+    npu_device.synchronize()
+    run([11, 12])
+    assert_layers_equal(model.outputs[2], model.eager(2, [11, 12]))

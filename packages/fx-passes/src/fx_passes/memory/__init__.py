@@ -1,0 +1,7 @@
+"""One model of memory: what a node reads and writes, what shares memory, and where memory goes."""
+
+from fx_passes.memory.alias_analysis import AliasAnalysis
+from fx_passes.memory.effect import Effect, EffectTable
+from fx_passes.memory.view_users import escapes, meets_its_source, views_of
+
+__all__ = ["AliasAnalysis", "Effect", "EffectTable", "escapes", "meets_its_source", "views_of"]

@@ -1,0 +1,335 @@
+"""What running a node does besides computing a value: writes, views, and order against all else."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.graph_index import nodes_by_target
+from fx_passes.memory.python_call import PythonCall
+from fx_passes.memory.undeclared import (
+    ALWAYS_VIEWS,
+    COMPUTES,
+    RETURNS_MEMORY_OF_ARGUMENTS,
+    UNDECLARED_WRITES,
+)
+from fx_passes.torch_internals import (
+    HigherOrderOperator,
+    OpOverload,
+    OpOverloadPacket,
+    has_kernel,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from torch.fx import Graph
+
+__all__ = ["Effect", "EffectTable"]
+
+_NO_CALL = frozenset({"placeholder", "get_attr", "output"})
+# They return nothing and write nothing, but nothing depends on when they run either.
+_CHECKS = ("aten::_assert", "aten::sym_constrain", "aten::_functional_assert")
+_PURE_HIGHER_ORDER = ("auto_functionalized", "triton_kernel_wrapper_functional")
+_VIEW_ATTRIBUTES = frozenset({"T", "mT", "data"})
+# Of a tensor; all other attributes may be its memory.
+_DESCRIPTIONS = frozenset(
+    {
+        "device",
+        "dtype",
+        "is_cpu",
+        "is_cuda",
+        "is_meta",
+        "is_sparse",
+        "itemsize",
+        "layout",
+        "names",
+        "nbytes",
+        "ndim",
+        "requires_grad",
+        "shape",
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Effect:
+    """The effect of one node.
+
+    Attributes:
+        writes: Nodes whose memory it may write.
+        aliases: Nodes whose memory its result may share.
+        view_of: The node of `aliases` whose memory its result surely is or shows; None where it
+            may be a copy.
+        barrier: Whether nothing may move across it, because it is not known what it does.
+    """
+
+    writes: tuple[Node, ...] = ()
+    aliases: tuple[Node, ...] = ()
+    view_of: Node | None = None
+    barrier: bool = False
+
+
+_NONE = Effect()
+_BARRIER = Effect(barrier=True)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """An argument of an operator: where it stands, or -1 where it can be given by name only."""
+
+    position: int
+    name: str
+
+
+@dataclass(frozen=True)
+class _OperatorEffect:
+    written: tuple[_Place, ...]
+    aliased: tuple[_Place, ...]
+    # Whether the result is surely the memory of the first argument.
+    view: bool
+    # Whether the result may be an argument or a copy, as a cast to the same or another dtype is.
+    may_copy: bool
+    barrier: bool
+
+
+class EffectTable:
+    """Tells the effect of nodes; what was read of operators' schemas is kept. Owned by one run."""
+
+    def __init__(self) -> None:
+        self._operators: dict[object, _OperatorEffect | None] = {}
+        # By identity: hashing an operator costs more than all else. The values keep targets alive.
+        self._by_target: dict[int, tuple[object, bool, bool]] = {}
+
+    def possible_writers(self, graph: Graph) -> list[Node]:
+        """Return the nodes that may write something, judged by target alone, in graph order."""
+        found: list[Node] = []
+        for (op, target), nodes in nodes_by_target(graph).items():
+            if op == "call_function":
+                known = self._by_target.get(id(target)) or self._look_up(target)
+                if not known[1]:
+                    found += nodes
+            elif op not in _NO_CALL:
+                found += nodes
+        return sorted(found)
+
+    def fresh(self, node: Node) -> bool:
+        """Return whether a node surely has memory of its own; a quick test by target."""
+        if node.op != "call_function":
+            return node.op in _NO_CALL
+        return (self._by_target.get(id(node.target)) or self._look_up(node.target))[2]
+
+    def _look_up(self, target: object) -> tuple[object, bool, bool]:
+        pure, fresh = target is operator.getitem, False
+        if isinstance(target, OpOverload):
+            found = self._operator(target)
+            pure = found is None or not (found.written or found.barrier)
+            fresh = found is None
+        known = self._by_target[id(target)] = (target, pure, fresh)
+        return known
+
+    def of(self, node: Node) -> Effect:  # noqa: PLR0911 - one line for each kind of call
+        """Return the effect of a node; where it is not known, the worst the arguments allow."""
+        if node.op in _NO_CALL:
+            return _NONE
+        target = node.target
+        if node.op == "call_method":
+            return self._of_method(node, str(target))
+        if node.op != "call_function":
+            return _unknown(node)
+        if isinstance(target, (OpOverload, OpOverloadPacket)):
+            return self._of_operator(node, target, node.kwargs)
+        if isinstance(target, HigherOrderOperator):
+            pure = str(target).startswith(_PURE_HIGHER_ORDER)
+            return _NONE if pure else _unknown(node)
+        if target is operator.getitem:
+            return self._of_getitem(node)
+        return self._of_python_function(node)
+
+    def _of_operator(
+        self, node: Node, target: OpOverload | OpOverloadPacket, kwargs: Mapping[str, object]
+    ) -> Effect:
+        known = self._operator(target)
+        if known is None:
+            return _NONE
+        if known.barrier:
+            return _unknown(node)
+        writes = tuple(_at(node.args, kwargs, known.written))
+        aliases = tuple(_at(node.args, kwargs, known.aliased))
+        first = node.args[0] if node.args else None
+        if known.view and isinstance(first, Node):
+            return Effect(writes=writes, aliases=aliases, view_of=first)
+        if known.may_copy and not writes:
+            aliases = tuple(each for each in aliases if not _surely_copied(each, node))
+        return Effect(writes=writes, aliases=aliases)
+
+    @staticmethod
+    def _of_getitem(node: Node) -> Effect:
+        sources = tuple(nodes_in(node.args[:1]))
+        if not sources:
+            return Effect(aliases=tuple(nodes_in(node.args)))
+        # An index into a tensor may copy, as a list of numbers does; an element of a tuple is it.
+        copies = isinstance(value_of(sources[0]), torch.Tensor)
+        return Effect(aliases=sources, view_of=None if copies else sources[0])
+
+    def _of_python_function(self, node: Node) -> Effect:
+        call = PythonCall.of(node)
+        if call.kind == "pure":
+            return _NONE
+        if call.kind == "unknown":
+            return _unknown(node)
+        if call.kind == "attribute":
+            return _of_attribute(node)
+        packet = call.packet
+        if packet is not None:
+            kwargs = dict(node.kwargs)
+            if "input" in kwargs:
+                kwargs["self"] = kwargs.pop("input")
+            effect = self._of_operator(node, packet, kwargs)
+            # What Python returns of an operator that this process spells otherwise is not known.
+            return Effect(
+                writes=tuple(dict.fromkeys((*effect.writes, *call.writes))),
+                aliases=effect.aliases,
+                view_of=effect.view_of,
+                barrier=effect.barrier,
+            )
+        aliases = tuple(nodes_in((node.args, node.kwargs)))
+        view = call.writes[0] if call.in_place and len(call.writes) == 1 else None
+        return Effect(writes=call.writes, aliases=aliases, view_of=view)
+
+    def _of_method(self, node: Node, name: str) -> Effect:
+        receiver = tuple(nodes_in(node.args[:1]))
+        if name.endswith("_"):
+            everything = tuple(nodes_in((node.args, node.kwargs)))
+            # Containers keep what is put into them, and a tensor shows the memory it is set to.
+            shared = everything if name in {"__setitem__", "set_"} else receiver
+            return Effect(
+                writes=receiver, aliases=shared, view_of=receiver[0] if receiver else None
+            )
+        packet = getattr(torch.ops.aten, name, None)
+        if isinstance(packet, OpOverloadPacket):
+            return self._of_operator(node, packet, node.kwargs)
+        if not hasattr(torch.Tensor, name):
+            return _unknown(node)
+        return Effect(aliases=tuple(nodes_in((node.args, node.kwargs))))
+
+    def _operator(self, target: OpOverload | OpOverloadPacket) -> _OperatorEffect | None:
+        if target not in self._operators:
+            overloads = [target] if isinstance(target, OpOverload) else _overloads(target)
+            self._operators[target] = _together([_read(each) for each in overloads])
+        return self._operators[target]
+
+
+def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:
+    names: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
+    found: list[OpOverload] = []
+    for name in names:
+        overload = getattr(packet, name, None)
+        # TorchScript's operators on lists and numbers are listed, and not all are there.
+        if isinstance(overload, OpOverload):
+            found.append(overload)
+    return found
+
+
+def _read(overload: OpOverload) -> _OperatorEffect | None:
+    schema = schema_of(overload)
+    name, arguments = str(schema.name), schema.arguments
+    hidden = UNDECLARED_WRITES.get(name, ())
+    returned = any(each.alias_info is not None for each in schema.returns)
+    composite = _is_composite(overload)
+    returns_memory = name in RETURNS_MEMORY_OF_ARGUMENTS or (
+        composite
+        and not returned
+        and name not in COMPUTES
+        and any("Tensor" in str(each.type) for each in schema.returns)
+    )
+    written: list[_Place] = []
+    aliased: list[_Place] = []
+    for position, argument in enumerate(arguments):
+        if not any(kind in str(argument.type) for kind in ("Tensor", "Storage")):
+            continue
+        place = _Place(-1 if argument.kwarg_only else position, argument.name)
+        info = argument.alias_info
+        is_written = (info is not None and info.is_write) or argument.name in hidden
+        if is_written:
+            written.append(place)
+        if returns_memory or (returned and info is not None) or argument.name in hidden:
+            aliased.append(place)
+    barrier = not schema.returns and not written and not name.startswith(_CHECKS)
+    if not written and not aliased and not barrier:
+        return None
+    in_place = [each.position for each in written] == [0] and len(schema.returns) == 1
+    view = (in_place and returned) or (overload.is_view and not composite) or name in ALWAYS_VIEWS
+    return _OperatorEffect(
+        tuple(written),
+        tuple(aliased),
+        view,
+        may_copy=not overload.is_view or composite,
+        barrier=barrier,
+    )
+
+
+def _is_composite(overload: OpOverload) -> bool:
+    """Return whether torch spells an operator with others, so that its result may be anything."""
+    name = overload.name()  # type: ignore[no-untyped-call]
+    try:
+        return has_kernel(name, "CompositeImplicitAutograd")
+    except RuntimeError:
+        # TorchScript's operators are in graphs of Dynamo too, and not in the dispatcher.
+        return True
+
+
+def _together(effects: list[_OperatorEffect | None]) -> _OperatorEffect | None:
+    """Return the effect of a call of which it is not known which overload it means."""
+    known = [each for each in effects if each is not None]
+    if len(effects) == 1 or not known:
+        return effects[0] if effects else None
+    return _OperatorEffect(
+        tuple(dict.fromkeys(place for each in known for place in each.written)),
+        tuple(dict.fromkeys(place for each in known for place in each.aliased)),
+        view=False,
+        may_copy=any(each.may_copy for each in known),
+        barrier=any(each.barrier for each in known),
+    )
+
+
+def _at(
+    args: tuple[object, ...], kwargs: Mapping[str, object], places: Iterable[_Place]
+) -> Iterable[Node]:
+    for place in places:
+        if 0 <= place.position < len(args):
+            yield from nodes_in(args[place.position])
+        elif place.name in kwargs:
+            yield from nodes_in(kwargs[place.name])
+
+
+def _surely_copied(source: Node, node: Node) -> bool:
+    """Return whether what may be its argument or a copy is a copy: its dtype is another."""
+    before, after = value_of(source), value_of(node)
+    return (
+        isinstance(before, torch.Tensor)
+        and isinstance(after, torch.Tensor)
+        and before.dtype != after.dtype
+        and not before.is_complex()
+        and not after.is_complex()
+    )
+
+
+def _of_attribute(node: Node) -> Effect:
+    source, name = (*node.args[:2], None, None)[:2]
+    if not isinstance(source, Node) or not isinstance(name, str):
+        return _unknown(node)
+    if name in _DESCRIPTIONS and isinstance(value_of(source), torch.Tensor):
+        return _NONE
+    return Effect(aliases=(source,), view_of=source if name in _VIEW_ATTRIBUTES else None)
+
+
+def _unknown(node: Node) -> Effect:
+    arguments = tuple(nodes_in((node.args, node.kwargs)))
+    return Effect(writes=arguments, aliases=arguments, barrier=True)

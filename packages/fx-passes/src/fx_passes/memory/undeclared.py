@@ -1,0 +1,132 @@
+"""What operators do to memory and do not declare in their schema, with the sources."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ALWAYS_VIEWS", "COMPUTES", "RETURNS_MEMORY_OF_ARGUMENTS", "UNDECLARED_WRITES"]
+
+_RUNNING = ("running_mean", "running_var")
+
+UNDECLARED_WRITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        # torch: batch statistics are kept in the arguments while training (Normalization.cpp).
+        "aten::batch_norm": _RUNNING,
+        "aten::_batch_norm_impl_index": _RUNNING,
+        "aten::native_batch_norm": _RUNNING,
+        "aten::cudnn_batch_norm": _RUNNING,
+        "aten::miopen_batch_norm": _RUNNING,
+        "aten::instance_norm": _RUNNING,
+        "aten::batch_norm_update_stats": _RUNNING,
+        "aten::batch_norm_gather_stats": _RUNNING,
+        "aten::batch_norm_gather_stats_with_counts": _RUNNING,
+        "npu::batch_norm_gather_stats_update": _RUNNING,
+        # torch_npu: the successors `npu_kv_rmsnorm_rope_cache_v2` and `npu_mla_prolog_v3` declare
+        # both caches; their forms without writes are called `..._functional`.
+        "npu::npu_kv_rmsnorm_rope_cache": ("k_cache", "ckv_cache"),
+        "npu::npu_mla_prolog": ("kv_cache", "kr_cache"),
+        "npu::npu_mla_prolog_v2": ("kv_cache", "kr_cache"),
+        "atb::npu_mla_preprocess": ("kv_cache", "kv_cache_rope"),
+        # CANN: aclnnRopeQuantKvcache, aclnnDequantRopeQuantKvcache take `kCacheRef`, `vCacheRef`.
+        "npu::npu_rope_quant_kvcache": ("k_cache", "v_cache"),
+        "npu::npu_dequant_rope_quant_kvcache": ("k_cache", "v_cache"),
+        # torch_npu's document: "the result is updated in place"; CANN: `queryRef`, `keyRef`.
+        "npu::npu_apply_rotary_pos_emb": ("query", "key"),
+        # torch_npu: counts up in memory; the other arguments of the kind are declared.
+        "npu::_npu_silent_check": ("val_counter",),
+        # ATB's GroupTopk sets to zero what is not selected; the operator returns nothing.
+        "atb::_npu_group_topk": ("self",),
+    }
+)
+"""Operators, and those of their arguments which they write though their schema does not say so."""
+
+RETURNS_MEMORY_OF_ARGUMENTS: frozenset[str] = frozenset(
+    {
+        # torch: views that are not declared, because autograd must not know of them.
+        "aten::_unsafe_view",
+        "aten::unsafe_split",
+        "aten::unsafe_split_with_sizes",
+        "aten::unsafe_chunk",
+        "aten::_to_dense",
+        # What it writes shows the other argument's memory from then on.
+        "aten::set_",
+        # The argument itself once the communication is done.
+        "_c10d_functional::wait_tensor",
+        # torch_npu: the argument itself where it has the format already.
+        "npu::npu_format_cast",
+        "npu::_npu_format_cast",
+        "npu::npu_reshape",
+        "npu::npu_dtype_cast",
+        "npu::_npu_dtype_cast",
+    }
+)
+"""Operators whose result may be memory of an argument though their schema does not say so.
+
+Beside these, every operator that torch spells with other operators may return an argument, but for
+those in `COMPUTES`.
+"""
+
+COMPUTES: frozenset[str] = frozenset(
+    {
+        "aten::linear",
+        "aten::matmul",
+        "aten::layer_norm",
+        "aten::rms_norm",
+        "aten::group_norm",
+        "aten::softmax",
+        "aten::log_softmax",
+        "aten::conv1d",
+        "aten::conv2d",
+        "aten::conv3d",
+        "aten::scaled_dot_product_attention",
+        "aten::embedding",
+        "aten::index_select",
+        "aten::silu",
+        "aten::gelu",
+        "aten::square",
+        "aten::div",
+        "aten::multiply",
+        "aten::subtract",
+        "aten::divide",
+        "aten::true_divide",
+        "aten::less",
+        "aten::less_equal",
+        "aten::greater",
+        "aten::greater_equal",
+        "aten::not_equal",
+        "aten::where",
+        "aten::stack",
+        "aten::concat",
+        "aten::concatenate",
+        "aten::argsort",
+        "aten::max_pool2d",
+        "aten::cross_entropy_loss",
+    }
+)
+"""Operators made of others that always give memory of their own."""
+
+ALWAYS_VIEWS: frozenset[str] = frozenset(
+    {
+        "aten::broadcast_to",
+        "aten::chunk",
+        "aten::dsplit",
+        "aten::expand_as",
+        "aten::hsplit",
+        "aten::mT",
+        "aten::movedim",
+        "aten::moveaxis",
+        "aten::narrow",
+        "aten::numpy_T",
+        "aten::swapaxes",
+        "aten::swapdims",
+        "aten::tensor_split",
+        "aten::unflatten",
+        "aten::view_as",
+        "aten::vsplit",
+    }
+)
+"""Operators made of others that return views whatever their arguments are."""

@@ -1,0 +1,137 @@
+"""The private names of torch that this package stands on, and nothing else of it does.
+
+Each has a line that says in which versions of torch it is, and why it is needed. Two files keep
+names of their own, which no other needs: `fx_passes.functional.mutable_calls` (the functional form
+of operators that write) and `fx_passes.inductor` (Inductor's protocol of custom passes).
+"""
+
+# ruff: noqa: SLF001 - this file is their place
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+# torch 2.10 to 2.14: the type of what an operator says of its arguments and results.
+from torch._C import FunctionSchema
+
+# torch 2.10 to 2.14: how a fake size names where it comes from, without which it has no symbol.
+from torch._dynamo.source import ConstantSource
+
+# torch 2.10 to 2.14: the types of operators in graphs, and of Dynamo's wrappers around regions.
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+
+# torch 2.10 to 2.14: tensors without memory, on which rewrites infer shapes and data types.
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+# torch 2.10 to 2.14: the order of nested values that torch itself goes by.
+from torch.utils._pytree import tree_flatten, tree_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    import sympy  # type: ignore[import-untyped]  # brings no types; torch depends on it
+    from torch.fx import Graph, Node
+
+__all__ = [
+    "BUILTIN_OWNERS",
+    "ConstantSource",
+    "FakeTensor",
+    "FakeTensorMode",
+    "FunctionSchema",
+    "HigherOrderOperator",
+    "OpOverload",
+    "OpOverloadPacket",
+    "aot_autograd",
+    "calling_convention",
+    "has_kernel",
+    "mark_dynamic",
+    "schema_of",
+    "storage_key",
+    "symbol_of",
+    "table_of_nodes",
+    "tree_flatten",
+    "tree_leaves",
+]
+
+# torch 2.10 to 2.14: `torch.nn.functional` shows what is written in C++ (linear, gelu), and graphs
+# of Dynamo call it, by objects of the private module.
+BUILTIN_OWNERS: tuple[object, ...] = (torch, torch._C._nn, torch.Tensor)
+"""Where torch keeps the functions that it implements in C++."""
+
+
+def schema_of(operator: OpOverload) -> FunctionSchema:
+    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14, the only road to it."""
+    return operator._schema
+
+
+def has_kernel(operator: str, key: str) -> bool:
+    """Return whether an operator has a kernel of its own for a dispatch key.
+
+    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14; no public function tells.
+
+    Args:
+        operator: `namespace::name`, with `.overload` unless that is the default one.
+        key: Such as `Meta`.
+    """
+    return torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
+
+
+def storage_key(tensor: torch.Tensor) -> int | None:
+    """Return what tensors of one storage have in common, ``None`` for those that have no storage.
+
+    `torch._C._has_storage` and `UntypedStorage._cdata`, torch 2.10 to 2.14: the storage of a fake
+    tensor has no address. The number is valid as long as the tensor.
+    """
+    return tensor.untyped_storage()._cdata if torch._C._has_storage(tensor) else None
+
+
+def calling_convention(graph: Graph) -> Any:
+    """Return how the code of a graph takes its arguments, to be given to another graph.
+
+    `_codegen`, torch 2.10 to 2.14: `Graph.set_codegen` is public, what it sets cannot be asked for.
+    """
+    return graph._codegen
+
+
+def table_of_nodes(graph: Graph) -> Mapping[tuple[str, object], Collection[Node]] | None:
+    """Return a graph's own table of its nodes by kind and target, or None where it has none.
+
+    `_find_nodes_lookup_table`, torch 2.10 to 2.14: what is behind `Graph.find_nodes`, which answers
+    for one target at a time.
+    """
+    table = getattr(getattr(graph, "_find_nodes_lookup_table", None), "table", None)
+    return table if isinstance(table, dict) else None
+
+
+def symbol_of(size: torch.SymInt) -> sympy.Expr:
+    """Return the symbol that a symbolic size was made with.
+
+    `SymNode._expr`, torch 2.10 to 2.14: the public `expr` is what the environment has put in the
+    symbol's place since.
+    """
+    return size.node._expr
+
+
+def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
+    """Let the size of a dimension be a symbol in graphs of Dynamo.
+
+    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
+    """
+    torch._dynamo.mark_dynamic(tensor, dimension)
+
+
+def aot_autograd(**compilers: Any) -> Callable[..., Any]:
+    """Return AOTAutograd as a backend of torch.compile.
+
+    `torch._dynamo.backends.common.aot_autograd`, torch 2.10 to 2.14: how torch's own backends are
+    made; there is no public name.
+
+    Args:
+        compilers: What compiles the graphs, and how they are made, by torch's own names.
+    """
+    # It takes seconds to import, and rules do without.
+    from torch._dynamo.backends.common import aot_autograd as make_backend  # noqa: PLC0415
+
+    return make_backend(**compilers)

@@ -1,0 +1,23 @@
+"""The private names of torch that this package stands on; nothing else of it does.
+
+Each has a line that says in which versions of torch it is, and why it is needed.
+"""
+
+# ruff: noqa: SLF001 - this file is their place
+
+from __future__ import annotations
+
+import torch
+
+# torch 2.10 to 2.14: what Dynamo makes of an error of a backend; the error itself is inside it.
+from torch._dynamo.exc import BackendCompilerFailed
+
+__all__ = ["BackendCompilerFailed", "mark_dynamic"]
+
+
+def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
+    """Let the size of a dimension be a symbol in graphs of Dynamo.
+
+    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
+    """
+    torch._dynamo.mark_dynamic(tensor, dimension)

@@ -1,0 +1,61 @@
+"""The private names of torch that the fake device stands on; nothing else of the package does.
+
+Each has a line that says in which versions of torch it is, and why it is needed. Private names of
+torch_npu are all in `npu_graph_runtime.devices.npu`.
+"""
+
+# ruff: noqa: SLF001 - this file is their place
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+# torch 2.10 to 2.14: the type of what an operator says of its arguments and results.
+from torch._C import FunctionSchema
+
+# torch 2.10 to 2.14: the type of operators.
+from torch._ops import OpOverload
+
+# torch 2.10 to 2.14: the base of classes that see every operator; torch documents no other.
+from torch.utils._python_dispatch import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
+
+__all__ = [
+    "FunctionSchema",
+    "OpOverload",
+    "TorchDispatchMode",
+    "python_kernels",
+    "run_cpu_kernel",
+    "schema_of",
+]
+
+
+def schema_of(operator: OpOverload[..., Any]) -> FunctionSchema:
+    """Return the schema of an operator: `_schema`, torch 2.10 to 2.14, the only road to it."""
+    return operator._schema
+
+
+def run_cpu_kernel(
+    operator: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Any:
+    """Run the CPU kernel of an operator, without offering the call to dispatch modes.
+
+    `torch._C.DispatchKeySet`, torch 2.10 to 2.14: dispatch keys have no public names.
+    """
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    return operator.redispatch(keys, *args, **kwargs)
+
+
+def python_kernels() -> AbstractSet[str]:
+    """Return which kernels are Python, registered by ``torch.library``: `namespace/name/key`.
+
+    ``torch.library._impls``, torch 2.10 to 2.14; torch offers no public way to ask. Empty where a
+    later torch has no such set: then an opaque operator is recorded as one launch.
+    """
+    kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
+    return kernels

@@ -1,0 +1,91 @@
+"""The private names of torch that this package stands on; nothing else of it does.
+
+Each has a line that says in which versions of torch it is, and why it is needed.
+"""
+
+# ruff: noqa: SLF001 - this file is their place
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+# torch 2.10 to 2.14: the types of operators in graphs, and of Dynamo's wrappers around regions.
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
+from torch.fx.graph import CodeGen
+
+# torch 2.10 to 2.14: the name that torch writes for a function into the code of a graph.
+from torch.fx.node import _get_qualified_name as qualified_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = [
+    "HigherOrderOperator",
+    "OpOverload",
+    "OpOverloadPacket",
+    "mark_dynamic",
+    "mode_enters",
+    "mode_exits",
+    "qualified_name",
+    "returned_types",
+    "set_grad_mode",
+    "special_calling_convention",
+]
+
+
+def returned_types(operator: OpOverload) -> Sequence[torch.JitType]:
+    """Return the types of an operator's results.
+
+    `_schema`, torch 2.10 to 2.14, the only road to them.
+    """
+    return [each.type for each in operator._schema.returns]
+
+
+def special_calling_convention(graph: torch.fx.Graph) -> str | None:
+    """Return the name of a graph's calling convention, or None where it is that of a function.
+
+    `_codegen`, torch 2.10 to 2.14: `Graph.set_codegen` is public, what it sets cannot be asked for.
+    """
+    codegen = graph._codegen
+    return None if type(codegen) is CodeGen else type(codegen).__name__
+
+
+def set_grad_mode() -> Callable[[bool], None]:
+    """Return the function that Dynamo writes into graphs to change the grad mode.
+
+    `torch._C._set_grad_enabled`, torch 2.10 to 2.14: graphs call it and no public one.
+    """
+    return torch._C._set_grad_enabled
+
+
+def mode_enters() -> frozenset[object]:
+    """Return the functions that Dynamo writes into graphs to enter autocast and inference mode.
+
+    torch 2.10 to 2.14: graphs call these and no public ones.
+    """
+    return frozenset(
+        {
+            torch.amp.autocast_mode._enter_autocast,
+            torch.autograd.grad_mode._enter_inference_mode,
+        }
+    )
+
+
+def mode_exits() -> frozenset[object]:
+    """Return the functions that leave what those of `mode_enters` entered; torch 2.10 to 2.14."""
+    return frozenset(
+        {
+            torch.amp.autocast_mode._exit_autocast,
+            torch.autograd.grad_mode._exit_inference_mode,
+        }
+    )
+
+
+def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
+    """Let the size of a dimension be a symbol in graphs of Dynamo.
+
+    `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
+    """
+    torch._dynamo.mark_dynamic(tensor, dimension)

@@ -1,0 +1,89 @@
+"""SGLang's captured decode graphs on Ascend, with attention update by a lane."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend import NPUCudaGraphBackend
+
+from attn_update import UpdatableGraph, UpdateLane
+from npu_graph_runtime import NpuDevice
+from sglang_npu_graph.graph_updates import GraphUpdates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+    from attn_update import UpdaterChoice
+
+_LOGGER = logging.getLogger("sglang.npu_graph")
+
+
+class Lanes:
+    """One update lane for each device, shared by target and draft models.
+
+    Args:
+        updater: How they issue updates.
+    """
+
+    def __init__(self, updater: UpdaterChoice) -> None:
+        self._updater = updater
+        self._lanes: dict[int, tuple[NpuDevice, UpdateLane]] = {}
+
+    def of(self, index: int) -> tuple[NpuDevice, UpdateLane]:
+        """Return a device and its lane."""
+        if index not in self._lanes:
+            device = NpuDevice(index)
+            lane = UpdateLane(device, updater=self._updater)
+            self._lanes[index] = (device, lane)
+            told = (index, lane.updater, lane.updater_reason)
+            _LOGGER.info("sglang-npu-graph updates decode graphs of npu:%d by %s (%s)", *told)
+        return self._lanes[index]
+
+
+class UpdatedDecodeBackend(NPUCudaGraphBackend):  # type: ignore[misc]
+    """Stands for the engine's backend; the lane orders replay and update, and no fence."""
+
+    lanes: Lanes
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.updates = GraphUpdates(*self.lanes.of(self._device_id))
+
+    def capture_one(
+        self, shape_key: Hashable, forward_fn: Callable[[], Any], *args: Any, **kwargs: Any
+    ) -> None:
+        """Capture as the engine does, and take the graph over."""
+        self.updates.forget(shape_key)
+        super().capture_one(shape_key, forward_fn, *args, **kwargs)
+        already_told = bool(self.updates.left_out)
+        self.updates.add(shape_key, self._graphs[shape_key])
+        reason = self.updates.left_out.get(shape_key)
+        if reason is not None and not already_told:
+            _LOGGER.warning("sglang-npu-graph leaves attention update to the engine: %s", reason)
+
+    def replay_with_input_update(
+        self,
+        shape_key: Hashable,
+        seq_lens: Any,
+        attr_name: str | None = None,
+        attr_type: Any = None,
+        cpu_update_input: list[dict[str, Any]] | None = None,
+    ) -> Any:
+        """Replay with other lengths: one list for all launches, or a mapping for each."""
+        if self.updates.has(shape_key):
+            inputs = cpu_update_input or [{str(attr_name): seq_lens}]
+            self.updates.update(shape_key, inputs)
+            return self._outputs[shape_key]
+        if not UpdatableGraph.has_records(self._graphs[shape_key]):
+            # Its attention reads the lengths on the device.
+            return self.replay(shape_key, None)
+        return super().replay_with_input_update(
+            shape_key, seq_lens, attr_name, attr_type, cpu_update_input
+        )
+
+    def cleanup(self) -> None:
+        """Forget all graphs, which the host waits for."""
+        self._device_module.synchronize()
+        self.updates.clear()
+        super().cleanup()

@@ -1,0 +1,72 @@
+"""What the environment says about this package, and whether the engine fits it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, fields
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import TYPE_CHECKING
+
+from sglang_npu_graph.errors import EngineVersionError, OptionsError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attn_update import UpdaterChoice
+
+VARIABLE = "SGLANG_NPU_GRAPH"
+"""The environment variable. Without it the engine's own code runs, untouched."""
+
+_PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"]engine['\"]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The value of the variable as JSON: ``1``, ``true``, or an object; see the README."""
+
+    updater: UpdaterChoice = "auto"
+    any_version: bool = False
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str]) -> Options | None:
+        """Return the options, or None where the variable is absent, empty, 0 or false.
+
+        Raises:
+            OptionsError: It is something else.
+        """
+        text = environment.get(VARIABLE, "").strip()
+        try:
+            value = json.loads(text or "false")
+        except ValueError:
+            value = text
+        if value in {0, 1} if isinstance(value, int) else value is None:
+            return cls() if value else None
+        known = {field.name for field in fields(cls)}
+        if not isinstance(value, dict) or not known.issuperset(value):
+            raise OptionsError(
+                f"reading the environment variable {VARIABLE}: expected 1, 0 or a JSON object of "
+                f"{', '.join(sorted(known))}, found {text!r}"
+            )
+        return cls(**value)
+
+    def check_engine(self) -> None:
+        """Refuse an engine of another version than those of this package's extra ``engine``.
+
+        Raises:
+            EngineVersionError: It is another one, and `any_version` is not set.
+        """
+        for pinned in map(_PINNED.match, requires("sglang-npu-graph") or ()):
+            if pinned is None or self.any_version:
+                continue
+            name, expected = pinned.groups()
+            try:
+                found = version(name)
+            except PackageNotFoundError:
+                found = "none"
+            if found.partition("+")[0] != expected:
+                raise EngineVersionError(
+                    f"loading sglang-npu-graph: tried with {name} {expected}, found {found}; "
+                    f"install that, set {VARIABLE}=0 to do without, or "
+                    f"{VARIABLE}='{{\"any_version\": true}}' to go on"
+                )

@@ -1,0 +1,91 @@
+"""The environment variable, the versions of the engine, and the door without an engine."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PackageNotFoundError, entry_points
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sglang_npu_graph import EngineVersionError, Options, OptionsError, PluginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def door() -> Callable[[], None]:
+    """Return what the engine calls."""
+    (found,) = entry_points(group="sglang.srt.plugins", name="npu_graph")
+    loaded: Callable[[], None] = found.load()
+    return loaded
+
+
+@pytest.mark.parametrize("text", [None, "", "0", "false", "null"])
+def test_without_the_variable_the_engine_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, text: str | None
+) -> None:
+    monkeypatch.delenv("SGLANG_NPU_GRAPH", raising=False)
+    if text is not None:
+        monkeypatch.setenv("SGLANG_NPU_GRAPH", text)
+    door()()
+    assert "sglang" not in sys.modules
+    assert "sglang_npu_graph.decode_backend" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("1", Options()),
+        ("true", Options()),
+        ('{"updater": "kernels"}', Options(updater="kernels")),
+        ('{"any_version": true}', Options(any_version=True)),
+    ],
+)
+def test_the_variable_is_1_or_an_object(text: str, options: Options) -> None:
+    assert Options.read({"SGLANG_NPU_GRAPH": text}) == options
+
+
+@pytest.mark.parametrize("text", ["2", "1.0", "auto", "{", '{"updaters": "auto"}', '["updater"]'])
+def test_another_value_is_refused_with_the_options_that_there_are(text: str) -> None:
+    with pytest.raises(OptionsError, match="any_version, updater"):
+        Options.read({"SGLANG_NPU_GRAPH": text})
+
+
+def find(versions: dict[str, str]) -> Any:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise PackageNotFoundError(name)
+        return versions[name]
+
+    return version
+
+
+def test_the_engine_that_was_tried_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sglang_npu_graph.options.version", find({"sglang": "0.5.23"}))
+    Options().check_engine()
+
+
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        ({"sglang": "0.5.24"}, "tried with sglang 0.5.23, found 0.5.24"),
+        ({"sglang": "0.5.23rc1"}, "found 0.5.23rc1"),
+        ({}, "found none"),
+    ],
+)
+def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], message: str
+) -> None:
+    monkeypatch.setattr("sglang_npu_graph.options.version", find(versions))
+    monkeypatch.setenv("SGLANG_NPU_GRAPH", "1")
+    with pytest.raises(EngineVersionError, match=message) as caught:
+        door()()
+    assert "any_version" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    Options(any_version=True).check_engine()
+
+
+def test_the_engine_cannot_log_a_refusal_and_go_on() -> None:
+    # SGLang's loader catches any Exception of a plugin.
+    assert not issubclass(PluginError, Exception)

@@ -1,0 +1,81 @@
+"""vLLM-Ascend's model runner (v1), with attention update by a lane."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
+
+from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.attention_update import AttentionUpdate
+from vllm_npu_graph.recorded_graphs import RecordedGraphs
+from vllm_npu_graph.recorded_impl import RecordedAttentionImpl, find_uncovered
+
+if TYPE_CHECKING:
+    import torch
+
+    from vllm_npu_graph.options import Options
+
+_LOGGER = logging.getLogger("vllm.npu_graph")
+
+
+class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
+    """The engine's runner; `attention_update` is None where models or modes are not covered."""
+
+    def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
+        super().__init__(vllm_config, device)
+        self.model: Any
+        self.attention_update: AttentionUpdate | None = None
+        self._options = options
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Load the model, then let its attention be recorded if all of it is covered."""
+        super().load_model(*args, **kwargs)
+        context = self.compilation_config.static_forward_context
+        layers = {name: layer for name, layer in context.items() if hasattr(layer, "impl")}
+        reason = self._find_reason(layers)
+        if reason is not None:
+            _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
+            return
+        device, names = NpuDevice(self.device.index or 0), frozenset(layers)
+        update = AttentionUpdate(device, names, self._options.updater)
+        for name, layer in layers.items():
+            layer.impl = RecordedAttentionImpl(layer.impl, name, update)
+        self.model = RecordedGraphs(self.model, update)
+        self.attention_update, lane = update, update.lane
+        told = (len(layers), lane.updater, lane.updater_reason)
+        _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
+
+    def _find_reason(self, layers: dict[str, Any]) -> str | None:
+        mode = self.compilation_config.cudagraph_mode
+        if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
+            return f"mode {mode.name} captures no decode step of a fixed number of sequences"
+        if self.speculative_config is not None:
+            return "speculative decoding replays its draft model apart"
+        if self.enable_enpu or self.use_sparse or self.use_compress or not layers:
+            return "the model's attention is not FIA v1"
+        reasons = {name: find_uncovered(layer.impl) for name, layer in layers.items()}
+        return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
+
+    def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
+        update, context = self.attention_update, get_forward_context()
+        key, is_full = (
+            context.batch_descriptor,
+            context.cudagraph_runtime_mode == CUDAGraphMode.FULL,
+        )
+        if update is None or not is_full or not update.is_recorded(key):
+            return super()._model_forward(*args, **kwargs)
+        update.begin(key, context.attn_metadata)
+        try:
+            return super()._model_forward(*args, **kwargs)
+        finally:
+            update.abandon()
+
+    def _update_full_graph_params_if_needed(self, *args: Any, **kwargs: Any) -> None:
+        update = self.attention_update
+        if update is None or not update.finish():
+            super()._update_full_graph_params_if_needed(*args, **kwargs)

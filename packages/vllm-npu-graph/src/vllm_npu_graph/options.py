@@ -1,0 +1,65 @@
+"""What the engine's configuration says about this package, and whether the engine fits it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields
+from importlib.metadata import PackageNotFoundError, requires, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attn_update import UpdaterChoice
+
+KEY = "npu_graph"
+"""The key in vLLM's ``additional_config``. Without it the engine's own code runs, untouched."""
+
+_PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"]engine['\"]")
+
+
+class OptionsError(ValueError):
+    """The value of the key is no mapping of known options."""
+
+
+class EngineVersionError(RuntimeError):
+    """The engine is of a version that was not tried: its private parts may have moved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The value of the key: ``true``, or a mapping; see the README."""
+
+    updater: UpdaterChoice = "auto"
+    any_version: bool = False
+
+    @classmethod
+    def read(cls, additional_config: Mapping[str, object] | None) -> Options | None:
+        """Return the options, or None where the key is absent or false."""
+        value = (additional_config or {}).get(KEY)
+        if value is None or isinstance(value, bool):
+            return cls() if value else None
+        known = {field.name for field in fields(cls)}
+        if not isinstance(value, dict) or not known.issuperset(value):
+            raise OptionsError(
+                f"reading {KEY!r} of additional_config: expected true, false or a mapping of "
+                f"{', '.join(sorted(known))}, found {value!r}"
+            )
+        return cls(**value)
+
+    def check_engine(self) -> None:
+        """Refuse an engine of another version than those of this package's extra ``engine``."""
+        for pinned in map(_PINNED.match, requires("vllm-npu-graph") or ()):
+            if pinned is None or self.any_version:
+                continue
+            name, expected = pinned.groups()
+            try:
+                found = version(name)
+            except PackageNotFoundError:
+                found = "none"
+            # Builds without a device call themselves 0.23.0+empty.
+            if found.partition("+")[0] != expected:
+                raise EngineVersionError(
+                    f"loading vllm-npu-graph: tried with {name} {expected}, found {found}; install "
+                    f"'vllm-npu-graph[engine]', or set any_version in {KEY!r} to go on"
+                )

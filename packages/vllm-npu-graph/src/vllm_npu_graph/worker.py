@@ -1,0 +1,30 @@
+"""The door: vLLM's ``worker_cls="vllm_npu_graph.worker.NpuGraphWorker"``."""
+
+from __future__ import annotations
+
+from vllm.v1.utils import report_usage_stats
+from vllm.v1.worker.workspace import init_workspace_manager
+from vllm_ascend.worker.worker import NPUWorker
+
+from vllm_npu_graph.options import Options
+
+
+class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
+    """The engine's worker; with the key ``npu_graph`` its model runner is ours."""
+
+    def init_device(self) -> None:
+        """Open the device and make the model runner; refuse an engine that was not tried."""
+        options = Options.read(self.vllm_config.additional_config)
+        if options is None or self.use_v2_model_runner:
+            super().init_device()
+            return
+        options.check_engine()
+        # Behind the check: what it builds upon may be missing in another version.
+        from vllm_npu_graph.model_runner import NpuGraphModelRunner  # noqa: PLC0415
+
+        # As in the engine, which names the class of its runner here and nowhere else.
+        self.device = self._init_device()
+        init_workspace_manager(self.device, 1)
+        self.model_runner = NpuGraphModelRunner(self.vllm_config, self.device, options)
+        if self.rank == 0:
+            report_usage_stats(self.vllm_config)

@@ -1,0 +1,149 @@
+"""Recorded attention of layers that share their metadata, on simulated CANN without the engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cann_sim
+from attn_update import LaneError, MissingLayerError, StepParameterError
+from attn_update.testing import PagedModel, assert_layers_equal
+from npu_graph_runtime import NpuDevice
+from vllm_npu_graph.attention_update import AttentionUpdate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+NAMES = ("layers.0", "layers.1", "layers.2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """What the engine gives a layer."""
+
+    actual_seq_lengths_q: list[int]
+    seq_lens_list: list[int]
+    block_tables: torch.Tensor
+
+
+@dataclass(kw_only=True)
+class Decode:
+    """Three layers, of which the last has metadata of its own, and their graph."""
+
+    model: PagedModel
+    update: AttentionUpdate
+    graph: Any = None
+    outputs: Any = None
+
+    def metadata(self, shared: list[int], own: list[int]) -> dict[str, Metadata]:
+        arguments: Any = self.model.arguments(2, 0, shared)
+        first = Metadata(
+            actual_seq_lengths_q=[1, 2],
+            seq_lens_list=shared,
+            block_tables=arguments["block_table"],
+        )
+        last = replace(first, seq_lens_list=own)
+        return {"layers.0": first, "layers.1": first, "layers.2": last}
+
+    def settle(self) -> None:
+        """Wait for all that was launched."""
+        device: Any = self.model.device
+        device.synchronize()
+
+    def capture(self, names: tuple[str, ...] = NAMES) -> None:
+        metadata = self.metadata([1, 1], [1, 1])
+        self.graph = self.model.device.create_graph()
+        with (
+            self.update.recording("decode"),
+            self.model.device.capture(self.graph, pool=self.model.device.create_memory_pool()),
+        ):
+            self.outputs = [
+                self.update.attention(
+                    name,
+                    "fused_infer_attention_v1_rebound",
+                    metadata[name],
+                    self.model.arguments(2, NAMES.index(name), [1, 1]),
+                )[0]
+                for name in names
+            ]
+
+    def step(self, shared: list[int], own: list[int]) -> None:
+        self.update.begin("decode", self.metadata(shared, own))
+        self.graph.replay()
+        assert self.update.finish()
+
+    def check(self, shared: list[int], own: list[int]) -> None:
+        self.step(shared, own)
+        assert_layers_equal(self.outputs[:2], self.model.eager(2, shared)[:2])
+        assert_layers_equal(self.outputs[2:], self.model.eager(2, own)[2:])
+
+
+@pytest.fixture
+def decode() -> Iterator[Decode]:
+    cann_sim.activate()
+    device = NpuDevice(0)
+    with device.use_stream(device.create_stream()):
+        model = PagedModel(device=device)
+        made = Decode(model=model, update=AttentionUpdate(device, frozenset(NAMES), "auto"))
+        made.capture()
+        yield made
+    device.synchronize()
+
+
+def test_each_layer_takes_the_lengths_of_its_metadata(decode: Decode) -> None:
+    before = cann_sim.counters().synchronisations
+    for shared, own in (([5, 6], [30, 2]), ([6, 7], [31, 3]), ([6, 7], [1, 48])):
+        decode.step(shared, own)
+    assert cann_sim.counters().synchronisations == before
+    decode.check([9, 1], [48, 48])
+
+
+def test_layers_that_share_otherwise_than_at_capture_are_refused(decode: Decode) -> None:
+    metadata = decode.metadata([5, 6], [7, 8])
+    metadata["layers.1"] = replace(metadata["layers.1"])
+    with pytest.raises(StepParameterError, match=r"layers of 'layers\.0' shared"):
+        decode.update.begin("decode", metadata)
+    assert not decode.update.finish()
+    decode.check([5, 6], [7, 8])
+
+
+def test_a_step_whose_replay_failed_is_given_up(decode: Decode) -> None:
+    decode.update.begin("decode", decode.metadata([5, 6], [7, 8]))
+    decode.update.abandon()
+    decode.update.abandon()
+    decode.update.begin("decode", decode.metadata([5, 6], [7, 8]))
+    decode.graph.replay()
+    decode.update.abandon()
+    decode.settle()
+    decode.check([9, 4], [2, 3])
+
+
+def test_a_graph_is_captured_again_under_its_key(decode: Decode) -> None:
+    decode.check([5, 6], [7, 8])
+    decode.settle()
+    decode.capture()
+    decode.check([9, 4], [2, 3])
+
+
+def test_a_graph_of_some_layers_is_refused(decode: Decode) -> None:
+    with pytest.raises(MissingLayerError, match=r"layers\.2"):
+        decode.capture(NAMES[:2])
+    assert not decode.update.is_recorded("decode")
+    decode.settle()
+    decode.capture()
+    decode.check([9, 4], [2, 3])
+
+
+def test_a_graph_without_attention_is_not_ours(decode: Decode) -> None:
+    with decode.update.recording("other"):
+        pass
+    assert not decode.update.is_recorded("other")
+    assert decode.update.is_recorded("decode")
+    with decode.update.recording("other"):
+        pass
+    with pytest.raises(LaneError, match="none was begun"):
+        decode.update.lane.finish()

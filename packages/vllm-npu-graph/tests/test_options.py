@@ -1,0 +1,61 @@
+"""The key of the engine's configuration, and the versions of the engine."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError
+from typing import Any
+
+import pytest
+
+from vllm_npu_graph import EngineVersionError, Options, OptionsError
+
+TRIED = {"vllm": "0.23.0+empty", "vllm-ascend": "0.23.0"}
+
+
+@pytest.mark.parametrize("config", [None, {}, {"npu_graph": False}, {"npu_graph": None}])
+def test_without_the_key_the_engine_is_left_alone(config: dict[str, Any] | None) -> None:
+    assert Options.read(config) is None
+
+
+def test_the_key_is_true_or_a_mapping() -> None:
+    assert Options.read({"npu_graph": True, "other": 1}) == Options()
+    assert Options.read({"npu_graph": {"updater": "kernels"}}) == Options(updater="kernels")
+
+
+@pytest.mark.parametrize("value", [1, "auto", {"updaters": "auto"}, ["updater"]])
+def test_another_value_is_refused_with_the_options_that_there_are(value: object) -> None:
+    with pytest.raises(OptionsError, match="any_version, updater"):
+        Options.read({"npu_graph": value})
+
+
+def find(versions: dict[str, str]) -> Any:
+    def version(name: str) -> str:
+        if name not in versions:
+            raise PackageNotFoundError(name)
+        return versions[name]
+
+    return version
+
+
+def test_the_engine_that_was_tried_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("vllm_npu_graph.options.version", find(TRIED))
+    Options().check_engine()
+
+
+@pytest.mark.parametrize(
+    ("versions", "message"),
+    [
+        ({**TRIED, "vllm": "0.24.0"}, "tried with vllm 0.23.0, found 0.24.0"),
+        ({**TRIED, "vllm-ascend": "0.23.0rc1"}, "tried with vllm-ascend 0.23.0, found 0.23.0rc1"),
+        ({"vllm": "0.23.0"}, "found none"),
+    ],
+)
+def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], message: str
+) -> None:
+    monkeypatch.setattr("vllm_npu_graph.options.version", find(versions))
+    with pytest.raises(EngineVersionError, match=message) as caught:
+        Options().check_engine()
+    assert "any_version" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    Options(any_version=True).check_engine()

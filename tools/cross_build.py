@@ -1,0 +1,113 @@
+"""Compiles what is C++ here for aarch64, on another machine, and runs what needs no Python there.
+
+Run as ``python tools/cross_build.py WHEELS BUILT``, by ``./nox -s aarch64``. WHEELS holds the
+aarch64 wheels of torch and torch_npu, unpacked; BUILT gets what is compiled. Wanted on the machine:
+g++-aarch64-linux-gnu and, to run the simulated runtime in emulation, qemu-user. An emulator on an
+x86 host keeps that host's order of memory accesses: it finds what is missing or wrong in itself,
+not what aarch64's weaker order would show.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from importlib.resources import files
+from pathlib import Path
+
+from attn_update.kernel_signature import render_signatures
+
+ROOT = Path(__file__).parents[1]
+COMPILER = "aarch64-linux-gnu-g++"
+EMULATOR = "qemu-aarch64"
+SYSTEM = "/usr/aarch64-linux-gnu"
+
+# They end within seconds in emulation, and reach every part of the simulated runtime.
+SCENARIOS = (
+    "streams", "copies", "memory", "events", "external-values", "host-functions", "captures",
+    "replays", "task-updates", "fuzzed-schedules", "faults", "collectives",
+)  # fmt: skip
+
+
+def main(wheels: Path, built: Path) -> int:
+    """Compile and run; return the exit status."""
+    if shutil.which(COMPILER) is None:
+        print(
+            f"cross_build: looked for {COMPILER}, found none; on Debian and Ubuntu: apt-get "
+            "install g++-aarch64-linux-gnu qemu-user",
+            file=sys.stderr,
+        )
+        return 1
+    built.mkdir(parents=True, exist_ok=True)
+    libraries = _build_simulator(wheels, built)
+    _compile_updater(wheels, built)
+    driver = _build_driver(wheels, libraries, built)
+    if shutil.which(EMULATOR) is None:
+        print(f"compiled and linked; not run: there is no {EMULATOR}")
+        return 0
+    for scenario in SCENARIOS:
+        _run(EMULATOR, "-L", SYSTEM, str(driver), scenario, CANN_SIM_DEADLOCK_SECONDS="5")
+        print(f"{scenario}: ran in emulation")
+    return 0
+
+
+def _build_simulator(wheels: Path, built: Path) -> Path:
+    """Build cann-sim's libraries against the aarch64 wheels; return their folder."""
+    cache = built / "cache"
+    environment = {"PYTHONPATH": str(wheels), "CXX": COMPILER, "CANN_SIM_CACHE": str(cache)}
+    _run(sys.executable, "-m", "cann_sim", "build", **environment)
+    folder = max((cache / "builds").iterdir(), key=lambda path: path.stat().st_mtime)
+    libraries = sorted(folder.rglob("*.so"))
+    for library in libraries:
+        header = subprocess.run(
+            ["readelf", "-h", str(library)], check=True, capture_output=True, text=True
+        ).stdout
+        if "AArch64" not in header:
+            raise SystemExit(f"cross_build: {library} is no library for aarch64:\n{header}")
+    print(f"cann-sim: {len(libraries)} libraries compiled and linked for aarch64")
+    return folder
+
+
+def _compile_updater(wheels: Path, built: Path) -> None:
+    """Compile attn-update's native part; a Python for aarch64, to link to, is not here."""
+    source = files("attn_update") / "native" / "launches.cpp"
+    (built / "kernel_signatures.h").write_text(render_signatures(), encoding="utf-8")
+    torch = wheels / "torch" / "include"
+    includes = [built, torch, torch / "torch/csrc/api/include", sysconfig.get_path("include")]
+    _run(
+        *(COMPILER, "-std=c++20", "-O2", "-fPIC", "-c", str(source)),
+        *(f"-I{include}" for include in includes),
+        *("-o", str(built / "launches.o")),
+    )
+    print("attn-update: the native updater compiled for aarch64")
+
+
+def _build_driver(wheels: Path, libraries: Path, built: Path) -> Path:
+    """Build the C++ scenarios of cann-sim's tests against the libraries."""
+    native = ROOT / "packages" / "cann-sim"
+    interface = wheels / "torch_npu" / "include"
+    runtime = [
+        *libraries.glob("external-events-value/libascendcl.so"),
+        *libraries.rglob("libhccl.so"),
+    ]
+    driver = built / "driver"
+    _run(
+        *(COMPILER, "-std=c++20", "-O1", "-pthread", "-DFUNC_VISIBILITY"),
+        f"-I{native / 'src/cann_sim/native/runtime'}",
+        *(f"-isystem{path}" for path in (interface, interface / "third_party/acl/inc")),
+        *map(str, sorted((native / "tests" / "native").glob("*.cpp"))),
+        *map(str, runtime),
+        *(f"-Wl,-rpath,{library.parent}" for library in runtime),
+        *("-o", str(driver)),
+    )
+    return driver
+
+
+def _run(*command: str, **environment: str) -> None:
+    subprocess.run(command, check=True, env={**os.environ, **environment})
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).absolute(), Path(sys.argv[2]).absolute()))

@@ -1,0 +1,117 @@
+"""Empty environments, wheels and installs, all by uv."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from release.command import output_of, show
+
+if TYPE_CHECKING:
+    from sessions.package import Package
+
+
+@dataclass(frozen=True, kw_only=True)
+class Installer:
+    """How environments are made; indexes and certificates are what ``UV_*`` variables say.
+
+    Attributes:
+        uv: The program.
+        python: Version or path of the interpreter for new environments.
+        overrides: Versions that stand for every requirement of the distribution, for instance
+            ``torch==2.13.0``.
+    """
+
+    uv: str
+    python: str
+    overrides: tuple[str, ...] = ()
+
+    def build(self, package: Package, into: Path) -> list[Path]:
+        """Build a source distribution, and a wheel from nothing but that; return both."""
+        self._run(package.folder, "build", "--quiet", "--out-dir", into, package.folder)
+        return sorted(path for path in into.iterdir() if path.suffix in {".gz", ".whl"})
+
+    def build_wheel(self, package: Package, into: Path) -> Path:
+        """Build a wheel alone and return it."""
+        self._run(package.folder, "build", "--quiet", "--wheel", "--out-dir", into, package.folder)
+        return next(into.glob(f"{package.module}-*.whl"))
+
+    def environment(self, folder: Path) -> Environment:
+        """Make an environment that has nothing, in place of what the folder held."""
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self._run(folder.parent, "venv", "--quiet", "--python", self.python, folder)
+        overrides = folder / "overrides.txt"
+        overrides.write_text("\n".join(self.overrides), encoding="utf-8")
+        return Environment(installer=self, folder=folder)
+
+    def _run(self, folder: Path, *arguments: str | Path) -> str:
+        return output_of(self.uv, *arguments, folder=folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """An environment, which sees neither the tree nor another environment.
+
+    Attributes:
+        installer: Who made it.
+        folder: Where it lies.
+    """
+
+    installer: Installer
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """The folder of its programs."""
+        return Path(sysconfig.get_path("scripts", "posix_prefix", vars={"base": str(self.folder)}))
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.programs / "python"
+
+    def install(self, *requirements: str | Path) -> str:
+        """Install into it; return what uv says.
+
+        Raises:
+            ReleaseError: uv found nothing that fits; the message holds its reason.
+        """
+        overrides = self.folder / "overrides.txt"
+        return output_of(
+            self.installer.uv,
+            *("pip", "install", "--python", self.python, "--overrides", overrides),
+            *requirements,
+            folder=self.folder,
+        )
+
+    def run(self, *command: str | Path, folder: Path) -> str:
+        """Run a program as users do, with those of this environment first; return its output.
+
+        Raises:
+            ReleaseError: It failed.
+        """
+        return output_of(*command, folder=folder, environment=self._variables(autoload="1"))
+
+    def show(self, *command: str | Path, folder: Path) -> None:
+        """Run tests, whose output is seen while they run.
+
+        With torch_npu installed and no device libraries `import torch` would fail, unless it is
+        told not to load torch_npu; what needs it loads it under cann-sim.
+
+        Raises:
+            ReleaseError: It failed.
+        """
+        show(*command, folder=folder, environment=self._variables(autoload="0"))
+
+    def _variables(self, *, autoload: str) -> dict[str, str]:
+        return {
+            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+            "VIRTUAL_ENV": str(self.folder),
+            "PYTHONPATH": "",
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": autoload,
+        }

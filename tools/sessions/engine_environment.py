@@ -1,0 +1,141 @@
+"""Environments that hold an engine which others wrote, as far as it installs beside ours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sessions.workspace import tool_requirements
+
+if TYPE_CHECKING:
+    from sessions.environment import Installer
+    from sessions.package import Package
+    from sessions.torch_release import TorchRelease
+
+NEVER = "sys_platform == 'never'"
+"""A marker by which an override leaves a requirement out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine and how it is installed on a machine without its device.
+
+    Attributes:
+        name: What the session calls it.
+        adapter: The package of this repository that adapts it.
+        requirements: Exact versions of the engine.
+        left_out: Requirements of the engine that exist for its device only, or that nothing here
+            imports.
+        overrides: Requirements that stand for the engine's own.
+        from_source: The requirement that is built from its source distribution, if there is one.
+        build_requirements: What that build imports.
+        build_settings: Environment variables of that build.
+    """
+
+    name: str
+    adapter: str
+    requirements: tuple[str, ...]
+    left_out: tuple[str, ...]
+    overrides: tuple[str, ...] = ()
+    from_source: str | None = None
+    build_requirements: tuple[str, ...] = ()
+    build_settings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def script(self) -> str:
+        """What the session runs."""
+        return f"engines/{self.name}_session.py"
+
+
+VLLM = Engine(
+    name="vllm",
+    adapter="vllm-npu-graph",
+    requirements=("vllm-ascend==0.23.0",),
+    left_out=(
+        "triton-ascend",  # compiles for an NPU
+        "memfabric-hybrid",  # caches shared by several hosts
+        "memcache-hybrid",
+        "arctic-inference",  # speculative decoding by suffixes
+        "torchaudio",
+    ),
+    # Its wheels hold kernels for CUDA; without a device it is Python only, built at installation.
+    from_source="vllm==0.23.0",
+    build_requirements=(
+        "cmake",
+        "jinja2",
+        "ninja",
+        "numpy",
+        "packaging",
+        "pip",
+        "setuptools>=77,<81",
+        "setuptools-rust",
+        "setuptools-scm",
+        "torch",
+        "wheel",
+    ),
+    build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.23.0")),
+)
+
+ENGINES = {engine.name: engine for engine in (VLLM,)}
+
+
+def engine_environment(
+    installer: Installer,
+    engine: Engine,
+    release: TorchRelease,
+    siblings: list[Package],
+    python: str,
+) -> str:
+    """Make or update the environment of an engine, and return its Python.
+
+    It holds the engine at its own versions, but for torch and torch_npu, and ours as wheels.
+
+    Args:
+        installer: Makes it.
+        engine: What is installed.
+        release: The versions of torch and torch_npu.
+        siblings: Packages of this repository.
+        python: Version or path of the interpreter.
+    """
+    requirements = [
+        *engine.requirements,
+        *tool_requirements("engines"),
+        *[installer.wheel(package) for package in siblings],
+    ]
+    if engine.from_source is not None:
+        requirements.append(str(_built_wheel(installer, engine, release, python)))
+    overrides = [f"{name}; {NEVER}" for name in engine.left_out]
+    return installer.environment(
+        f"engine-{engine.name}-{release.name}",
+        requirements,
+        release=release,
+        python=python,
+        overrides=[*overrides, *engine.overrides, _torchvision(release)],
+        compiled=True,
+    )
+
+
+def _torchvision(release: TorchRelease) -> str:
+    """Return the torchvision of a torch: 0.25 belongs to 2.10, and both count on together."""
+    minor = int(release.torch.split(".")[1])
+    return f"torchvision==0.{minor + 15}.0"
+
+
+def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, python: str) -> Path:
+    """Build an engine's wheel from its source distribution, and keep it beside what built it."""
+    builder = installer.environment(
+        f"engine-{engine.name}-build-{release.name}",
+        engine.build_requirements,
+        release=release,
+        python=python,
+    )
+    folder = Path(builder).parents[1] / "wheels"
+    if not list(folder.glob("*.whl")):
+        options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-binary=:all:"]
+        command = [builder, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder)]
+        settings = {**installer.settings, **dict(engine.build_settings)}
+        session = installer.session
+        session.run(*command, str(engine.from_source), env=settings, external=True)
+    (wheel,) = folder.glob("*.whl")
+    return wheel
