@@ -40,7 +40,9 @@ RELEASES = [nox.param(release, id=release.name) for release in releases()]
 
 # torch_npu registers itself for loading by `import torch`, which fails without device libraries.
 # cann_sim.activate() and `cann-sim run` load the simulated ones; all else imports torch alone.
-ENVIRONMENT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+# Bytecode is written whatever the caller set: without it every start of Python compiles torch
+# and torch_npu anew, some 10 seconds, and many tests start one.
+ENVIRONMENT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONDONTWRITEBYTECODE": ""}
 
 
 @nox.session(tags=["gate"])
@@ -86,9 +88,7 @@ def tests(session: nox.Session, package: Package) -> None:
     installer, release = _with_torch(session)
     name = f"tests-{package.name}"
     python = _package_environment(installer, package, release, name=name, python=sys.executable)
-    codes = (0, 5) if session.posargs else (0,)  # options may leave nothing of a part
-    for part in _parts(package):
-        _pytest(session, python, package, *part, *session.posargs, success_codes=codes)
+    _pytest(session, python, package, *_all_tests(), *session.posargs)
 
 
 @nox.session(tags=["gate"])
@@ -143,13 +143,11 @@ def compat(session: nox.Session, release: TorchRelease) -> None:
         name = f"compat-{release.name}-{interpreter}-{package.name}"
         environment = _package_environment(installer, package, release, name=name, python=python)
         targets = selected.get(package.name, "").split(",") if selected.get(package.name) else []
-        reports = []
-        for number, part in enumerate([targets] if targets else _parts(package)):
-            reports.append(ROOT / "build" / "compat" / f"{name}-{number}.xml")
-            arguments = [*part, f"--junitxml={reports[-1]}", *options]
-            _pytest(session, environment, package, *arguments, success_codes=(0, 1))
+        report = ROOT / "build" / "compat" / f"{name}.xml"
+        arguments = [*(targets or _all_tests()), f"--junitxml={report}", *options]
+        _pytest(session, environment, package, *arguments, success_codes=(0, 1))
         tests = " ".join(text.removeprefix("tests/") for text in targets) or "all"
-        result = read_result(reports, package=package.name, python=environment, tests=tests)
+        result = read_result(report, package=package.name, python=environment, tests=tests)
         keep_result(result)
         if result.failed:
             failed.append(package.name)
@@ -344,14 +342,10 @@ def _build_simulator(session: nox.Session, python: str) -> None:
     session.run(python, "-m", "cann_sim", "build", env=ENVIRONMENT, external=True)
 
 
-def _parts(package: Package) -> list[list[str]]:
-    """Return pytest's arguments for the tests that may run beside others, then for those alone."""
+def _all_tests() -> list[str]:
+    """Return pytest's arguments for all tests of a package, on all cores."""
     cores = len(os.sched_getaffinity(0))
-    on_all_cores = ["-n", str(min(cores, 8)), "--dist", "worksteal"] if cores > 1 else []
-    beside = [*package.parallel_tests, *on_all_cores]
-    if package.parallel_tests == ("tests",):
-        return [beside]
-    return [beside, ["tests", *[f"--ignore={path}" for path in package.parallel_tests]]]
+    return ["tests", *(["-n", str(min(cores, 8)), "--dist", "worksteal"] if cores > 1 else [])]
 
 
 def _long_tests(session: nox.Session, package: str, test: str, *options: str) -> None:

@@ -12,7 +12,6 @@ from xml.etree import ElementTree as ET
 from sessions.workspace import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
 ROWS = ROOT / "docs" / "versions.json"
@@ -57,11 +56,11 @@ print(json.dumps({
 """
 
 
-def read_result(reports: Sequence[Path], *, package: str, python: str, tests: str) -> CompatResult:
+def read_result(report: Path, *, package: str, python: str, tests: str) -> CompatResult:
     """Read what pytest wrote, and ask the environment what it is.
 
     Args:
-        reports: pytest's reports in JUnit's form, of one or more runs.
+        report: What pytest wrote in JUnit's form.
         package: The package.
         python: The environment's interpreter.
         tests: What was run.
@@ -72,8 +71,8 @@ def read_result(reports: Sequence[Path], *, package: str, python: str, tests: st
     )  # fmt: skip
     counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
-    roots = (ET.parse(report).getroot() for report in reports)  # noqa: S314 - our pytest wrote it
-    for case in (case for root in roots for case in root.iter("testcase")):
+    root = ET.parse(report).getroot()  # noqa: S314 - our pytest wrote it
+    for case in root.iter("testcase"):
         kinds = {child.tag: child for child in case if child.tag in {"failure", "error", "skipped"}}
         kind = next((tag for tag in ("failure", "error", "skipped") if tag in kinds), "passed")
         counts["failed" if kind in {"failure", "error"} else kind] += 1

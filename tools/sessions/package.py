@@ -98,14 +98,6 @@ class Package:
         listed = self.project.get("tool", {}).get("public-names", {}).get("modules", [])
         return (self.module, *listed)
 
-    @property
-    def parallel_tests(self) -> tuple[str, ...]:
-        """The tests that may run in several processes at once: `tool.gate.parallel`, or all.
-
-        The others look at what a process shares with the machine: its memory, its threads, time.
-        """
-        return tuple(self.project.get("tool", {}).get("gate", {}).get("parallel", ["tests"]))
-
     def requirements(self, *, extras: bool = False, tests: bool = False) -> list[Requirement]:
         """Return what the package declares.
 

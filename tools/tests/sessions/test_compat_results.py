@@ -54,7 +54,7 @@ def test_a_report_is_counted_with_its_reasons(
     python.write_text(f"#!/bin/sh\necho '{described}'\n")
     python.chmod(0o755)
 
-    result = read_result([report], package="leaf", python=str(python), tests="all")
+    result = read_result(report, package="leaf", python=str(python), tests="all")
 
     assert (result.passed, result.failed, result.skipped) == (2, 2, 2)
     assert result.torch == "2.10.0 CUDA"
