@@ -88,7 +88,8 @@ def tests(session: nox.Session, package: Package) -> None:
     installer, release = _with_torch(session)
     name = f"tests-{package.name}"
     python = _package_environment(installer, package, release, name=name, python=sys.executable)
-    _pytest(session, python, package, *_all_tests(), *session.posargs)
+    report = ROOT / "build" / "tests" / f"{package.name}.xml"
+    _pytest(session, python, package, *_all_tests(), f"--junitxml={report}", *session.posargs)
 
 
 @nox.session(tags=["gate"])
