@@ -152,7 +152,9 @@ def compare_load(count: int) -> tuple[list[list[int]], list[int]]:
     return prompts, [draw.randint(2, 40) for _ in prompts]
 
 
-def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
+def run_load(
+    variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row, and behind ours the row of the control."""
     llm = make_engine(variant, checkpoint)
     rows = [measure_load(llm, variant, count)]
@@ -196,20 +198,50 @@ def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
     }
 
 
-def run_transformers(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load on transformers, on the CPU, a sequence at a time, and return its row."""
+def judge_tokens(
+    checkpoint: Path, prompts: list[list[int]], tokens: list[list[int]]
+) -> tuple[int, float]:
+    """Let transformers, in float32 on the CPU, judge each token behind those in front of it.
+
+    Tokens of its own would not do: behind the first tie that rounding decides the other way, all
+    others differ.
+
+    Args:
+        checkpoint: Of the model.
+        prompts: Token ids.
+        tokens: What an engine gave behind each.
+
+    Returns:
+        How many tokens are the likeliest one, and by how much the worst lies below the likeliest:
+        in standard deviations of the logits at its place.
+    """
     import torch
     from transformers import AutoModelForCausalLM
 
-    dtype = getattr(torch, variant.dtype)
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=dtype)
-    tokens = []
-    for prompt, length in zip(*compare_load(count), strict=True):
-        options = {"max_new_tokens": length, "min_new_tokens": length, "do_sample": False}
-        given = torch.tensor([prompt])
-        made = model.generate(given, attention_mask=torch.ones_like(given), **options)
-        tokens.append(made[0, len(prompt) :].tolist())
-    return [{**describe(variant), "sequences": count, "tokens": tokens}]
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
+    likeliest, worst = 0, 0.0
+    for prompt, chosen in zip(prompts, tokens, strict=True):
+        with torch.inference_mode():
+            logits = model(torch.tensor([prompt + chosen])).logits[0, len(prompt) - 1 : -1]
+        taken = logits.gather(1, torch.tensor(chosen)[:, None])[:, 0]
+        below = (logits.max(dim=1).values - taken) / logits.std(dim=1)
+        likeliest += int((below == 0).sum())
+        worst = max(worst, below.max().item())
+    return likeliest, worst
+
+
+def run_judgement(
+    variant: Variant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what transformers says about the tokens of each engine of this dtype."""
+    prompts, _ = compare_load(count)
+    judged = []
+    for row in rows:
+        if "tokens" in row and row["dtype"] == variant.dtype:
+            likeliest, worst = judge_tokens(checkpoint, prompts, row["tokens"])
+            figures = {"judged": row["name"], "likeliest_tokens": likeliest, "worst_token": worst}
+            judged.append({**describe(variant), "sequences": count, **figures})
+    return judged
 
 
 class Stopwatch:
@@ -325,7 +357,9 @@ def make_sides(runner: Any) -> list[Side]:
     return made
 
 
-def run_turns(variant: Variant, checkpoint: Path, _count: int) -> list[dict[str, Any]]:
+def run_turns(
+    variant: Variant, checkpoint: Path, _count: int, _rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Let the sides decode in turns, and return a row for each and each number of sequences."""
     os.environ["CANN_SIM_KERNELS"] = "null"
     llm = make_engine(variant, checkpoint)
@@ -379,20 +413,27 @@ def describe(variant: Variant) -> dict[str, Any]:
     return {"name": variant.name, "dtype": variant.dtype, "num_layers": variant.num_layers}
 
 
-def run_variant(variant: Variant, checkpoint: Path, count: int, log: Path, out: Any) -> None:
-    """Run a variant in this process, which is its own, and send its rows."""
+def run_variant(
+    variant: Variant,
+    checkpoint: Path,
+    count: int,
+    rows: list[dict[str, Any]],
+    log: Path,
+    out: Any,
+) -> None:
+    """Run a variant in this process, which is its own, and send its rows; `rows` are those so far."""
     with log.open("w") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
     run = (
         run_turns
         if variant.timed
-        else run_transformers
+        else run_judgement
         if variant.name == "transformers"
         else run_load
     )
     try:
-        out.send(run(variant, checkpoint, count))
+        out.send(run(variant, checkpoint, count, rows))
     except BaseException:
         traceback.print_exc()
         ended = traceback.format_exc().strip().splitlines()[-1]
@@ -434,14 +475,17 @@ def print_table(rows: list[dict[str, Any]], title: str) -> None:
     """Print the rows."""
     table = Table(title=title)
     columns = ("name", "dtype", "num_layers", "sequences", "full_steps", "waits_in_full_steps")
-    for name in (*columns, *COUNTED, "tokens of stock", "update us", "below stock", "step us"):
+    times = ("worst token", "update us", "below stock", "step us")
+    for name in (*columns, *COUNTED, "tokens of stock", "likeliest tokens", *times):
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
         shown = [str(row.get(name, "-")) for name in (*columns, *COUNTED)]
         equal = f"{row['equal_tokens']} of {row['num_tokens']}" if "equal_tokens" in row else "-"
-        figures = (("update_us", ".0f"), ("below_stock", ".1f"), ("step_us", ".0f"))
-        times = [format(row[name], form) if name in row else "-" for name, form in figures]
-        table.add_row(*shown, "error" if "error" in row else equal, *times)
+        judged = str(row["likeliest_tokens"]) if "likeliest_tokens" in row else "-"
+        name = f"{row['name']} of {row['judged']}" if "judged" in row else row["name"]
+        forms = {"worst_token": ".3f", "update_us": ".0f", "below_stock": ".1f", "step_us": ".0f"}
+        figures = [format(row[key], form) if key in row else "-" for key, form in forms.items()]
+        table.add_row(name, *shown[1:], "error" if "error" in row else equal, judged, *figures)
     Console(width=160).print(table)
 
 
@@ -450,7 +494,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
     stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
     for row in rows:
-        if row["name"] in {"stock", "transformers"} or "tokens" not in row:
+        if row["name"] == "stock" or "tokens" not in row:
             continue
         theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
         if theirs is None:
@@ -487,7 +531,7 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
         "transformers": {},
     }
     chosen = [("bfloat16", name) for name in names]
-    chosen += [("float16", name) for name in ("stock", "ours")]
+    chosen += [("float16", name) for name in ("stock", "ours", "transformers")]
     return [
         *[
             Variant(name=name, dtype=dtype, num_layers=options.layers, **names[name])
@@ -507,7 +551,11 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
 
 
 def run_apart(
-    variant: Variant, number: int, options: argparse.Namespace, folder: Path
+    variant: Variant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
     import torch
@@ -520,18 +568,18 @@ def run_apart(
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
     log = options.out.with_name(f"vllm-{number}.log")
-    given = (variant, checkpoint, options.sequences, log, send)
+    given = (variant, checkpoint, options.sequences, rows, log, send)
     process = context.Process(target=run_variant, args=given)
     process.start()
     send.close()
     try:
-        rows: list[dict[str, Any]] = receive.recv()
+        found: list[dict[str, Any]] = receive.recv()
     except EOFError:
         process.join()
         ended = f"its process ended with {process.exitcode}; see {log}"
-        rows = [{**describe(variant), "error": ended}]
+        found = [{**describe(variant), "error": ended}]
     process.join()
-    return rows
+    return found
 
 
 def main() -> int:
@@ -561,7 +609,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for number, variant in enumerate(variants):
             begin = time.monotonic()
-            rows += run_apart(variant, number, options, Path(folder))
+            rows += run_apart(variant, number, rows, options, Path(folder))
             compare(rows)
             add_ratios(rows)
             options.out.write_text(json.dumps(rows, indent=1))
