@@ -38,6 +38,21 @@ WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
 BLOCK_SIZE, LONGEST_PROMPT, MOST_SEQUENCES = 128, 250, 16
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 TURNS, STEPS_OF_TURN = 4, 12
+# How far below the likeliest token rounding may leave the chosen one; seen were 0.045 and 0.001,
+# and 1.2 with key lengths that are one too small.
+WORST_TOKEN = {"bfloat16": 0.1, "float16": 0.01}
+DESCRIBED = {"name": "", "dtype": "", "num_layers": "", "sequences": ""}
+LOAD_COLUMNS = {
+    **DESCRIBED,
+    **dict.fromkeys(("full_steps", "waits_in_full_steps", *COUNTED), ""),
+    **dict.fromkeys(("likeliest_tokens",), ""),
+    "worst_token": ".3f",
+    "num_tokens": "",
+    "equal_tokens": "",
+}
+TIME_COLUMNS = {**DESCRIBED, "step_us": ".0f", "update_us": ".0f", "below_stock": ".1f"}
+# Of the host time of an update, stock to ours.
+LEAST_BELOW_STOCK = {"ours, native": 8.0, "ours, kernels": 4.0}
 # What a step of the model runner is made of.
 PARTS = {
     "_update_states": "update states",
@@ -159,7 +174,12 @@ def run_load(
     llm = make_engine(variant, checkpoint)
     rows = [measure_load(llm, variant, count)]
     update = getattr(runner_of(llm), "attention_update", None)
-    if update is not None:
+    if update is None:
+        # An engine's second load has a synchronisation more than its first: what the control's are
+        # compared with.
+        again = measure_load(llm, variant, count)
+        rows[0]["synchronisations_of_second_load"] = again["synchronisations"]
+    else:
         lane = update.lane
         rows[0] |= {"updater": lane.updater, "updater_reason": lane.updater_reason}
         shift_lengths(update, -1)
@@ -239,9 +259,22 @@ def run_judgement(
     for row in rows:
         if "tokens" in row and row["dtype"] == variant.dtype:
             likeliest, worst = judge_tokens(checkpoint, prompts, row["tokens"])
-            figures = {"judged": row["name"], "likeliest_tokens": likeliest, "worst_token": worst}
-            judged.append({**describe(variant), "sequences": count, **figures})
+            figures = {"likeliest_tokens": likeliest, "worst_token": worst}
+            judged.append({**describe(variant), "judged": row["name"], **figures})
     return judged
+
+
+def take_judgements(rows: list[dict[str, Any]]) -> None:
+    """Put what was said about the tokens of a row into that row."""
+    for judgement in [row for row in rows if "judged" in row]:
+        rows.remove(judgement)
+        (judged,) = (
+            row
+            for row in rows
+            if (row["name"], row["dtype"]) == (judgement["judged"], judgement["dtype"])
+            and "tokens" in row
+        )
+        judged |= {name: judgement[name] for name in ("likeliest_tokens", "worst_token")}
 
 
 class Stopwatch:
@@ -421,7 +454,16 @@ def run_variant(
     log: Path,
     out: Any,
 ) -> None:
-    """Run a variant in this process, which is its own, and send its rows; `rows` are those so far."""
+    """Run a variant in this process, which is its own, and send its rows.
+
+    Args:
+        variant: What is run.
+        checkpoint: Of its model.
+        count: Number of sequences whose tokens are compared.
+        rows: Of the variants before.
+        log: Where the process prints.
+        out: Connection for the rows.
+    """
     with log.open("w") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)
@@ -471,21 +513,16 @@ def add_ratios(rows: list[dict[str, Any]]) -> None:
             row["below_stock"] = stock[row["num_layers"], row["sequences"]] / row["update_us"]
 
 
-def print_table(rows: list[dict[str, Any]], title: str) -> None:
-    """Print the rows."""
+def print_table(rows: list[dict[str, Any]], columns: dict[str, str], title: str) -> None:
+    """Print the rows that have something in the last column, which are keys with their format."""
     table = Table(title=title)
-    columns = ("name", "dtype", "num_layers", "sequences", "full_steps", "waits_in_full_steps")
-    times = ("worst token", "update us", "below stock", "step us")
-    for name in (*columns, *COUNTED, "tokens of stock", "likeliest tokens", *times):
+    for name in columns:
         table.add_column(name.replace("_", " "), justify="right")
     for row in rows:
-        shown = [str(row.get(name, "-")) for name in (*columns, *COUNTED)]
-        equal = f"{row['equal_tokens']} of {row['num_tokens']}" if "equal_tokens" in row else "-"
-        judged = str(row["likeliest_tokens"]) if "likeliest_tokens" in row else "-"
-        name = f"{row['name']} of {row['judged']}" if "judged" in row else row["name"]
-        forms = {"worst_token": ".3f", "update_us": ".0f", "below_stock": ".1f", "step_us": ".0f"}
-        figures = [format(row[key], form) if key in row else "-" for key, form in forms.items()]
-        table.add_row(name, *shown[1:], "error" if "error" in row else equal, judged, *figures)
+        if list(columns)[-1] in row:
+            table.add_row(
+                *(format(row[key], form) if key in row else "-" for key, form in columns.items())
+            )
     Console(width=160).print(table)
 
 
@@ -494,6 +531,14 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
     stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
     for row in rows:
+        least = LEAST_BELOW_STOCK.get(row["name"], 0.0)
+        if row.get("below_stock", least) < least:
+            what = f"{row['name']}, {row['num_layers']} layers, {row['sequences']} sequences"
+            wrong.append(f"{what}: expected {least} times less, found {row['below_stock']:.1f}")
+        most = WORST_TOKEN[row["dtype"]]
+        if "worst_token" in row and (row["worst_token"] > most) != (row["name"] == "control"):
+            what = f"{row['name']}, {row['dtype']}: the worst token"
+            wrong.append(f"{what} lies {row['worst_token']:.3f} below the likeliest (rule: {most})")
         if row["name"] == "stock" or "tokens" not in row:
             continue
         theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
@@ -506,14 +551,12 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             )
         expected = {name: theirs[name] for name in ("full_steps", "replays", "synchronisations")}
         expected["waits_in_full_steps"] = theirs["waits_in_full_steps"]
+        if row["name"] == "control":
+            expected["synchronisations"] = theirs["synchronisations_of_second_load"]
         if row["name"] != "off":
             # One wait less for each step of a FULL graph, and none is left in them.
             expected["synchronisations"] -= theirs["full_steps"]
             expected["waits_in_full_steps"] = 0
-        if row["name"] == "control":
-            # One more than in the first load of its engine was seen outside FULL steps; it was not
-            # looked into why, and the control is there for its tokens.
-            del expected["synchronisations"]
         wrong += [
             f"{what}: expected {expected[name]} {name}, found {row[name]}"
             for name in expected
@@ -610,6 +653,7 @@ def main() -> int:
         for number, variant in enumerate(variants):
             begin = time.monotonic()
             rows += run_apart(variant, number, rows, options, Path(folder))
+            take_judgements(rows)
             compare(rows)
             add_ratios(rows)
             options.out.write_text(json.dumps(rows, indent=1))
@@ -617,7 +661,9 @@ def main() -> int:
             print(f"{what}: {time.monotonic() - begin:.0f} s", flush=True)
     del kept
     versions = f"torch {torch.__version__}, torch_npu {torch_npu.__version__}"
-    print_table(rows, f"vLLM 0.23.0 + vllm-ascend 0.23.0 on simulated CANN, {versions}")
+    title = f"vLLM 0.23.0 + vllm-ascend 0.23.0 on simulated CANN, {versions}"
+    print_table(rows, LOAD_COLUMNS, title)
+    print_table(rows, TIME_COLUMNS, title)
     wrong = verdict(rows)
     print("\n".join(wrong) or "every variant is right")
     return 1 if wrong else 0
