@@ -184,7 +184,7 @@ def engine(session: nox.Session, engine: Engine) -> None:
     """Run an engine that others wrote on simulated CANN, with its own code and with ours.
 
     After ``--``: ``--release=torch-2.10`` for the versions that the engine pins, with the Python of
-    that row; further options are those of the script in ``engines``.
+    that row; further options are those of ``engines/<engine>_session.py``, which then runs alone.
     """
     installer, release = _with_torch(session)
     python = sys.executable
@@ -199,8 +199,9 @@ def engine(session: nox.Session, engine: Engine) -> None:
     siblings = [*adapter.declared(tests=True).siblings, adapter]
     python = engine_environment(installer, engine, release, siblings, python)
     _build_simulator(session, python)
-    command = [python, "-m", "cann_sim", "run", "--", python, engine.script]
-    session.run(*command, *options, env=ENVIRONMENT, external=True)
+    for script in engine.scripts[:1] if options else engine.scripts:
+        command = [python, "-m", "cann_sim", "run", "--", python, script, *options]
+        session.run(*command, env=ENVIRONMENT, external=True)
 
 
 @nox.session(default=False)

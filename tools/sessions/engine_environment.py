@@ -43,9 +43,10 @@ class Engine:
     build_settings: tuple[tuple[str, str], ...] = ()
 
     @property
-    def script(self) -> str:
-        """What the session runs."""
-        return f"engines/{self.name}_session.py"
+    def scripts(self) -> list[str]:
+        """What the session runs: the engine with its own code and with ours, then failures."""
+        names = (f"engines/{self.name}_{part}.py" for part in ("session", "failures"))
+        return [name for name in names if (ROOT / name).exists()]
 
 
 VLLM = Engine(
