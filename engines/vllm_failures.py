@@ -97,6 +97,7 @@ def find_uncovered_attention(checkpoint: Path) -> str:
     # In the engine's own order: its modules import each other.
     from vllm_ascend.worker.worker import NPUWorker  # noqa: F401  # isort: skip
     from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
+
     from vllm_npu_graph.model_runner import NpuGraphModelRunner
 
     told: list[str] = []
@@ -192,9 +193,6 @@ def main() -> int:
     vllm_stand_ins.set_environment()
     kept = vllm_stand_ins.prepare()
     import torch
-    import vllm
-    import vllm.model_executor.models.qwen3
-    import vllm.v1.engine.llm_engine
     import vllm_ascend.platform  # noqa: F401
     from tiny_qwen3 import write_checkpoint
 

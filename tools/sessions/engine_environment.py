@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sessions.workspace import tool_requirements
+from sessions.workspace import ROOT, tool_requirements
 
 if TYPE_CHECKING:
     from sessions.environment import Installer
