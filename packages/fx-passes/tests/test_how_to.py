@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -20,9 +22,14 @@ def run_page(name: str) -> dict[str, object]:
     if not page.exists():
         pytest.skip("the documents of the repository are not here")
     programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    namespace: dict[str, object] = {"__name__": page.stem.replace("-", "_")}
-    exec(compile("\n".join(programs), page.name, "exec"), namespace)
-    return namespace
+    module = ModuleType(page.stem.replace("-", "_"))
+    # Dynamo of torch 2.10 looks the module of a function up by its name.
+    sys.modules[module.__name__] = module
+    try:
+        exec(compile("\n".join(programs), page.name, "exec"), vars(module))
+    finally:
+        del sys.modules[module.__name__]
+    return vars(module)
 
 
 def test_add_a_pass_on_simulated_cann_adds_a_rule_that_works(
