@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import version
 from typing import Any
 
 import cann_sim
@@ -33,8 +34,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # torch_npu says so once for every device but the newest.
+    # torch_npu says these once, in whichever test comes first.
     config.addinivalue_line("filterwarnings", "ignore:.*32 padding size:UserWarning")
+    config.addinivalue_line("filterwarnings", "ignore:.*interal format while:UserWarning")
+    config.addinivalue_line(
+        "markers",
+        "absent_in_torch_npu(*releases, reason): what is tested does not exist in those releases",
+    )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    release = ".".join(version("torch_npu").split(".")[:2])
+    for item in items:
+        for mark in item.iter_markers("absent_in_torch_npu"):
+            if release in mark.args:
+                reason = f"torch_npu {release}: {mark.kwargs['reason']}"
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session")

@@ -35,11 +35,13 @@ def test_requested_operators_of_another_library_are_an_error(tmp_path: Path) -> 
         subject.requested_operators([other])
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="it asks for other operators")
 def test_header_of_the_sources_is_that_of_the_installed_torch_npu() -> None:
     header = NATIVE / "operators" / "coverage" / "requested_operators.h"
     assert header.read_text() == subject.requested_operators_source(libraries())
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="it asks for other operators")
 def test_library_exports_a_pair_for_every_requested_operator() -> None:
     built = cann_sim.build()
     path = next(p for p in built.library_paths("value") if p.name == "libopapi.so")

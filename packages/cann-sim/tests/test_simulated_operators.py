@@ -36,6 +36,7 @@ def test_simulated_operators_are_those_with_a_kernel() -> None:
     assert list(names) == sorted(set(names))
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="it asks for other operators")
 def test_simulated_operators_are_all_ones_that_torch_npu_asks_for() -> None:
     requested = requested_operators([installed_library()])
     assert set(simulated_operators(library())) <= set(requested)

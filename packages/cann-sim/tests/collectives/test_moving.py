@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch_npu
@@ -211,6 +212,7 @@ def use_group_calls(rank: int, ranks: int) -> dict[str, Any]:
     return {"taken": taken.tolist(), "total": sorted(set(total.tolist()))}
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="process groups have no _group_start")
 def test_messages_of_a_group_arrive_before_what_waits_for_them(four_ranks: RankProcesses) -> None:
     for rank, result in enumerate(four_ranks.run(use_group_calls, 4)):
         assert result["taken"] == [10.0 * ((rank - 1) % 4) + 2.0] * 3

@@ -139,6 +139,7 @@ def test_gating_top_k_refuses(changes: dict[str, Any], message: str) -> None:
         torch_npu.npu_moe_gating_top_k(x, **arguments)
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="the operator has no input_ids")
 def test_gating_looks_experts_up_by_token(conformance: Any) -> None:
     x = distinct(4, 16, torch.float32)
     table = torch.tensor([[3, 1], [5, 0], [7, 15]])

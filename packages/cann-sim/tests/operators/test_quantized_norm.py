@@ -158,6 +158,7 @@ def test_add_rms_norm_quant_refuses_what_the_device_refuses(dtype: torch.dtype) 
         )
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="output_mask is an array of two")
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("shape", [(1, WIDTH), (2, 3, WIDTH), (0, WIDTH)])
 @pytest.mark.parametrize("smooth", [0, 1, 2])
@@ -192,6 +193,7 @@ def test_add_rms_norm_dynamic_quant_equals_reference(
             conformance.quantized(y.cpu(), smoothed / expected.unsqueeze(-1), slack=2e-3)
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="output_mask is an array of two")
 def test_add_rms_norm_dynamic_quant_obeys_its_mask(conformance: Any) -> None:
     a, gamma = random(4, WIDTH, dtype=torch.float16), random(WIDTH, seed=2, dtype=torch.float16)
     y1, y2, _, scale1, scale2 = torch_npu.npu_add_rms_norm_dynamic_quant(
@@ -205,6 +207,7 @@ def test_add_rms_norm_dynamic_quant_obeys_its_mask(conformance: Any) -> None:
     assert scale1.dim() == 0
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="output_mask is an array of two")
 def test_add_rms_norm_dynamic_quant_refuses_what_the_device_refuses() -> None:
     x = random(4, WIDTH, dtype=torch.float16).to("npu")
     gamma = random(WIDTH, seed=2, dtype=torch.float16).to("npu")

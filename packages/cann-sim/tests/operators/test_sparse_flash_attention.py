@@ -207,7 +207,11 @@ def test_captured_launch_follows_lengths_of_the_device(conformance: Any) -> None
     [
         ({"layout_kv": "BSND"}, "layoutKv.*PA_BSND"),
         ({"return_softmax_lse": True}, "returnSoftmaxLse.*found true"),
-        ({"sinks": torch.ones(HEADS)}, "sinks.*none on this device"),
+        pytest.param(
+            {"sinks": torch.ones(HEADS)},
+            "sinks.*none on this device",
+            marks=pytest.mark.absent_in_torch_npu("2.10", reason="the operator has no sinks"),
+        ),
         ({"pre_tokens": 7}, "preTokens.*found 7"),
         ({"attention_mode": 0}, "attentionMode.*found 0"),
         ({"sparse_mode": 4}, "sparseMode.*found 4"),

@@ -85,6 +85,9 @@ def test_fault_of_an_operator_in_a_replay_fails_the_replay(npu: Any) -> None:
     assert value.cpu().tolist() == [4.0, 4.0]
 
 
+@pytest.mark.absent_in_torch_npu(
+    "2.10", reason="its allocator takes no capture after one whose end failed"
+)
 def test_fault_of_the_end_of_a_capture_leaves_the_process_usable(npu: Any) -> None:
     value = torch.ones(2, device="npu:0")
     with cann_sim.injected_faults("capture_end:1"):

@@ -46,7 +46,16 @@ def schedules(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--schedules"))
 
 
-@pytest.mark.parametrize("form", ["value", "event"])
+OLDER_FORM = pytest.param(
+    "event",
+    marks=pytest.mark.absent_in_torch_npu(
+        "2.10", reason="external events of this form end no wait in a capture"
+    ),
+)
+both_forms = pytest.mark.parametrize("form", ["value", OLDER_FORM])
+
+
+@both_forms
 def test_protocol_that_is_kept_gives_the_right_values(schedules: int, form: str) -> None:
     assert outcomes("kept", schedules, form=form) == {"right": schedules}
 
@@ -56,19 +65,19 @@ def test_protocol_that_is_kept_without_task_queue_gives_the_right_values(schedul
     assert outcomes("kept", count, queue="0") == {"right": count}
 
 
-@pytest.mark.parametrize("form", ["value", "event"])
+@both_forms
 def test_update_that_does_not_wait_is_taken_by_the_replay_before(schedules: int, form: str) -> None:
     found = outcomes("early_update", max(schedules // 10, 40), form=form)
     assert found.keys() == {"right", "stale", "named deadlock"}
 
 
-@pytest.mark.parametrize("form", ["value", "event"])
+@both_forms
 def test_record_that_is_missing_is_a_named_deadlock(schedules: int, form: str) -> None:
     count = max(schedules // 10, 10)
     assert outcomes("missing_record", count, form=form) == {"named deadlock": count}
 
 
-@pytest.mark.parametrize("form", ["value", "event"])
+@both_forms
 def test_second_update_behind_the_record_comes_too_late(schedules: int, form: str) -> None:
     found = outcomes("two_updaters", max(schedules // 10, 40), form=form)
     assert found.keys() == {"right", "stale"}
