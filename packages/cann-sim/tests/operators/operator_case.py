@@ -82,6 +82,7 @@ class Case:
         ulps: float32 rounding errors of the evaluation.
         magnitude: Size of the largest intermediate, which those errors are relative to.
         roundings: Roundings to the dtype of the result.
+        launched_since: The first release of torch_npu whose function launches this operator.
     """
 
     operator: str
@@ -93,6 +94,7 @@ class Case:
     ulps: float = 16
     magnitude: float = 1
     roundings: int = 1
+    launched_since: tuple[int, int] = (2, 10)
 
     def strategy(self) -> Any:
         """Return the strategy of shapes, which is one shape for all inputs where none is given."""

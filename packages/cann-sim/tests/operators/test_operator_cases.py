@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
@@ -52,6 +53,8 @@ def compare(conformance: Any, case: Case, result: torch.Tensor, reference: torch
 def test_operator_in_every_layout_agrees_with_float64(conformance: Any, case: Case) -> None:
     if case.operator not in requested():
         pytest.skip(f"the installed torch_npu does not ask for {case.operator}")
+    if tuple(map(int, version("torch_npu").split(".")[:2])) < case.launched_since:
+        pytest.skip(f"the installed torch_npu launches another operator than {case.operator}")
     launched = cann_sim.counters()
 
     @settings(

@@ -61,6 +61,7 @@ def test_dump_names_every_task_in_its_stream(npu: Any, tmp_path: Path) -> None:
     assert side[2].removeprefix("EVENT_RECORD_") == main[3].removeprefix("EVENT_WAIT_")
 
 
+@pytest.mark.absent_in_torch_npu("2.10", reason="it aligns no dump")
 def test_dump_is_aligned_by_torch_npu(npu: Any, tmp_path: Path) -> None:
     path = tmp_path / "graph.json"
     captured(npu, side_stream=True).debug_dump(str(path))

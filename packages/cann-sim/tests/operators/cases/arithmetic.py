@@ -99,6 +99,7 @@ CASES = (
     ),
     Case(
         operator="aclnnLeftShift",
+        launched_since=(2, 11),
         call=torch.bitwise_left_shift,
         inputs=(integers(0, 7), integers(0, 3)),
         shapes=broadcast(),
@@ -112,6 +113,7 @@ CASES = (
     ),
     Case(
         operator="aclnnRightShift",
+        launched_since=(2, 11),
         call=torch.bitwise_right_shift,
         inputs=(integers(0, 100), integers(0, 3)),
         dtypes=INTEGERS,
