@@ -40,11 +40,12 @@ def set_environment() -> None:
 
 def prepare() -> object:
     """Declare what importing the engine needs; returns what has to be kept."""
-    library = torch.library.Library("torchvision", "DEF")
-    # torchvision of the index is built for CUDA; beside a torch without it, it fails at import
-    # because these two operators of its library are unknown. No text model calls them.
-    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    if torch.version.cuda is None:
+        # torchvision of the index is built for CUDA; beside a torch without it, it fails at import
+        # because these two operators of its library are unknown. No text model calls them.
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     return library
 
 
