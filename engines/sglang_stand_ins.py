@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 SETTINGS = {
+    # The engine takes a torch without torch_npu for one without a device. The sessions leave this
+    # out for what has to run without either.
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
     # Nothing here compiles the engine's Triton kernels; they run as Python.
     "TRITON_INTERPRET": "1",
     # The checkpoint is local.
