@@ -286,6 +286,8 @@ def main() -> int:
         Path(out).write_text(json.dumps(rows))
         return 0
     sglang_stand_ins.set_environment()
+    # What ends the session ends what it started.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     options.out.parent.mkdir(parents=True, exist_ok=True)
     rows = []
     with tempfile.TemporaryDirectory() as folder:
