@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from types import ModuleType
 
 SETTINGS = {
@@ -79,9 +79,7 @@ class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     NAME = "sgl_kernel_npu"
 
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(self, fullname: str, *_where: object) -> importlib.machinery.ModuleSpec | None:
         """Find the package and each module in it."""
         if fullname.partition(".")[0] != self.NAME:
             return None
@@ -139,7 +137,7 @@ def split_qkv_rmsnorm_rope(
 
 
 class AllocExtend:
-    """Stands for the kernel that finds the cache slots of prompts, by the engine's own operators."""
+    """Stands for the kernel that finds cache slots for prompts, in the engine's own operators."""
 
     def __getitem__(self, _grid: tuple[int]) -> Callable[..., None]:
         """Return the launch."""
