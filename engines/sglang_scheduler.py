@@ -45,6 +45,12 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     scheduler.run_scheduler_process(*args, **kwargs)
 
 
+def first_page(_prefix: Any, _prefix_cpu: Any, lengths: Any, *given: Any, **_named: Any) -> Any:
+    """Stand for `alloc_extend` of the engine's pool."""
+    _lengths_cpu, _last, num_tokens, *_ = given
+    return lengths.new_zeros(num_tokens).int()
+
+
 class Stopwatch:
     """Adds up, by name, the microseconds of calls within one iteration of the scheduler."""
 
@@ -139,6 +145,11 @@ class Measured:
         """Capture graphs for each of those that take turns: the engine's, and ours by updater."""
         from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend
 
+        # The engine counts free pages on the device, where kernels that do nothing write no number:
+        # every sequence gets the first page, and none is given back.
+        allocator = self.token_to_kv_pool_allocator
+        allocator.alloc_extend = first_page
+        allocator.free = lambda *_: None
         runner = self.graph_runner()
         ours = runner.backend
         self.sides = {f"ours, {ours.updates.lane.updater}": ours}
