@@ -212,7 +212,7 @@ def print_table(rows: list[dict[str, Any]], title: str) -> None:
         figures = (("update_us", ".0f"), ("below_stock", ".1f"), ("step_us", ".0f"))
         times = [format(row[name], form) if name in row else "-" for name, form in figures]
         table.add_row(*shown, "error" if "error" in row else equal, *times)
-    Console(width=160).print(table)
+    Console(width=200).print(table)
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
