@@ -78,7 +78,57 @@ VLLM = Engine(
     build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.23.0")),
 )
 
-ENGINES = {engine.name: engine for engine in (VLLM,)}
+SGLANG = Engine(
+    name="sglang",
+    adapter="sglang-npu-graph",
+    requirements=(
+        "sglang==0.5.23",
+        "dill",  # imported, and brought by requirements that are left out
+        "loguru",
+        "protobuf<5",  # of torchair
+        "setuptools<81",
+        "torch_npu",  # which the engine's metadata leave to its users
+        # Runs the engine's Triton kernels as Python: nothing here compiles them.
+        "triton==3.7.1",
+    ),
+    left_out=(
+        "cuda-python",  # and other libraries and kernels for CUDA
+        "decord2",
+        "flash-attn-4",
+        "flashinfer-python",
+        "humming-kernels",
+        "kernels",
+        "nvidia-cutlass-dsl",
+        "nvidia-mathdx",
+        "nvshmem4py-cu13",
+        "quack-kernels",
+        "sgl-deep-ep",
+        "sgl-deep-gemm",
+        "sgl-flash-mla",
+        "sglang-kernel",
+        "tilelang",
+        "torch-memory-saver",
+        "anthropic",  # interfaces, formats and checkpoints that no session asks for
+        "blobfile",
+        "build",
+        "datasets",
+        "deepseek-recipe",
+        "easydict",
+        "mistral-common",
+        "modelscope",
+        "outlines",
+        "py-spy",
+        "smg-grpc-servicer",
+        "tml-renderers",
+        "av",  # sound and pictures
+        "soundfile",
+        "timm",
+        "torchaudio",
+        "torchcodec",
+    ),
+)
+
+ENGINES = {engine.name: engine for engine in (VLLM, SGLANG)}
 
 
 def engine_environment(

@@ -36,8 +36,13 @@ class Lanes:
             device = NpuDevice(index)
             lane = UpdateLane(device, updater=self._updater)
             self._lanes[index] = (device, lane)
+            # Not said by the plugin's `load`: the engine sets its log up behind that.
             told = (index, lane.updater, lane.updater_reason)
-            _LOGGER.info("sglang-npu-graph updates decode graphs of npu:%d by %s (%s)", *told)
+            _LOGGER.info(
+                "sglang-npu-graph: hook took effect: decode graphs of npu:%d are updated by %s "
+                "(%s)",
+                *told,
+            )
         return self._lanes[index]
 
 

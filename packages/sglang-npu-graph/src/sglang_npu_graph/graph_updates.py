@@ -23,13 +23,14 @@ class GraphUpdates:
         lane: Of the device; shared with other runners, whose graphs run one after the other.
 
     Attributes:
+        lane: Of the device.
         left_out: Why graphs are left to the engine, by key.
     """
 
     def __init__(self, device: TaskDevice, lane: UpdateLane) -> None:
         self.left_out: dict[Hashable, str] = {}
         self._recorder = Recorder(device)
-        self._lane = lane
+        self.lane = lane
         self._graphs: dict[Hashable, UpdatableGraph] = {}
 
     def forget(self, key: Hashable) -> None:
@@ -52,7 +53,7 @@ class GraphUpdates:
         if not UpdatableGraph.has_records(graph):
             return
         try:
-            self._graphs[key] = UpdatableGraph(self._recorder, key, graph, self._lane)
+            self._graphs[key] = UpdatableGraph(self._recorder, key, graph, self.lane)
         except RecordingError as error:
             self.left_out[key] = str(error)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pkgutil import resolve_name
 
@@ -11,8 +10,6 @@ from sglang_npu_graph.options import VARIABLE, Options
 
 TARGET = "sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend.NPUCudaGraphBackend"
 """The engine's class of captured decode graphs, which is replaced."""
-
-_LOGGER = logging.getLogger("sglang.npu_graph")
 
 
 def load() -> None:
@@ -45,4 +42,3 @@ def load() -> None:
             f"{UpdatedDecodeBackend.__name__}, found {found.__module__}.{found.__qualname__}; see "
             f"the engine's log for the reason, or set {VARIABLE}=0 to do without"
         )
-    _LOGGER.info("sglang-npu-graph: hook took effect: %s is %s", TARGET, found.__qualname__)

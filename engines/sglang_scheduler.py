@@ -1,0 +1,198 @@
+"""SGLang's scheduler process, as the session runs it: with stand-ins, counted and timed.
+
+The engine starts `run_scheduler` in place of its own function, a class attribute of `Engine` that
+is there for it. Its scheduler gets further methods, which `Engine.collective_rpc` calls.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sglang_stand_ins
+
+import cann_sim
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Each process imports this module in front of the engine.
+KEPT = sglang_stand_ins.prepare()
+
+COUNTED = ("launches", "replays", "task_updates", "synchronisations")
+# What an iteration of the scheduler is made of; the attributes of whom stands in `Stopwatch.watch`.
+SCHEDULER_PARTS = {
+    "get_next_batch_to_run": "schedule",
+    "run_batch": "run batch",
+    "process_batch_result": "take results",
+}
+
+
+def run_scheduler(*args: Any, **kwargs: Any) -> None:
+    """Run the engine's scheduler in this process."""
+    sglang_stand_ins.install()
+    from sglang.srt.managers import scheduler
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    measured = type("MeasuredScheduler", (Measured, scheduler.Scheduler), {})
+    HookRegistry.register(
+        f"{scheduler.__name__}.{scheduler.Scheduler.__name__}", measured, HookType.REPLACE
+    )
+    scheduler.run_scheduler_process(*args, **kwargs)
+
+
+def first_page(_prefix: Any, _prefix_cpu: Any, lengths: Any, *given: Any, **_named: Any) -> Any:
+    """Stand for `alloc_extend` of the engine's pool."""
+    _lengths_cpu, _last, num_tokens, *_ = given
+    return lengths.new_zeros(num_tokens).int()
+
+
+class Stopwatch:
+    """Adds up, by name, the microseconds of calls within one iteration of the scheduler."""
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+        self._step: dict[str, float] = defaultdict(float)
+        self._begin = 0.0
+
+    def wrap(self, owner: Any, attribute: str, name: str) -> None:
+        """Time a method of an object."""
+        call: Callable[..., Any] = getattr(owner, attribute)
+
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._step[name] += 1e6 * (time.perf_counter() - begin)
+
+        setattr(owner, attribute, measured)
+
+    def watch(self, scheduler: Any, runner: Any) -> None:
+        """Time whole iterations; those are kept that replayed a graph."""
+        for attribute, name in SCHEDULER_PARTS.items():
+            self.wrap(scheduler, attribute, name)
+        self.wrap(runner, "load_batch", "load batch")
+        call = scheduler.ingest_requests
+
+        def first_of_step(*args: Any, **kwargs: Any) -> Any:
+            now = time.perf_counter()
+            self._step["step"] = 1e6 * (now - self._begin)
+            if "update" in self._step:
+                self.steps.append(dict(self._step))
+            self._step.clear()
+            self._begin = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self._step["take requests"] = 1e6 * (time.perf_counter() - self._begin)
+
+        scheduler.ingest_requests = first_of_step
+
+
+class Measured:
+    """Methods that the engine's scheduler has besides its own."""
+
+    def graph_runner(self: Any) -> Any:
+        """Return what replays the decode graphs."""
+        return self.tp_worker.model_runner.decode_cuda_graph_runner
+
+    def begin_load(self: Any, shift: int) -> None:
+        """Count from here on; key lengths of steps become so much longer."""
+        runner = self.graph_runner()
+        if not hasattr(self, "waits"):
+            execute = runner.execute
+
+            def counted(*args: Any, **kwargs: Any) -> Any:
+                before = cann_sim.counters().synchronisations
+                result = execute(*args, **kwargs)
+                self.waits.append(cann_sim.counters().synchronisations - before)
+                return result
+
+            runner.execute = counted
+        if shift:
+            replay = runner.backend.replay_with_input_update
+
+            def shifted(key: Any, seq_lens: list[int], *args: Any, **kwargs: Any) -> Any:
+                moved = [max(length + shift, 0) for length in seq_lens]
+                return replay(key, moved, *args, **kwargs)
+
+            runner.backend.replay_with_input_update = shifted
+        self.waits: list[int] = []
+        self.before = cann_sim.counters()
+
+    def end_load(self: Any, out: str) -> None:
+        """Write what was counted."""
+        counted = cann_sim.counters() - self.before
+        backend = self.graph_runner().backend
+        updates = getattr(backend, "updates", None)
+        row: dict[str, Any] = {
+            "backend": type(backend).__name__,
+            "graph_steps": len(self.waits),
+            "waits_in_graph_steps": sum(self.waits),
+            **{name: getattr(counted, name) for name in COUNTED},
+        }
+        if updates is not None:
+            lane = updates.lane
+            row |= {"updater": lane.updater, "updater_reason": lane.updater_reason}
+        Path(out).write_text(json.dumps(row))
+
+    def make_sides(self: Any) -> None:
+        """Capture graphs for each of those that take turns: the engine's, and ours by updater."""
+        from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend
+
+        # The engine counts free pages on the device, where kernels that do nothing write no number:
+        # every sequence gets the first page, and none is given back.
+        allocator = self.token_to_kv_pool_allocator
+        allocator.alloc_extend = first_page
+        allocator.free = lambda *_: None
+        runner = self.graph_runner()
+        ours = runner.backend
+        self.sides = {f"ours, {ours.updates.lane.updater}": ours}
+        classes = {"stock": UpdatedDecodeBackend.__bases__[0]}
+        if ours.updates.lane.updater != "kernels":
+            lanes = {"lanes": Lanes("kernels")}
+            classes["ours, kernels"] = type("Kernels", (UpdatedDecodeBackend,), lanes)
+        for name, made in classes.items():
+            runner.backend = self.sides[name] = made(runner)
+            runner.capture()
+        self.watch = Stopwatch()
+        for side in self.sides.values():
+            self.watch.wrap(side, "replay_with_input_update", "update")
+        self.watch.watch(self, runner)
+        self.taken: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+
+    def begin_turn(self: Any, number: int) -> None:
+        """Go on with the graphs of another side."""
+        names = sorted(self.sides)
+        self.turn = names[number % len(names)]
+        self.graph_runner().backend = self.sides[self.turn]
+        self.watch.steps.clear()
+
+    def end_turn(self: Any, sequences: int) -> None:
+        """Keep the steps of a turn, but for the first, which find caches that another filled."""
+        self.taken[self.turn, sequences] += self.watch.steps[2:]
+
+    def write_turns(self: Any, out: str) -> None:
+        """Write medians for each side and number of sequences."""
+        rows = []
+        for (name, sequences), steps in self.taken.items():
+            parts = {
+                part: statistics.median(step.get(part, 0.0) for step in steps)
+                for part in sorted({part for step in steps for part in step})
+            }
+            rows.append(
+                {
+                    "name": name,
+                    "sequences": sequences,
+                    "graph_steps": len(steps),
+                    "update_us": parts["update"],
+                    "step_us": parts["step"],
+                    "parts_us": parts,
+                }
+            )
+        Path(out).write_text(json.dumps(rows))

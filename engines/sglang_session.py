@@ -1,0 +1,323 @@
+"""SGLang on simulated CANN: its own attention update and ours, on one load.
+
+Run as ``cann-sim run -- python engines/sglang_session.py``. Every variant is an engine of its own,
+with its processes, under a limit of time. `stock` is the engine without this repository's plugin,
+`off` has the plugin and not the variable, `control` is the engine of `ours` once more, with key
+lengths that are one too small. Tokens are compared with real kernels, host time is measured with
+kernels that do nothing, in turns of one process. Rows go to build/engines/sglang.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import sglang_stand_ins
+from decode_load import (
+    BLOCK_SIZE,
+    MOST_SEQUENCES,
+    compare_load,
+    compare_times,
+    compare_tokens,
+    decode_by_transformers,
+)
+from rich.console import Console
+from rich.table import Table
+from sglang_scheduler import COUNTED, run_scheduler
+
+ROOT = Path(__file__).parent.parent
+TURNS, STEPS_OF_TURN = 4, 14
+# How far the host time of replay and update lies below the engine's own, at the least.
+BELOW_STOCK = {"ours, native": 8.0, "ours, kernels": 4.0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Variant:
+    """One engine to run.
+
+    Attributes:
+        name: In the table.
+        dtype: Of the model.
+        num_layers: Of the model.
+        variable: The value of ``SGLANG_NPU_GRAPH``; None for no variable.
+        plugins: The value of ``SGLANG_PLUGINS``: the engine loads no plugin but those.
+        timed: The numbers of sequences whose host time is measured, with kernels that do nothing;
+            empty where tokens are compared.
+    """
+
+    name: str
+    dtype: str
+    num_layers: int
+    variable: str | None = None
+    plugins: str = "npu_graph"
+    timed: tuple[int, ...] = ()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the engine's processes."""
+        given = {**os.environ, "SGLANG_PLUGINS": self.plugins}
+        if self.variable is not None:
+            given["SGLANG_NPU_GRAPH"] = self.variable
+        if self.timed:
+            given["CANN_SIM_KERNELS"] = "null"
+            # The pages that the engine gives back are read from the device, where nothing was
+            # written: it would end for a leak.
+            given["SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE"] = "0"
+        return given
+
+
+def make_engine(variant: Variant, checkpoint: Path) -> Any:
+    """Return the engine of a variant, which captured its decode graphs."""
+    from sglang.srt.entrypoints.engine import Engine
+
+    runs = {"run_scheduler_process_func": staticmethod(run_scheduler)}
+    measured = type("MeasuredEngine", (Engine,), runs)
+    most = max(variant.timed, default=MOST_SEQUENCES)
+    return measured(
+        model_path=str(checkpoint),
+        skip_tokenizer_init=True,
+        device="npu",
+        attention_backend="ascend",
+        dtype=variant.dtype,
+        context_length=512,
+        max_running_requests=most,
+        max_total_tokens=(2 if variant.timed else 4) * BLOCK_SIZE * (most + 1),
+        cuda_graph_bs_decode=list(variant.timed or (1, 2, 4, 8, 16)),
+        disable_radix_cache=True,
+        random_seed=0,
+        log_level="info",
+    )
+
+
+def generate(engine: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
+    """Return so many tokens behind each prompt, the likeliest at each place."""
+    sampling = [
+        {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
+    ]
+    outputs = engine.generate(input_ids=prompts, sampling_params=sampling)
+    return [list(output["output_ids"]) for output in outputs]
+
+
+def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
+    """Run the load on an engine and return its row, and behind ours the row of the control."""
+    engine = make_engine(variant, checkpoint)
+    rows = [measure_load(engine, variant, count, shift=0)]
+    if variant.variable is not None:
+        control = dataclasses.replace(variant, name="control")
+        rows.append(measure_load(engine, control, count, shift=-1))
+    return rows
+
+
+def measure_load(engine: Any, variant: Variant, count: int, *, shift: int) -> dict[str, Any]:
+    """Return tokens and what they cost."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "counted.json"
+        engine.collective_rpc("begin_load", shift=shift)
+        tokens = generate(engine, *compare_load(count))
+        engine.collective_rpc("end_load", out=str(out))
+        counted = json.loads(out.read_text())
+    return {**describe(variant), "sequences": count, "tokens": tokens, **counted}
+
+
+def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
+    """Let the sides decode in turns, and return a row for each and each number of sequences."""
+    engine = make_engine(variant, checkpoint)
+    engine.collective_rpc("make_sides")
+    for count in variant.timed:
+        for number in range(3 * TURNS):
+            engine.collective_rpc("begin_turn", number=number)
+            generate(engine, [[1 + number] * 8] * count, [STEPS_OF_TURN] * count)
+            engine.collective_rpc("end_turn", sequences=count)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "turns.json"
+        engine.collective_rpc("write_turns", out=str(out))
+        return [{**describe(variant), **row} for row in json.loads(out.read_text())]
+
+
+def describe(variant: Variant) -> dict[str, Any]:
+    """Return what the row of a variant begins with."""
+    return {"name": variant.name, "dtype": variant.dtype, "num_layers": variant.num_layers}
+
+
+def run_variant(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
+    """Run a variant in this process and those of its engine, and return its rows."""
+    if not checkpoint.exists():
+        import torch
+        from tiny_qwen3 import write_checkpoint
+
+        dtype = getattr(torch, variant.dtype)
+        write_checkpoint(checkpoint, num_layers=variant.num_layers, dtype=dtype)
+    if variant.timed:
+        return run_turns(variant, checkpoint)
+    if variant.name == "transformers":
+        tokens = decode_by_transformers(checkpoint, variant.dtype, count)
+        return [{**describe(variant), "sequences": count, "tokens": tokens}]
+    return run_load(variant, checkpoint, count)
+
+
+def run_apart(
+    variant: Variant, number: int, options: argparse.Namespace, folder: Path
+) -> list[dict[str, Any]]:
+    """Run a variant in processes of its own, which end with it, and return its rows."""
+    checkpoint = folder / f"{variant.dtype}-{variant.num_layers}"
+    log, rows = options.out.with_name(f"sglang-{number}.log"), folder / f"{number}.json"
+    given = json.dumps([dataclasses.asdict(variant), str(checkpoint), options.sequences, str(rows)])
+    with log.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, __file__, "--run", given],
+            env=variant.environment(),
+            stdout=stream,
+            stderr=stream,
+            start_new_session=True,
+        )
+        try:
+            ended = f"its process ended with {process.wait(options.limit)}"
+        except subprocess.TimeoutExpired:
+            ended = f"it took more than {options.limit} s"
+        finally:
+            # Nothing of the engine has to be taken down.
+            end_group(process)
+    if rows.exists():
+        found: list[dict[str, Any]] = json.loads(rows.read_text())
+        return found
+    return [{**describe(variant), "error": f"{ended}; see {log}"}]
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    process.wait()
+
+
+def print_table(rows: list[dict[str, Any]], title: str) -> None:
+    """Print the rows."""
+    table = Table(title=title)
+    columns = ("name", "dtype", "num_layers", "sequences", "graph_steps", "waits_in_graph_steps")
+    for name in (*columns, *COUNTED, "tokens of stock", "update us", "below stock", "step us"):
+        table.add_column(name.replace("_", " "), justify="right")
+    for row in rows:
+        shown = [str(row.get(name, "-")) for name in (*columns, *COUNTED)]
+        equal = f"{row['equal_tokens']} of {row['num_tokens']}" if "equal_tokens" in row else "-"
+        figures = (("update_us", ".0f"), ("below_stock", ".1f"), ("step_us", ".0f"))
+        times = [format(row[name], form) if name in row else "-" for name, form in figures]
+        table.add_row(*shown, "error" if "error" in row else equal, *times)
+    Console(width=200).print(table)
+
+
+def verdict(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what is wrong; nothing is missing if it is empty."""
+    wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
+    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
+    for row in rows:
+        if row["name"] in {"stock", "transformers"} or "tokens" not in row:
+            continue
+        theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
+        if theirs is None:
+            wrong.append(f"{what}: there is no stock engine to compare with")
+            continue
+        if (row["equal_tokens"] == row["num_tokens"]) == (row["name"] == "control"):
+            wrong.append(
+                f"{what}: {row['equal_tokens']} of {row['num_tokens']} tokens are those of stock"
+            )
+        expected = {name: theirs[name] for name in ("graph_steps", "replays", "backend")}
+        waits = theirs["waits_in_graph_steps"]
+        expected |= {
+            "waits_in_graph_steps": waits,
+            "synchronisations": theirs["synchronisations"],
+        }
+        if row["name"] != "off":
+            # None is left in the steps of a graph, and none is added elsewhere.
+            expected |= {"backend": "UpdatedDecodeBackend", "waits_in_graph_steps": 0}
+            expected["synchronisations"] -= waits
+        wrong += [
+            f"{what}: expected {expected[name]} {name}, found {row[name]}"
+            for name in expected
+            if row[name] != expected[name]
+        ]
+    for row in rows:
+        least = BELOW_STOCK.get(row["name"])
+        if least is not None and row.get("below_stock", least) < least:
+            what = f"{row['name']}, {row['num_layers']} layers, {row['sequences']} sequences"
+            wrong.append(
+                f"{what}: the update is {row['below_stock']:.1f}x below stock, expected {least:.0f}"
+            )
+    return wrong
+
+
+def choose_variants(options: argparse.Namespace) -> list[Variant]:
+    """Return the variants that a run was asked for."""
+    names: dict[str, dict[str, Any]] = {
+        "stock": {"plugins": "none"},
+        "off": {},
+        "ours": {"variable": "1"},
+        "transformers": {},
+    }
+    chosen = [("bfloat16", name) for name in names]
+    chosen += [("float16", name) for name in ("stock", "ours")]
+    variants = [
+        Variant(name=name, dtype=dtype, num_layers=options.layers, **names[name])
+        for dtype, name in chosen
+    ]
+    timed = tuple(options.timed_sequences)
+    variants += [
+        Variant(name="turns", dtype="bfloat16", num_layers=layers, variable="1", timed=timed)
+        for layers in options.timed_layers
+    ]
+    return [each for each in variants if not options.only or each.name in options.only]
+
+
+def main() -> int:
+    """Run all variants; return 1 if something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sequences", type=int, default=50)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--timed-layers", type=int, nargs="*", default=[28, 64])
+    parser.add_argument("--timed-sequences", type=int, nargs="*", default=[4, 16, 64, 256])
+    parser.add_argument("--limit", type=float, default=900, help="seconds for a variant")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "engines" / "sglang.json")
+    parser.add_argument("--only", nargs="*", help="names of variants: stock, ours, turns, ...")
+    parser.add_argument("--run", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.run:
+        given, checkpoint, count, out = json.loads(options.run)
+        given["timed"] = tuple(given["timed"])
+        rows = run_variant(Variant(**given), Path(checkpoint), count)
+        Path(out).write_text(json.dumps(rows))
+        return 0
+    sglang_stand_ins.set_environment()
+    # What ends the session ends what it started.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for number, variant in enumerate(choose_variants(options)):
+            begin = time.monotonic()
+            rows += run_apart(variant, number, options, Path(folder))
+            compare_tokens(rows)
+            compare_times(rows)
+            options.out.write_text(json.dumps(rows, indent=1))
+            what = f"{variant.name}, {variant.dtype}, {variant.num_layers} layers"
+            print(f"{what}: {time.monotonic() - begin:.0f} s", flush=True)
+    import torch
+    import torch_npu
+
+    versions = f"torch {torch.__version__}, torch_npu {torch_npu.__version__}"
+    print_table(rows, f"SGLang 0.5.23 on simulated CANN, {versions}")
+    wrong = verdict(rows)
+    print("\n".join(wrong) or "every variant is right")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

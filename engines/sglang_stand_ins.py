@@ -1,0 +1,160 @@
+"""What simulated CANN cannot run of SGLang 0.5.23, and what stands for it.
+
+Nothing of the engine is edited: `set_environment` is called in the process that starts all others,
+`prepare` in each process before it imports the engine, `install` before the engine's scheduler
+starts. Each line says why it is there.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+SETTINGS = {
+    # The engine takes a torch without torch_npu for one without a device. The sessions leave this
+    # out for what has to run without either.
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
+    # Nothing here compiles the engine's Triton kernels; they run as Python.
+    "TRITON_INTERPRET": "1",
+    # The checkpoint is local.
+    "HF_HUB_OFFLINE": "1",
+    # The prompts of a call reach the scheduler at once: the same batches in each run.
+    "SGLANG_ENABLE_COLOCATED_BATCH_GEN": "1",
+}
+
+
+def set_environment() -> None:
+    """Set the engine's environment variables."""
+    os.environ.update(SETTINGS)
+
+
+def prepare() -> object:
+    """Make the engine importable in this process; returns what has to be kept."""
+    # torch_npu.contrib.transfer_to_npu, which the engine imports, makes the names of torch.cuda
+    # those of torch.npu. Dynamo 2.13 lists both, finds an object twice and raises; the engine logs
+    # that and goes on with nearly no models. There is no CUDA here that the names could mean.
+    for rules in importlib.import_module("torch._dynamo.trace_rules").torch_name_rule_map:
+        for name in [name for name in rules if name.startswith("torch.cuda.")]:
+            del rules[name]
+    # Kernels of sgl-kernel-npu are on no index, and compiled for an NPU.
+    if not any(isinstance(finder, KernelPackage) for finder in sys.meta_path):
+        sys.meta_path.insert(0, KernelPackage())
+    library = torch.library.Library("torchvision", "DEF")
+    # torchvision of the index is built for CUDA; beside a torch without it, it fails at import
+    # because these two operators of its library are unknown. No text model calls them.
+    library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
+
+
+def install() -> None:
+    """Replace, by the engine's own hooks, what the simulator cannot run of it."""
+    registry = importlib.import_module("sglang.srt.plugins.hook_registry")
+    # A Triton kernel inside the captured graph, where the interpreter cannot read the device.
+    registry.HookRegistry.register(
+        "sglang.kernels.ops.activation.softcap.cast_to_float32_logits",
+        cast_to_float32_logits,
+        registry.HookType.REPLACE,
+    )
+
+
+def cast_to_float32_logits(logits: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
+    """Stand for the engine's kernel of this name."""
+    return output.copy_(logits)
+
+
+class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Stands for sgl-kernel-npu: every name can be imported, and two are here to be called."""
+
+    NAME = "sgl_kernel_npu"
+
+    def find_spec(self, fullname: str, *_where: object) -> importlib.machinery.ModuleSpec | None:
+        """Find the package and each module in it."""
+        if fullname.partition(".")[0] != self.NAME:
+            return None
+        return importlib.util.spec_from_loader(fullname, self, is_package=True)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Let the module have any name."""
+        calls: dict[str, Any] = {
+            "split_qkv_rmsnorm_rope": split_qkv_rmsnorm_rope,
+            "alloc_extend_kernel": AllocExtend(),
+        }
+
+        def find(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            return calls.get(name) or functools.partial(missing, f"{module.__name__}.{name}")
+
+        vars(module)["__getattr__"] = find
+
+
+def missing(name: str, *_args: object, **_kwargs: object) -> None:
+    """Say which kernel was called that nothing stands for."""
+    raise NotImplementedError(f"{name} has no stand-in on simulated CANN")
+
+
+def split_qkv_rmsnorm_rope(
+    qkv: torch.Tensor,
+    sin: torch.Tensor,
+    cos: torch.Tensor,
+    q_size: int,
+    kv_size: int,
+    head_dim: int,
+    *,
+    eps: float,
+    q_weight: torch.Tensor,
+    k_weight: torch.Tensor,
+    q_bias: torch.Tensor | None = None,
+    k_bias: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Stand for the kernel: norms of queries and keys by head, and rotation by halves."""
+    q, k, v = qkv.split([q_size, kv_size, kv_size], dim=-1)
+    sin, cos = (each.reshape(-1, 1, head_dim) for each in (sin, cos))
+
+    def turned(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        heads = x.reshape(-1, head_dim)
+        heads = torch.ops.npu.npu_rms_norm(heads, weight, eps)[0]
+        if bias is not None:
+            heads = heads + bias
+        heads = heads.view(len(x), -1, head_dim)
+        first, second = heads.chunk(2, dim=-1)
+        rotated = heads * cos + torch.cat((-second, first), dim=-1) * sin
+        return rotated.view(len(x), -1).to(x.dtype)
+
+    return turned(q, q_weight, q_bias), turned(k, k_weight, k_bias), v.contiguous()
+
+
+class AllocExtend:
+    """Stands for the kernel that finds cache slots for prompts, in the engine's own operators."""
+
+    def __getitem__(self, _grid: tuple[int]) -> Callable[..., None]:
+        """Return the launch."""
+        return self._allocate
+
+    @staticmethod
+    def _allocate(
+        prefix_lengths: torch.Tensor,
+        lengths: torch.Tensor,
+        last: torch.Tensor,
+        free_pages: torch.Tensor,
+        slots: torch.Tensor,
+        _width: int,
+        page_size: int,
+        *_sizes: int,
+    ) -> None:
+        paged = importlib.import_module("sglang.srt.mem_cache.allocator.paged")
+        paged.alloc_extend_naive(
+            prefix_lengths, lengths, last, free_pages, slots, page_size, slots.device
+        )
