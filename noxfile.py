@@ -199,9 +199,11 @@ def engine(session: nox.Session, engine: Engine) -> None:
     siblings = [*adapter.declared(tests=True).siblings, adapter]
     python = engine_environment(installer, engine, release, siblings, python)
     _build_simulator(session, python)
+    # Threads of torch's own kernels would wait for each other on the cores that are timed.
+    environment = {"OMP_NUM_THREADS": "1", **ENVIRONMENT}
     for script in engine.scripts[:1] if options else engine.scripts:
         command = [python, "-m", "cann_sim", "run", "--", python, script, *options]
-        session.run(*command, env=ENVIRONMENT, external=True)
+        session.run(*command, env=environment, external=True)
 
 
 @nox.session(default=False)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 KEPT = sglang_stand_ins.prepare()
 
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
+LEAST_STEPS_OF_TURN = 5
 # What an iteration of the scheduler is made of; the attributes of whom stands in `Stopwatch.watch`.
 SCHEDULER_PARTS = {
     "get_next_batch_to_run": "schedule",
@@ -164,7 +165,7 @@ class Measured:
         for side in self.sides.values():
             self.watch.wrap(side, "replay_with_input_update", "update")
         self.watch.watch(self, runner)
-        self.taken: dict[tuple[str, int], list[dict[str, float]]] = defaultdict(list)
+        self.taken: dict[tuple[str, int], list[list[dict[str, float]]]] = defaultdict(list)
 
     def begin_turn(self: Any, number: int) -> None:
         """Go on with the graphs of another side."""
@@ -175,21 +176,24 @@ class Measured:
 
     def end_turn(self: Any, sequences: int) -> None:
         """Keep the steps of a turn, but for the first, which find caches that another filled."""
-        self.taken[self.turn, sequences] += self.watch.steps[2:]
+        self.taken[self.turn, sequences].append(self.watch.steps[2:])
 
     def write_turns(self: Any, out: str) -> None:
-        """Write medians for each side and number of sequences."""
+        """Write what a step took, for each side and number of sequences."""
         rows = []
-        for (name, sequences), steps in self.taken.items():
+        for (name, sequences), taken in self.taken.items():
+            # A turn whose sequences ended early has too few steps for a median.
+            turns = [steps for steps in taken if len(steps) >= LEAST_STEPS_OF_TURN]
+            # Others use the machine too: the turn they disturbed least counts, for every side.
             parts = {
-                part: statistics.median(step.get(part, 0.0) for step in steps)
-                for part in sorted({part for step in steps for part in step})
+                part: min(statistics.median(step.get(part, 0.0) for step in turn) for turn in turns)
+                for part in sorted({part for turn in turns for step in turn for part in step})
             }
             rows.append(
                 {
                     "name": name,
                     "sequences": sequences,
-                    "graph_steps": len(steps),
+                    "graph_steps": sum(map(len, turns)),
                     "update_us": parts["update"],
                     "step_us": parts["step"],
                     "parts_us": parts,

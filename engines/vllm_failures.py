@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
+from decode_load import compare_load
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from vllm_session import ROOT, Variant, generate, make_engine, make_prompts, runner_of
+from vllm_session import ROOT, Variant, generate, make_engine, runner_of
 
 import cann_sim
 
@@ -52,7 +53,7 @@ class Case:
 def fail_update(checkpoint: Path) -> str:
     """Let the third update of a launch fail while the engine decodes."""
     llm = make_engine(OURS, checkpoint)
-    prompts = make_prompts(5)
+    prompts, _ = compare_load(5)
     generate(llm, prompts, [4] * len(prompts))
     with cann_sim.injected_faults("task_update:3"):
         generate(llm, prompts, [8] * len(prompts))
@@ -64,7 +65,7 @@ def fail_update_by_kernels(checkpoint: Path) -> str:
     variant = dataclasses.replace(OURS, key={"updater": "kernels"})
     llm = make_engine(variant, checkpoint)
     with cann_sim.injected_faults("task_update:3"):
-        generate(llm, make_prompts(5), [8] * 5)
+        generate(llm, compare_load(5)[0], [8] * 5)
     return "no error"
 
 
@@ -118,7 +119,7 @@ def find_uncovered_attention(checkpoint: Path) -> str:
 
     NpuGraphModelRunner.__mro__[1].load_model = load_model
     llm = make_engine(OURS, checkpoint)
-    tokens = generate(llm, make_prompts(5), [4] * 5)
+    tokens = generate(llm, compare_load(5)[0], [4] * 5)
     assert runner_of(llm).attention_update is None
     left = [text for text in told if "leaves attention update to the engine" in text]
     return f"{len(left)} warning, {sum(map(len, tokens))} tokens: {left[0]}"

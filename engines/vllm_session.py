@@ -14,7 +14,6 @@ import dataclasses
 import json
 import multiprocessing
 import os
-import random
 import statistics
 import sys
 import tempfile
@@ -25,8 +24,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
-from rich.console import Console
-from rich.table import Table
+from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
+from session_rows import (
+    DESCRIBED,
+    TIME_COLUMNS,
+    TOKEN_COLUMNS,
+    compare_times,
+    compare_tokens,
+    find_wrong,
+    judgements,
+    print_table,
+    take_judgements,
+)
 
 import cann_sim
 
@@ -35,24 +44,13 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
-BLOCK_SIZE, LONGEST_PROMPT, MOST_SEQUENCES = 128, 250, 16
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 TURNS, STEPS_OF_TURN = 6, 12
-# How far below the likeliest token rounding may leave the chosen one; seen were 0.045 and 0.001,
-# and 1.2 with key lengths that are one too small.
-WORST_TOKEN = {"bfloat16": 0.1, "float16": 0.01}
-DESCRIBED = {"name": "", "dtype": "", "num_layers": "", "sequences": ""}
-LOAD_COLUMNS = {
+COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys(("full_steps", "waits_in_full_steps", *COUNTED), ""),
-    **dict.fromkeys(("likeliest_tokens",), ""),
-    "worst_token": ".3f",
-    "num_tokens": "",
-    "equal_tokens": "",
+    **TOKEN_COLUMNS,
 }
-TIME_COLUMNS = {**DESCRIBED, "step_us": ".0f", "update_us": ".0f", "below_stock": ".1f"}
-# Of the host time of an update, stock to ours.
-LEAST_BELOW_STOCK = {"ours, native": 8.0, "ours, kernels": 4.0}
 # What a step of the model runner is made of.
 PARTS = {
     "_update_states": "update states",
@@ -84,14 +82,6 @@ class Variant:
     key: object = None
     worker: bool = True
     timed: tuple[int, ...] = ()
-
-
-def make_prompts(count: int) -> list[list[int]]:
-    """Return prompts of 3 to 250 tokens, some of which end just before a block does."""
-    draw = random.Random(1)
-    lengths = [draw.randint(3, LONGEST_PROMPT) for _ in range(count)]
-    lengths[:4] = [BLOCK_SIZE - 2, BLOCK_SIZE - 1, 3, LONGEST_PROMPT]
-    return [[draw.randrange(1, 500) for _ in range(length)] for length in lengths]
 
 
 def make_engine(variant: Variant, checkpoint: Path) -> Any:
@@ -160,13 +150,6 @@ def generate(llm: Any, prompts: list[list[int]], lengths: list[int]) -> list[lis
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
-def compare_load(count: int) -> tuple[list[list[int]], list[int]]:
-    """Return prompts, and how many tokens each is given: sequences leave, and others join."""
-    draw = random.Random(2)
-    prompts = make_prompts(count)
-    return prompts, [draw.randint(2, 40) for _ in prompts]
-
-
 def run_load(
     variant: Variant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -218,63 +201,11 @@ def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
     }
 
 
-def judge_tokens(
-    checkpoint: Path, prompts: list[list[int]], tokens: list[list[int]]
-) -> tuple[int, float]:
-    """Let transformers, in float32 on the CPU, judge each token behind those in front of it.
-
-    Tokens of its own would not do: behind the first tie that rounding decides the other way, all
-    others differ.
-
-    Args:
-        checkpoint: Of the model.
-        prompts: Token ids.
-        tokens: What an engine gave behind each.
-
-    Returns:
-        How many tokens are the likeliest one, and by how much the worst lies below the likeliest:
-        in standard deviations of the logits at its place.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32)
-    likeliest, worst = 0, 0.0
-    for prompt, chosen in zip(prompts, tokens, strict=True):
-        with torch.inference_mode():
-            logits = model(torch.tensor([prompt + chosen])).logits[0, len(prompt) - 1 : -1]
-        taken = logits.gather(1, torch.tensor(chosen)[:, None])[:, 0]
-        below = (logits.max(dim=1).values - taken) / logits.std(dim=1)
-        likeliest += int((below == 0).sum())
-        worst = max(worst, below.max().item())
-    return likeliest, worst
-
-
 def run_judgement(
     variant: Variant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return what transformers says about the tokens of each engine of this dtype."""
-    prompts, _ = compare_load(count)
-    judged = []
-    for row in rows:
-        if "tokens" in row and row["dtype"] == variant.dtype:
-            likeliest, worst = judge_tokens(checkpoint, prompts, row["tokens"])
-            figures = {"likeliest_tokens": likeliest, "worst_token": worst}
-            judged.append({**describe(variant), "judged": row["name"], **figures})
-    return judged
-
-
-def take_judgements(rows: list[dict[str, Any]]) -> None:
-    """Put what was said about the tokens of a row into that row."""
-    for judgement in [row for row in rows if "judged" in row]:
-        rows.remove(judgement)
-        (judged,) = (
-            row
-            for row in rows
-            if (row["name"], row["dtype"]) == (judgement["judged"], judgement["dtype"])
-            and "tokens" in row
-        )
-        judged |= {name: judgement[name] for name in ("likeliest_tokens", "worst_token")}
+    return judgements(rows, variant.dtype, checkpoint, count)
 
 
 class Stopwatch:
@@ -487,69 +418,14 @@ def run_variant(
         os._exit(0)
 
 
-def compare(rows: list[dict[str, Any]]) -> None:
-    """Add to each row how many tokens it shares with the stock engine, in order and place."""
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
-    for row in rows:
-        if "tokens" not in row or row["dtype"] not in stock:
-            continue
-        pairs = [
-            (own, theirs)
-            for a, b in zip(row["tokens"], stock[row["dtype"]]["tokens"], strict=True)
-            for own, theirs in zip(a, b, strict=True)
-        ]
-        row["num_tokens"] = len(pairs)
-        row["equal_tokens"] = sum(own == theirs for own, theirs in pairs)
-
-
-def add_ratios(rows: list[dict[str, Any]]) -> None:
-    """Add to each timed row how far its update lies below that of stock."""
-    stock = {
-        (row["num_layers"], row["sequences"]): row["update_us"]
-        for row in rows
-        if row["name"] == "stock" and "update_us" in row
-    }
-    for row in rows:
-        if "update_us" in row:
-            row["below_stock"] = stock[row["num_layers"], row["sequences"]] / row["update_us"]
-
-
-def print_table(rows: list[dict[str, Any]], columns: dict[str, str], title: str) -> None:
-    """Print the rows that have something in the last column, which are keys with their format."""
-    table = Table(title=title)
-    for name in columns:
-        table.add_column(name.replace("_", " "), justify="right")
-    for row in rows:
-        if list(columns)[-1] in row:
-            table.add_row(
-                *(format(row[key], form) if key in row else "-" for key, form in columns.items())
-            )
-    Console(width=160).print(table)
-
-
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
+    wrong = find_wrong(rows)
     stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
     for row in rows:
-        least = LEAST_BELOW_STOCK.get(row["name"], 0.0)
-        if row.get("below_stock", least) < least:
-            what = f"{row['name']}, {row['num_layers']} layers, {row['sequences']} sequences"
-            wrong.append(f"{what}: expected {least} times less, found {row['below_stock']:.1f}")
-        most = WORST_TOKEN[row["dtype"]]
-        if "worst_token" in row and (row["worst_token"] > most) != (row["name"] == "control"):
-            what = f"{row['name']}, {row['dtype']}: the worst token"
-            wrong.append(f"{what} lies {row['worst_token']:.3f} below the likeliest (rule: {most})")
-        if row["name"] == "stock" or "tokens" not in row:
-            continue
         theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
-        if theirs is None:
-            wrong.append(f"{what}: there is no stock engine to compare with")
+        if row["name"] == "stock" or "tokens" not in row or theirs is None:
             continue
-        if (row["equal_tokens"] == row["num_tokens"]) == (row["name"] == "control"):
-            wrong.append(
-                f"{what}: {row['equal_tokens']} of {row['num_tokens']} tokens are those of stock"
-            )
         expected = {name: theirs[name] for name in ("full_steps", "replays", "synchronisations")}
         expected["waits_in_full_steps"] = theirs["waits_in_full_steps"]
         if row["name"] == "control":
@@ -655,15 +531,15 @@ def main() -> int:
             begin = time.monotonic()
             rows += run_apart(variant, number, rows, options, Path(folder))
             take_judgements(rows)
-            compare(rows)
-            add_ratios(rows)
+            compare_tokens(rows)
+            compare_times(rows)
             options.out.write_text(json.dumps(rows, indent=1))
             what = f"{variant.name}, {variant.dtype}, {variant.num_layers} layers"
             print(f"{what}: {time.monotonic() - begin:.0f} s", flush=True)
     del kept
     versions = f"torch {torch.__version__}, torch_npu {torch_npu.__version__}"
     title = f"vLLM 0.23.0 + vllm-ascend 0.23.0 on simulated CANN, {versions}"
-    print_table(rows, LOAD_COLUMNS, title)
+    print_table(rows, COLUMNS, title)
     print_table(rows, TIME_COLUMNS, title)
     wrong = verdict(rows)
     print("\n".join(wrong) or "every variant is right")
