@@ -18,7 +18,7 @@ from fx_passes.errors import (
     PipelineError,
 )
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.graph_pass import Condition, GraphPass, RulePass
+from fx_passes.graph_pass import Condition, GraphPass, RulePass, passes_problem
 from fx_passes.report import PassReport, Report
 from fx_passes.snapshot import GraphSnapshot
 
@@ -74,6 +74,9 @@ class Pipeline:
             raise PipelineError(
                 f"making a pipeline: expected max_rounds of at least 1, found {self.max_rounds}"
             )
+        problem = passes_problem(self.passes)
+        if problem is not None:
+            raise PipelineError(f"making a pipeline: {problem}")
         names = [each.name for each in self.passes]
         for position, each in enumerate(self.passes):
             if each.name in names[:position]:

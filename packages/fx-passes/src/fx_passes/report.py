@@ -52,12 +52,15 @@ class RuleReport:
         matches: Rewrites made.
         near_misses: Places left alone.
         waiting_for: Required operators that the process does not have; the rule was not tried.
+        absent: For a rule that found nothing because the graph does not call its operators, one of
+            these for each of its patterns.
     """
 
     rule: str
     matches: tuple[MatchRecord, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
     waiting_for: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +138,8 @@ def _rule_lines(report: RuleReport) -> Iterator[str]:
         yield f"  {report.rule}: not tried, this process has no operator {missing}"
         return
     matches, misses = len(report.matches), len(report.near_misses)
-    yield f"  {report.rule}: {matches} matched, {misses} near misses"
+    why = f"; the graph has no call of {' or '.join(report.absent)}" if report.absent else ""
+    yield f"  {report.rule}: {matches} matched, {misses} near misses{why}"
     for match in report.matches:
         literals = ", ".join(f"{name}={value}" for name, value in match.literals.items())
         at = f"    + {match.anchor} -> {', '.join(match.created)}"

@@ -226,7 +226,7 @@ def _rewrite_swiglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
 _SOURCE = "npu::npu_dynamic_mx_quant"
 
 
-def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
+def fuse_add_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     """Return the rule residual add + RMSNorm + `npu_dynamic_mx_quant` to one operator.
 
     Any eps, rounding mode and result dtype (float8 and float4), blocks of 32 along the last
@@ -235,7 +235,7 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
     could be rewritten is for such a device. The kernel quantises the norm before it is rounded:
     the numerics are `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_add_rms_norm_dynamic_mx_quant",
         patterns=(*map(_add_norm, RESIDUAL_NORMS), *map(_add_norm_biased, RESIDUAL_NORMS)),
         check=_check_add_norm,
@@ -248,14 +248,15 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)
 
 
-def fuse_rms_norm_dynamic_mx_quant() -> Rule:
+def fuse_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     """Return the rule `npu_rms_norm` + `npu_dynamic_mx_quant` to one operator.
 
     For norms without a residual before them; else as `fuse_add_rms_norm_dynamic_mx_quant`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_rms_norm_dynamic_mx_quant",
         patterns=(_norm, _norm_biased),
         check=_check_norm,
@@ -263,16 +264,17 @@ def fuse_rms_norm_dynamic_mx_quant() -> Rule:
         operators=("npu::npu_rms_norm", _SOURCE, "npu::npu_rms_norm_dynamic_mx_quant"),
         numerics="rounding",
     )
+    return (rule,)
 
 
-def fuse_swiglu_mx_quant() -> Rule:
+def fuse_swiglu_mx_quant() -> tuple[Rule, ...]:
     """Return the rule `npu_swiglu` + `npu_dynamic_mx_quant` to `npu_swiglu_mx_quant`.
 
     Halves and blocks of 32 along the last dimension, any rounding mode and result dtype. Only
     Ascend950 has either kernel. The fused one quantises before rounding: the numerics are
     `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_swiglu_mx_quant",
         patterns=(_swiglu,),
         check=_check_swiglu,
@@ -280,3 +282,4 @@ def fuse_swiglu_mx_quant() -> Rule:
         operators=("npu::npu_swiglu", _SOURCE, "npu::npu_swiglu_mx_quant"),
         numerics="rounding",
     )
+    return (rule,)
