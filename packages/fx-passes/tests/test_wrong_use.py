@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import torch
@@ -81,7 +81,10 @@ def test_rule_pass_put_together_wrongly_says_how_to(rules: Any, message: str) ->
         ((lambda _: None,), "wrap a function that takes a GraphModule in a FunctionPass"),
         ((3,), "expected a pass, found 3"),
         (3, "tuple of passes, found 3"),
-        ((replace(RULES, after="normalize"),), r"write `after=\('normalize',\)`"),
+        (
+            (fx_passes.NormalizePass(after=cast("Any", "normalize")),),
+            r"write `after=\('normalize',\)`",
+        ),
     ],
 )
 def test_pipeline_put_together_wrongly_says_how_to(passes: Any, message: str) -> None:

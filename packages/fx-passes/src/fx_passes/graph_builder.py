@@ -91,8 +91,9 @@ class GraphBuilder:
                 f"{schema_of(found)}"
             )
         normal_args, normal_kwargs = signature.minimal(bound)
+        value = self._infer(found, bound) if val is None else val
         node = self._graph.call_function(found, normal_args, normal_kwargs)  # type: ignore[arg-type]
-        return self._finish(node, self._infer(found, bound) if val is None else val)
+        return self._finish(node, value)
 
     def element(self, source: Node, position: int) -> Node:
         """Create a `getitem` of one result of a call that has several."""

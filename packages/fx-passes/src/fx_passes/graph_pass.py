@@ -140,7 +140,7 @@ class RulePass:
     def fingerprint(self) -> str:
         """Return a hash of the rules, in order."""
         rules = tuple(rule.fingerprint() for rule in self.rules)
-        return fingerprint_of_functions((), type(self).__name__, self.name, rules)
+        return fingerprint_of_functions((), type(self).__name__, self.name, self.repeats, rules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +164,9 @@ class FunctionPass:
         return PassReport(name=self.name, modified=bool(self.function(graph_module)))
 
     def fingerprint(self) -> str:
-        """Return a hash of the function's source."""
-        return fingerprint_of_functions((self.function,), type(self).__name__, self.name)
+        """Return a hash of the function and what it reads; see `fingerprint_of_functions`."""
+        kind = type(self).__name__
+        return fingerprint_of_functions((self.function,), kind, self.name, self.repeats)
 
 
 def pass_problem(item: object) -> str | None:
@@ -180,10 +181,11 @@ def pass_problem(item: object) -> str | None:
     if not isinstance(item, GraphPass):
         hint = "; wrap a function that takes a GraphModule in a FunctionPass"
         return f"expected a pass, found {item!r}" + (hint if callable(item) else "")
-    if isinstance(item.after, str):
+    after: object = item.after
+    if isinstance(after, str):
         return (
             f"`after` of the pass {item.name!r} is one name, expected a tuple; write "
-            f"`after=({item.after!r},)`"
+            f"`after=({after!r},)`"
         )
     return None
 

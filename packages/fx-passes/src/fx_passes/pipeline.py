@@ -121,9 +121,11 @@ class Pipeline:
     def hash(self) -> str:
         """Return a hash of what the pipeline does, for the key of a compile cache.
 
-        Covers the passes in order, the source of their rules, and the versions of this package, of
-        torch, and of torch_npu where that is installed. The same in every process. A key should
-        also hold the versions of other libraries that bring operators.
+        Covers the passes in order, the source of their rules with the constants and functions that
+        these read (see `fingerprint_of_functions`), which operators and vendor kernels the process
+        has, and the versions of this package, of torch, and of torch_npu where that is installed.
+        The same in every process that has the same. A key should also hold the versions of other
+        libraries that bring operators.
 
         Raises:
             FingerprintError: A pass has content that no stable hash can be made of.

@@ -54,6 +54,7 @@ class RuleReport:
         waiting_for: Required operators that the process does not have; the rule was not tried.
         absent: For a rule that found nothing because the graph does not call its operators, one of
             these for each of its patterns.
+        left_out: Why an optional rule was not tried; empty if it was.
     """
 
     rule: str
@@ -61,6 +62,7 @@ class RuleReport:
     near_misses: tuple[NearMiss, ...] = ()
     waiting_for: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +138,9 @@ def _rule_lines(report: RuleReport) -> Iterator[str]:
     if report.waiting_for:
         missing = ", ".join(report.waiting_for)
         yield f"  {report.rule}: not tried, this process has no operator {missing}"
+        return
+    if report.left_out:
+        yield f"  {report.rule}: left out, {report.left_out}"
         return
     matches, misses = len(report.matches), len(report.near_misses)
     why = f"; the graph has no call of {' or '.join(report.absent)}" if report.absent else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
+from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import nodes_in
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.match import Match, NoMatch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
+    from fx_passes.pattern import CompiledPattern
     from fx_passes.placement import Placement
     from fx_passes.rule import Rule
 
@@ -78,11 +79,20 @@ class _Rewriter:
         missing = rule.missing_operators()
         if missing:
             return RuleReport(rule=rule.name, waiting_for=missing)
+        try:
+            patterns = rule.compiled
+        except PatternError as error:
+            if not rule.optional:
+                raise
+            return RuleReport(rule=rule.name, left_out=str(error))
+        return self._apply_patterns(rule, patterns)
+
+    def _apply_patterns(self, rule: Rule, patterns: Sequence[CompiledPattern]) -> RuleReport:
         matches: list[MatchRecord] = []
         misses: list[_Miss] = []
         covered: set[Node] = set()
         absent: list[str] = []
-        for pattern in rule.compiled:
+        for pattern in patterns:
             matcher = Matcher(pattern, self._graph, self._signatures, self._effects)
             if matcher.absent is not None:
                 absent.append(str(matcher.absent.operators[0]))
@@ -104,7 +114,7 @@ class _Rewriter:
                     covered.update(found.nodes)
                     matches.append(outcome)
         near = _nearest(misses, covered) if rule.reports_near_misses else ()
-        nothing = len(absent) == len(rule.compiled)
+        nothing = len(absent) == len(patterns)
         return RuleReport(
             rule=rule.name,
             matches=tuple(matches),
@@ -160,6 +170,9 @@ class _Rewriter:
             try:
                 replacements = rule.rewrite(match, builder)
             except Exception as error:
+                if rule.optional:
+                    builder.discard()
+                    return NoMatch(f"the replacement fails here: {type(error).__name__}: {error}")
                 raise RuleError(
                     f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the rewrite "
                     f"raised {type(error).__name__}: {error}"

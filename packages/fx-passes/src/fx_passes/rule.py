@@ -69,6 +69,9 @@ class Rule:
         shares_memory: Whether a replacement may share memory with an input of the match, where the
             replaced node need not; then nothing may write either of them later.
         reports_near_misses: Whether places where the rule does not apply are worth a word.
+        optional: For rules that others wrote, for other matchers: where the patterns cannot be
+            traced, the rule is left out and the report says so; where the rewrite fails at a match,
+            that is a near miss. Else both are errors.
         prepare: Called before the first use in a run; defines operators of one's own. Must be
             harmless when repeated.
     """
@@ -81,6 +84,7 @@ class Rule:
     numerics: Literal["exact", "rounding"] = "exact"
     shares_memory: bool = False
     reports_near_misses: bool = True
+    optional: bool = False
     prepare: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
@@ -127,9 +131,22 @@ class Rule:
         return tuple(name for name in self.operators if find_operator(name) is None)
 
     def fingerprint(self) -> str:
-        """Return a hash of what the rule does: its functions' source, its operators, its name."""
-        functions = (*self.patterns, self.check, self.rewrite)
-        return fingerprint_of_functions(functions, self.name, self.operators, self.numerics)
+        """Return a hash of what the rule does.
+
+        Covers its functions and what they read, see `fingerprint_of_functions`; its name, operators
+        and promises; and which operators the process lacks, because it is not tried without them.
+        """
+        if self.prepare is not None:
+            self.prepare()
+        return fingerprint_of_functions(
+            (*self.patterns, self.check, self.rewrite),
+            self.name,
+            self.operators,
+            self.missing_operators(),
+            self.numerics,
+            self.shares_memory,
+            self.optional,
+        )
 
 
 def _patterns_problem(patterns: object) -> str | None:
