@@ -154,6 +154,11 @@ class GraphBuilder:
         self.checked.add(node)
         return True
 
+    @property
+    def taken(self) -> set[Node]:
+        """Nodes of outputs that become elements of new calls."""
+        return {node for node, _, _ in self._taken}
+
     def commit(self) -> None:
         """Let the outputs that `elements` took become elements of the new calls."""
         for node, source, position in self._taken:

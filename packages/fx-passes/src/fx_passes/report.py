@@ -20,12 +20,16 @@ class MatchRecord:
         removed: Names of the nodes that are gone.
         created: Names of the new nodes. Nodes that only changed what they compute are neither.
         literals: Literals of the graph that the pattern's parameters stood for, as text.
+        replaced: For the name of each replaced node that of the node in its place.
+        exact: Whether the rule promises the same bits.
     """
 
     anchor: str
     removed: tuple[str, ...]
     created: tuple[str, ...]
     literals: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -197,6 +197,8 @@ class _Rewriter:
             removed=tuple(node.name for node in match.nodes if node not in kept),
             created=tuple(node.name for node in builder.created),
             literals=record_literals,
+            replaced={match.outputs[name].name: node.name for name, node in replacements.items()},
+            exact=rule.numerics == "exact",
         )
 
     def _replace(
