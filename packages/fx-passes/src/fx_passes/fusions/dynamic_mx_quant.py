@@ -174,6 +174,14 @@ def _quant_values(match: Match) -> tuple[Tensor, Tensor]:
     return quantized, scale
 
 
+def _deviations(match: Match) -> Tensor:
+    """Return the fake value of the reciprocal standard deviations, which the kernels return too."""
+    x = match.value("x")
+    if not isinstance(x, torch.Tensor):
+        raise RuleError("building a fused MX quantisation: `x` has no metadata")
+    return x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+
+
 def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound = match.bound
     quantized, scale = _quant_values(match)
@@ -187,7 +195,7 @@ def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
         scale_alg=bound["algorithm"],
         round_mode=bound["mode"],
         dst_type=bound["dtype"],
-        val=(quantized, sum_value(match), scale, scale.new_empty(0, dtype=torch.float32)),
+        val=(quantized, sum_value(match), scale, _deviations(match)),
     )
     return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
 
@@ -204,7 +212,7 @@ def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
         scale_alg=bound["algorithm"],
         round_mode=bound["mode"],
         dst_type=bound["dtype"],
-        val=(quantized, scale, scale.new_empty(0, dtype=torch.float32)),
+        val=(quantized, scale, _deviations(match)),
     )
     return build.elements(fused, {"quantized": 0, "scale": 1})
 

@@ -272,7 +272,7 @@ def _angles(match: Match, build: GraphBuilder, cache: Tensor) -> tuple[Node, Nod
                 1,
                 offset + start,
                 offset + end,
-                val=cache.new_empty((tokens, end - start)),
+                val=cache.new_empty_strided((tokens, end - start), (rotary, 1)),
             )
             for plane_node, (start, end) in zip(planes, bounds, strict=True)
         ]
