@@ -22,7 +22,8 @@ aten = torch.ops.aten
 
 
 def scaled_sum(x: Tensor, y: Tensor) -> Tensor:
-    return aten.add(aten.mul(x, 2.5), y)
+    total: Tensor = aten.add(aten.mul(x, 2.5), y)
+    return total
 
 
 def sum_in_float32(x: Tensor, y: Tensor) -> Tensor:
@@ -80,7 +81,8 @@ def test_functions_are_traced_once_for_each_choice_of_dtypes() -> None:
 
 def test_search_that_is_another_for_another_dtype_says_so() -> None:
     def search(x: Tensor) -> Tensor:
-        return aten._to_copy(aten.neg(x), dtype=x.dtype)
+        cast: Tensor = aten._to_copy(aten.neg(x), dtype=x.dtype)
+        return cast
 
     rule = rule_from_replacement(search, lambda x: x.neg(), [torch.empty(3)], name="rule")
     module = capture_graph(

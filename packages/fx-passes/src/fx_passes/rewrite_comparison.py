@@ -123,10 +123,11 @@ class ResultComparison:
         ]
         old_side = {*record.removed, *record.replaced}
         new_side = {*record.created, *record.replaced.values()}
+        known = {**after, **self._before}
         kind = tuple(
-            (str(node.target), str(value_of(node)))
+            (str(known[name].target), str(value_of(known[name])))
             for name in (*record.removed, *record.created)
-            if (node := self._before.get(name) or after.get(name)) is not None
+            if name in known
         )
         if len(pairs) != len(record.replaced) or kind in seen:
             return None
