@@ -112,6 +112,31 @@ def test_replacement_of_another_shape_is_found() -> None:
         run(rewrite)
 
 
+def test_symbolic_sizes_get_no_guards() -> None:
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        return {"y": build.call("aten::clone", match.bound["x"], val=match.value("y"))}
+
+    module = capture_graph(
+        lambda x: x.neg().neg() * 2, random_tensors((3, 4), device="cpu"), dynamic={0: 0}
+    )
+    (x,) = (
+        node.meta["example_value"]
+        for node in module.graph.find_nodes(op="placeholder")
+        if isinstance(node.meta.get("example_value"), torch.Tensor)
+    )
+    guards = x.fake_mode.shape_env.guards
+    before = len(guards)
+    rule = fx_passes.Rule(name="rule", patterns=(_pattern,), rewrite=rewrite)
+    rules = fx_passes.RulePass(name="rules", rules=(rule,))
+    passes = (fx_passes.NormalizePass(), rules)
+    observer = fx_passes.VerifyObserver(execute=True)
+
+    report = fx_passes.Pipeline(passes=passes, observers=(observer,)).run(module).report
+
+    assert report.match_counts() == {"rule": 1}
+    assert len(guards) == before
+
+
 def test_replacement_that_computes_something_else_is_found_when_it_is_run() -> None:
     def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
         return {"y": build.call("aten::exp", match.bound["x"])}
