@@ -8,8 +8,8 @@ An interface is listed only if it can be read in its library's public source:
   power of two, takes as many query heads a block as there are for each key head, and rotates
   whole heads.
 
-Not listed yet: vLLM-Ascend's `vllm::qkv_rmsnorm_rope`. It takes positions and a cache of cosines and
-sines, which its graphs hold (`vllm::npu_rotary_embedding` takes them), but a `QkvCall` does not.
+Not listed yet: vLLM-Ascend's `vllm::qkv_rmsnorm_rope`. It takes positions and a cache of cosines
+and sines, which its graphs hold (`vllm::npu_rotary_embedding` takes them); a `QkvCall` does not.
 """
 
 from __future__ import annotations
