@@ -303,7 +303,7 @@ def rows_of(layers: int, peer_layers: int, repeats: int) -> list[Row]:
     """Measure every case at one number of layers."""
     module = DecoderGraph.build(layers)
     expected = hand_written(GraphModule(module, copy.deepcopy(module.graph)))
-    fuse = with_fx_passes(fx_passes.fuse_add_rms_norm())
+    fuse = with_fx_passes(*fx_passes.fuse_add_rms_norm())
     found = fuse(GraphModule(module, copy.deepcopy(module.graph)))
     if found != expected or expected != 2 * layers:
         raise RuntimeError(

@@ -74,8 +74,11 @@ def two_replacements(x: Tensor) -> tuple[Tensor, Tensor]:
         (replace(RULE, rewrite=_no_output), fx_passes.RuleError, r"outputs \['y'\], found \[\]"),
         (replace(RULE, rewrite=_two_outputs), fx_passes.RuleError, r"found \['y', 'z'\]"),
         (
-            rule_from_replacement(
-                lambda x: x.neg().neg(), two_replacements, [torch.empty(3)], name="bad_rule"
+            replace(
+                rule_from_replacement(
+                    lambda x: x.neg().neg(), two_replacements, [torch.empty(3)], name="bad_rule"
+                ),
+                optional=False,
             ),
             fx_passes.PatternError,
             "returns 2 tensors, the search function 1",

@@ -16,12 +16,14 @@ from fx_passes.functional import FunctionalBackend
 PAGES = Path(__file__).parents[3] / "docs" / "how-to"
 
 
-def run_page(name: str) -> dict[str, object]:
-    """Run all Python blocks of a page as one program and return its variables."""
+def run_page(name: str, blocks: int | None = None) -> dict[str, object]:
+    """Run the Python blocks of a page, or the first ones, as one program; return its variables."""
     page = PAGES / name
     if not page.exists():
         pytest.skip("the documents of the repository are not here")
-    programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    programs = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)[
+        :blocks
+    ]
     module = ModuleType(page.stem.replace("-", "_"))
     # Dynamo of torch 2.10 looks the module of a function up by its name.
     sys.modules[module.__name__] = module
@@ -30,6 +32,18 @@ def run_page(name: str) -> dict[str, object]:
     finally:
         del sys.modules[module.__name__]
     return vars(module)
+
+
+def test_first_block_of_add_a_pass_needs_what_the_package_declares(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Python refuses to import what is None here.
+    monkeypatch.setitem(sys.modules, "torch_npu", None)
+    monkeypatch.setitem(sys.modules, "cann_sim", None)
+
+    run_page("add-a-pass.md", blocks=1)
+
+    assert "aten.sigmoid.default" in capsys.readouterr().out
 
 
 def test_add_a_pass_on_simulated_cann_adds_a_rule_that_works(

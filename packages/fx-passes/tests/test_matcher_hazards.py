@@ -280,7 +280,8 @@ def test_rules_made_twice_match_as_often_as_made_once() -> None:
         return out
 
     for _ in range(2):
-        rule = replace(fx_passes.fuse_add_rms_norm())
+        (made,) = fx_passes.fuse_add_rms_norm()
+        rule = replace(made)
         module: GraphModule = capture_graph(function, inputs(3))
         fx_passes.normalize_graph(module)
         (report,) = fx_passes.apply_rules(module.graph, (rule,))

@@ -180,12 +180,21 @@ def test_rules_of_one_class_with_other_parameters_stand_side_by_side() -> None:
         assert_rewritten(pipeline_of(*rules), module, {f"rule_{eps}": 2})
 
 
-def test_rule_of_other_dtype_says_so() -> None:
+def test_rule_of_other_dtype_matches() -> None:
     inputs = random_tensors((6, 64), (6, 64), (64,), dtype=torch.bfloat16)
     module = capture_graph(dynamic_quant(1e-6), inputs)
-    rule = rule_of(AddRMSNormDynamicQuant(1e-6, torch.float16))
 
-    assert_left_alone(pipeline_of(rule), module, "rule", "the example input torch.float16")
+    assert_rewritten(
+        pipeline_of(rule_of(AddRMSNormDynamicQuant(1e-6, torch.float16))), module, {"rule": 2}
+    )
+
+
+def test_rule_of_other_rank_says_so() -> None:
+    inputs = random_tensors((2, 3, 64), (2, 3, 64), (64,), dtype=torch.bfloat16)
+    module = capture_graph(dynamic_quant(1e-6), inputs)
+    rule = rule_of(AddRMSNormDynamicQuant(1e-6))
+
+    assert_left_alone(pipeline_of(rule), module, "rule", "has 3 dimensions, the example input 2")
 
 
 # Dynamo reads symbolic sizes of values inside the match, so only AOT's graph is dynamic here.
@@ -272,7 +281,8 @@ def test_functions_are_traced_once_whatever_the_matches() -> None:
             x = x * 2.5 + y
         return x
 
-    pipeline_of(rule).run(capture_graph(function, random_tensors((2, 4), (2, 4), device="cpu")))
+    inputs = random_tensors((2, 4), (2, 4), dtype=torch.float32, device="cpu")
+    pipeline_of(rule).run(capture_graph(function, inputs))
     traced = list(calls)
     module = capture_graph(function, random_tensors((3, 4), (3, 4), dtype=torch.float32))
     assert_rewritten(pipeline_of(rule), module, {"rule": 5})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +24,7 @@ __all__ = ["ExampleTracer", "TracedFunction", "parameters_of"]
 
 # Any factor that no literal of a model is a multiple of by chance.
 _OTHER_FLOAT = 1.0390625
+_AS_GIVEN: Mapping[str, torch.dtype] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,7 @@ class ExampleTracer:
             it may name a device that is not there. Ranks, dtypes, devices and sizes of 0 or 1
             count, other sizes are symbols.
         scalars: Values of those parameters that are no tensors. A float stands for any float.
+        dtypes: For parameters whose examples have another dtype than they shall be traced with.
 
     Attributes:
         shapes: Where the symbols live; its guards are what held while the functions were traced.
@@ -61,14 +64,20 @@ class ExampleTracer:
         parameters: Sequence[str],
         examples: Sequence[torch.Tensor] | Callable[[], Sequence[torch.Tensor]],
         scalars: Mapping[str, object],
+        dtypes: Mapping[str, torch.dtype] = _AS_GIVEN,
     ) -> None:
         self._parameters = tuple(parameters)
         self._scalars = dict(scalars)
         self.shapes = ShapeEnv(duck_shape=False)
         self._mode = FakeTensorMode(shape_env=self.shapes, allow_non_fake_inputs=True)
         if callable(examples):
-            with FakeTensorMode():
-                examples = examples()
+            try:
+                with FakeTensorMode():
+                    examples = examples()
+            except Exception as error:
+                raise PatternError(
+                    f"making example inputs: {type(error).__name__}: {error}"
+                ) from error
         names = [name for name in self._parameters if name not in self._scalars]
         if len(names) != len(examples) or not self._scalars.keys() <= set(self._parameters):
             raise PatternError(
@@ -77,11 +86,11 @@ class ExampleTracer:
                 "give an example tensor for every other parameter, in order"
             )
         self.tensors = {
-            name: self._symbolic(name, example)
+            name: self._symbolic(name, example, dtypes.get(name))
             for name, example in zip(names, examples, strict=True)
         }
 
-    def _symbolic(self, name: str, example: object) -> torch.Tensor:
+    def _symbolic(self, name: str, example: object, dtype: torch.dtype | None) -> torch.Tensor:
         if not isinstance(example, torch.Tensor):
             raise PatternError(
                 f"reading example inputs: expected a tensor for `{name}`, found {example!r}; name "
@@ -95,7 +104,7 @@ class ExampleTracer:
             )
             sizes.append(self.shapes.create_symintnode(symbol, hint=int(size), source=source))
         with self._mode:
-            return torch.empty(sizes, dtype=example.dtype, device=example.device)
+            return torch.empty(sizes, dtype=dtype or example.dtype, device=example.device)
 
     def trace(self, function: Callable[..., object], *, composite: bool) -> TracedFunction:
         """Trace a function.

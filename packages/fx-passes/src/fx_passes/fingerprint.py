@@ -1,29 +1,37 @@
-"""Hashes of functions that stay the same between processes and change with the source."""
+"""Hashes of functions that stay the same between processes and change with what they read."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 import marshal
+import sys
 import textwrap
+from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import partial
-from types import CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import FingerprintError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["fingerprint_of_functions"]
+__all__ = ["fingerprint_of_code", "fingerprint_of_functions"]
+
+# Their versions are in the hash of a pipeline, so what belongs to them counts with its name.
+_VERSIONED = frozenset({"fx_passes", "torch", "torch_npu"})
 
 
 def fingerprint_of_functions(functions: Iterable[object], *parts: object) -> str:
     """Return a stable hash of some functions and plain values.
 
-    A function counts with its source (its code object where there is none), its defaults and what
-    it closes over. Functions that it merely calls do not count.
+    A function counts with its source (its code object where there is none), its defaults, what it
+    closes over and what it reads from its module: constants with their values, functions and
+    classes of the same top-level package as functions and classes do. What belongs to this package,
+    to torch, to Python or to another top-level package counts with its name, and so does an object
+    of a module that has no stable content.
 
     Args:
         functions: Plain functions, methods, partials, or instances with a `fingerprint()`.
@@ -32,62 +40,143 @@ def fingerprint_of_functions(functions: Iterable[object], *parts: object) -> str
     Raises:
         FingerprintError: A default or closed-over value has no stable content.
     """
+    reader = _Reader()
     digest = hashlib.sha256()
-    for part in (*map(_content, functions), *map(_content, parts)):
+    for part in (*map(reader.content, functions), *map(reader.content, parts)):
         digest.update(part.encode())
         digest.update(b"\0")
     return digest.hexdigest()
 
 
-def _content(item: object) -> str:
-    if item is None or isinstance(item, (bool, int, float, str, bytes)):
+def fingerprint_of_code(function: object) -> str:
+    """Return a stable hash of what a function says, whatever it reads and closes over."""
+    code = getattr(inspect.unwrap(function) if callable(function) else function, "__code__", None)
+    return _code(code) if isinstance(code, CodeType) else type(function).__qualname__
+
+
+class _Reader:
+    def __init__(self) -> None:
+        # What was read counts once; functions may call themselves and each other.
+        self._read: set[object] = set()
+
+    def content(self, item: object) -> str:
+        """Return a text that changes with the meaning of a value."""
+        if item is None or isinstance(item, (bool, int, float, str, bytes)):
+            text = repr(item)
+        elif isinstance(item, (tuple, list)):
+            text = f"[{', '.join(map(self.content, item))}]"
+        elif isinstance(item, (frozenset, set)):
+            text = f"{{{', '.join(sorted(map(self.content, item)))}}}"
+        elif isinstance(item, Mapping):
+            pairs = (f"{self.content(key)}: {self.content(each)}" for key, each in item.items())
+            text = f"{{{', '.join(pairs)}}}"
+        elif isinstance(item, partial):
+            parts = (item.func, item.args, item.keywords)
+            text = f"partial({', '.join(map(self.content, parts))})"
+        elif inspect.ismethod(item):
+            text = f"{self.content(item.__func__)} of {self.content(item.__self__)}"
+        elif isinstance(item, FunctionType):
+            text = self._function(item)
+        elif isinstance(item, (type, ModuleType)):
+            text = item.__name__
+        else:
+            text = self._object(item)
+        return text
+
+    def _object(self, item: object) -> str:
+        fingerprint = getattr(item, "fingerprint", None)
+        if callable(fingerprint):
+            return str(fingerprint())
+        if is_dataclass(item) and not isinstance(item, type):
+            values = {each.name: getattr(item, each.name) for each in fields(item)}
+            return f"{type(item).__qualname__}{self.content(values)}"
         text = repr(item)
-    elif isinstance(item, (tuple, list)):
-        text = f"[{', '.join(map(_content, item))}]"
-    elif isinstance(item, (frozenset, set)):
-        text = f"{{{', '.join(sorted(map(_content, item)))}}}"
-    elif isinstance(item, dict):
-        text = f"{{{', '.join(f'{_content(k)}: {_content(v)}' for k, v in item.items())}}}"
-    elif isinstance(item, partial):
-        text = f"partial({_content(item.func)}, {_content(item.args)}, {_content(item.keywords)})"
-    elif inspect.ismethod(item):
-        text = f"{_content(item.__func__)} of {_content(item.__self__)}"
-    elif isinstance(item, FunctionType):
-        text = _function(item)
-    elif is_dataclass(item) and not isinstance(item, type):
-        values = {each.name: getattr(item, each.name) for each in fields(item)}
-        text = f"{type(item).__qualname__}{_content(values)}"
-    elif isinstance(item, (type, ModuleType)):
-        text = item.__name__
-    else:
-        text = _other(item)
-    return text
+        if " at 0x" in text:
+            raise FingerprintError(
+                f"hashing {text}: its representation holds an address, so the hash would differ in "
+                "every process; give its class a `fingerprint()` method or a stable `__repr__`"
+            )
+        return text
+
+    def _function(self, function: FunctionType) -> str:
+        if function in self._read:
+            return function.__qualname__
+        self._read.add(function)
+        try:
+            source = textwrap.dedent(inspect.getsource(function))
+        except (OSError, TypeError):
+            source = _code(function.__code__)
+        held = [
+            *(function.__defaults__ or ()),
+            *(function.__kwdefaults__ or {}).items(),
+            *_cells(function),
+        ]
+        read = [f"{name}={self._global(value, function)}" for name, value in _globals(function)]
+        return f"{function.__qualname__}: {source} {self.content(held)} {', '.join(read)}"
+
+    def _global(self, item: object, reader: FunctionType) -> str:
+        """Return the content of what a function reads from its module."""
+        if isinstance(item, (FunctionType, type)):
+            name = f"{item.__module__}.{item.__qualname__}"
+            package = _package(item.__module__)
+            if package in _VERSIONED or package != _package(reader.__module__):
+                return name
+            return self._function(item) if isinstance(item, FunctionType) else self._class(item)
+        try:
+            return self.content(item)
+        except FingerprintError:
+            return type(item).__qualname__
+
+    def _class(self, item: type) -> str:
+        if item in self._read:
+            return item.__qualname__
+        self._read.add(item)
+        try:
+            return inspect.getsource(item)
+        except (OSError, TypeError):
+            return item.__qualname__
 
 
-def _function(function: FunctionType) -> str:
-    try:
-        source = textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        source = _code(function.__code__)
-    cells = [] if function.__closure__ is None else [c.cell_contents for c in function.__closure__]
-    held = [*(function.__defaults__ or ()), *cells]
-    return f"{function.__qualname__}: {source} {_content(held)}"
+def _package(module: str | None) -> str:
+    return (module or "").partition(".")[0]
+
+
+def _cells(function: FunctionType) -> list[object]:
+    # Comparing tells an empty cell, whose contents cannot be read, from others.
+    cells = function.__closure__ or ()
+    return [cell.cell_contents for cell in cells if cell != CellType()]
+
+
+def _globals(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield what a function reads from its module, and through it from modules that it imports."""
+    if _package(function.__module__) in _VERSIONED:
+        return
+    names = dict.fromkeys(_names(function.__code__))
+    for name in names:
+        if name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        yield name, value
+        if isinstance(value, ModuleType) and not _has_version(value.__name__):
+            held = vars(value)
+            for attribute in names:
+                if attribute in held and not isinstance(held[attribute], ModuleType):
+                    yield f"{name}.{attribute}", held[attribute]
+
+
+def _has_version(module: str) -> bool:
+    package = _package(module)
+    return package in _VERSIONED or package in sys.stdlib_module_names
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
 
 
 def _code(code: CodeType) -> str:
     # The file and the line numbers of a code object would make the hash depend on where it stands.
     plain = code.replace(co_filename="", co_firstlineno=1)
     return hashlib.sha256(marshal.dumps(plain)).hexdigest()
-
-
-def _other(item: object) -> str:
-    fingerprint = getattr(item, "fingerprint", None)
-    if callable(fingerprint):
-        return str(fingerprint())
-    text = repr(item)
-    if " at 0x" in text:
-        raise FingerprintError(
-            f"hashing {text}: its representation holds an address, so the hash would differ in "
-            "every process; give its class a `fingerprint()` method or a stable `__repr__`"
-        )
-    return text

@@ -91,8 +91,9 @@ class GraphBuilder:
                 f"{schema_of(found)}"
             )
         normal_args, normal_kwargs = signature.minimal(bound)
+        value = self._infer(found, bound) if val is None else val
         node = self._graph.call_function(found, normal_args, normal_kwargs)  # type: ignore[arg-type]
-        return self._finish(node, self._infer(found, bound) if val is None else val)
+        return self._finish(node, value)
 
     def element(self, source: Node, position: int) -> Node:
         """Create a `getitem` of one result of a call that has several."""
@@ -152,6 +153,11 @@ class GraphBuilder:
             return False
         self.checked.add(node)
         return True
+
+    @property
+    def taken(self) -> set[Node]:
+        """Nodes of outputs that become elements of new calls."""
+        return {node for node, _, _ in self._taken}
 
     def commit(self) -> None:
         """Let the outputs that `elements` took become elements of the new calls."""

@@ -7,18 +7,26 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.normalize import normalize_graph
+from fx_passes.normalize import normalize_graph, spelled_otherwise
 from fx_passes.report import PassReport
 from fx_passes.rewriter import apply_rules
+from fx_passes.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.fx import GraphModule
 
-    from fx_passes.rule import Rule
-
-__all__ = ["Condition", "FunctionPass", "GraphPass", "NormalizePass", "RulePass"]
+__all__ = [
+    "Condition",
+    "FunctionPass",
+    "GraphPass",
+    "NormalizePass",
+    "RulePass",
+    "pass_problem",
+    "passes_problem",
+    "rules_problem",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +110,9 @@ class RulePass:
     postconditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
+        problem = rules_problem(self.rules)
+        if problem is not None:
+            raise PipelineError(f"making the pass {self.name!r}: {problem}")
         names = [rule.name for rule in self.rules]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -111,7 +122,8 @@ class RulePass:
         """Apply the rules."""
         reports = apply_rules(graph_module.graph, self.rules)
         modified = any(report.matches for report in reports)
-        return PassReport(name=self.name, modified=modified, rules=reports)
+        detail = "" if modified else _spelling_hint(graph_module)
+        return PassReport(name=self.name, modified=modified, detail=detail, rules=reports)
 
     def exact(self) -> RulePass:
         """Return the pass with only those rules whose replacement gives the same bits."""
@@ -128,7 +140,7 @@ class RulePass:
     def fingerprint(self) -> str:
         """Return a hash of the rules, in order."""
         rules = tuple(rule.fingerprint() for rule in self.rules)
-        return fingerprint_of_functions((), type(self).__name__, self.name, rules)
+        return fingerprint_of_functions((), type(self).__name__, self.name, self.repeats, rules)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,5 +164,64 @@ class FunctionPass:
         return PassReport(name=self.name, modified=bool(self.function(graph_module)))
 
     def fingerprint(self) -> str:
-        """Return a hash of the function's source."""
-        return fingerprint_of_functions((self.function,), type(self).__name__, self.name)
+        """Return a hash of the function and what it reads; see `fingerprint_of_functions`."""
+        kind = type(self).__name__
+        return fingerprint_of_functions((self.function,), kind, self.name, self.repeats)
+
+
+def pass_problem(item: object) -> str | None:
+    """Return why something is no pass, with what to write instead, or None."""
+    if isinstance(item, Rule):
+        return (
+            f"the rule {item.name!r} is no pass; write `RulePass(name=..., rules=(rule,))` with "
+            "the rule in it"
+        )
+    if isinstance(item, (tuple, list)):
+        return f"expected a pass, found a {type(item).__name__}; write `*` before it"
+    if not isinstance(item, GraphPass):
+        hint = "; wrap a function that takes a GraphModule in a FunctionPass"
+        return f"expected a pass, found {item!r}" + (hint if callable(item) else "")
+    after: object = item.after
+    if isinstance(after, str):
+        return (
+            f"`after` of the pass {item.name!r} is one name, expected a tuple; write "
+            f"`after=({after!r},)`"
+        )
+    return None
+
+
+def passes_problem(passes: object) -> str | None:
+    """Return why something is no tuple of passes, with what to write instead, or None."""
+    if isinstance(passes, (Rule, GraphPass)):
+        return "`passes` is one pass or rule, expected a tuple; write `passes=(NormalizePass(), x)`"
+    if not isinstance(passes, (tuple, list)):
+        return f"`passes` must be a tuple of passes, found {passes!r}"
+    return next(filter(None, map(pass_problem, passes)), None)
+
+
+def rules_problem(rules: object) -> str | None:
+    """Return why something is no tuple of rules, with what to write instead, or None."""
+    if isinstance(rules, Rule):
+        return "`rules` is one rule, expected a tuple of them; write `rules=(rule,)`"
+    if not isinstance(rules, (tuple, list)):
+        return f"`rules` must be a tuple of rules, found {rules!r}"
+    for position, each in enumerate(rules):
+        if isinstance(each, (tuple, list)):
+            return (
+                f"`rules[{position}]` is a {type(each).__name__}; functions such as "
+                "`fuse_add_rms_norm()` return tuples of rules: write `rules=(*first(), *second())`"
+            )
+        if not isinstance(each, Rule):
+            return f"`rules[{position}]` must be a Rule, found {each!r}"
+    return None
+
+
+def _spelling_hint(graph_module: GraphModule) -> str:
+    """Say where the normal form of a graph, in which rules are written, is missing."""
+    others = spelled_otherwise(graph_module.graph)
+    if not others:
+        return ""
+    return (
+        f"{len(others)} nodes are not in normal form and match nothing, such as "
+        f"`{others[0].name}`; put a NormalizePass before this pass"
+    )

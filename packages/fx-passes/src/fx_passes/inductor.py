@@ -149,8 +149,8 @@ class PostGradPasses(CustomGraphPass):
         selection.select(self.pipeline)
         self.selection = selection
 
-    def add(self, new: GraphPass | Rule | CustomGraphPass) -> None:
-        """Append a pass, or a rule, which becomes a pass of its own name.
+    def add(self, new: GraphPass | Rule | tuple[Rule, ...] | CustomGraphPass) -> None:
+        """Append a pass, or a rule or several, each of which becomes a pass of its own name.
 
         Passes of vLLM and Inductor are taken as they are: they are called with the graph after all
         that was there before, once, where they apply to the range of sizes.
@@ -158,6 +158,10 @@ class PostGradPasses(CustomGraphPass):
         Raises:
             PipelineError: It is neither, or its name is taken.
         """
+        if isinstance(new, tuple):
+            for each in new:
+                self.add(each)
+            return
         if isinstance(new, Rule):
             new = RulePass(name=f"added_{new.name}", rules=(new,))
         elif isinstance(new, CustomGraphPass):

@@ -61,6 +61,9 @@ class Matcher:
         graph: The graph, in normal form.
         signatures: Where signatures of operators are kept.
         effects: What matches tell effects by; one of their own if left out.
+
+    Attributes:
+        absent: A call of the pattern whose operator does not occur in the graph, if there is one.
     """
 
     def __init__(
@@ -74,9 +77,10 @@ class Matcher:
         self._pattern = pattern
         self._graph = graph
         self._signatures = signatures
+        self.absent: PatternCall | None = None
         self._anchor = self._rarest_call()
         self._steps = self._cover_steps()
-        self._commutative = sum(call.commutative for call in pattern.calls)
+        self._commutative = any(call.commutative for call in pattern.calls)
         self._state = _Search(pattern, signatures)
         self._search = self._compile()
         nodes = pattern.nodes
@@ -119,22 +123,52 @@ class Matcher:
         return self._match_by_trial(anchor) if found is None else self._result(anchor, found)
 
     def _match_by_trial(self, anchor: Node) -> Match | StructuralMiss | None:
+        values, miss = self._try_orders(anchor, _Orders())
+        return miss if values is None else self._result(anchor, values)
+
+    def others(self, anchor: Node, refused: Match) -> Iterator[Match]:
+        """Yield the matches at a candidate that exchange operands of commutative operators.
+
+        Args:
+            anchor: The candidate.
+            refused: The match that `match` found there; it is not found again.
+        """
+        if not self._commutative:
+            return
+        seen = [refused]
+        orders = _Orders()
+        more = True
+        while more:
+            values, _ = self._try_orders(anchor, orders)
+            if values is None:
+                return
+            found = self._result(anchor, values)
+            if not any(_are_same(found, other) for other in seen):
+                seen.append(found)
+                yield found
+            more = orders.next()
+
+    def _try_orders(
+        self, anchor: Node, orders: _Orders
+    ) -> tuple[Sequence[object] | None, StructuralMiss | None]:
+        """Return what the values of the pattern stand for in the next order of operands that fits.
+
+        Where none does, return how far the best came.
+        """
         search, call = self._state, self._anchor
-        if call is None:
-            return None
-        best: tuple[int, _Failure, tuple[Node, ...]] | None = None
-        for choice in range(1 << min(self._commutative, 4)):
-            search.begin(choice)
+        best: _Failure | None = None
+        while call is not None:
+            search.begin(orders)
             if search.bind(call, anchor) and self._cover(0):
-                return self._result(anchor, search.values)
+                return search.values, None
             failure = search.failure
-            if failure is not None and (best is None or failure.depth > best[0]):
-                best = (failure.depth, failure, failure.nodes)
-            if not search.chose:
+            if failure is not None and (best is None or failure.depth > best.depth):
+                best = failure
+            if not orders.next():
                 break
-        if best is None or best[0] < 2:
-            return None
-        return StructuralMiss(best[0], best[2], best[1].explain())
+        if best is None or best.depth < 2:
+            return None, None
+        return None, StructuralMiss(best.depth, best.nodes, best.explain())
 
     def _rarest_call(self) -> PatternCall | None:
         best: PatternCall | None = None
@@ -142,6 +176,7 @@ class Matcher:
         for call in self._pattern.calls:
             count = len(_calls_of(self._graph, call))
             if count == 0:
+                self.absent = call
                 return None
             if best is None or count <= fewest:
                 best, fewest = call, count
@@ -269,15 +304,78 @@ def _describe(item: object) -> str:
     return repr(item)
 
 
+class _Orders:
+    """The orders of operands of commutative calls, one attempt at a search after the other.
+
+    An attempt that is repeated with the same orders meets the same commutative calls. So the calls
+    are numbered as they are met, and the last one that was not turned round yet is turned for the
+    next attempt, until there is none.
+    """
+
+    # Only a pattern of many sums of anything needs more; then the search stays linear in the graph.
+    _ATTEMPTS = 256
+
+    __slots__ = ("_attempts", "_met", "_turned")
+
+    def __init__(self) -> None:
+        self._turned: list[bool] = []
+        self._met = 0
+        self._attempts = 0
+
+    def begin(self) -> None:
+        self._met = 0
+        self._attempts += 1
+
+    def enter(self) -> int:
+        """Return the number of a commutative call that the attempt meets."""
+        position = self._met
+        self._met += 1
+        if position == len(self._turned):
+            self._turned.append(False)
+        return position
+
+    def turned(self, position: int) -> bool:
+        return self._turned[position]
+
+    def last(self, position: int) -> bool:
+        """Return whether no call that was met since can still be turned round."""
+        return all(self._turned[position + 1 :])
+
+    def turn(self, position: int) -> None:
+        """Turn a call round; forget what was met since."""
+        del self._turned[position + 1 :]
+        self._turned[position] = True
+        self._met = position + 1
+
+    def next(self) -> bool:
+        """Go on to the next orders; return whether there are any."""
+        while self._turned and self._turned[-1]:
+            self._turned.pop()
+        if not self._turned or self._attempts >= self._ATTEMPTS:
+            return False
+        self._turned[-1] = True
+        return True
+
+
+def _are_same(left: Match, right: Match) -> bool:
+    """Return whether two matches at one place mean the same."""
+    return all(
+        ours.keys() == theirs.keys() and all(ours[name] is theirs[name] for name in ours)
+        for ours, theirs in (
+            (left.bound, right.bound),
+            (left.outputs, right.outputs),
+            (left.labels, right.labels),
+        )
+    )
+
+
 class _Search:
     """What each value of the pattern stands for in one attempt, and how to take it back."""
 
     __slots__ = (
-        "_calls",
-        "_choice",
+        "_orders",
         "_pattern",
         "_signatures",
-        "chose",
         "failure",
         "trail",
         "values",
@@ -286,16 +384,15 @@ class _Search:
     def __init__(self, pattern: CompiledPattern, signatures: SignatureTable) -> None:
         self._pattern = pattern
         self._signatures = signatures
-        self.begin(0)
+        self.begin(_Orders())
 
-    def begin(self, choice: int) -> None:
-        """Forget everything; bit i of `choice` turns the i-th commutative call round first."""
+    def begin(self, orders: _Orders) -> None:
+        """Forget everything but the order of operands that is to be tried."""
         self.values: list[object] = [_UNSET] * len(self._pattern.nodes)
         self.trail: list[int] = []
         self.failure: _Failure | None = None
-        self.chose = False
-        self._choice = choice
-        self._calls = 0
+        self._orders = orders
+        orders.begin()
 
     def undo(self, mark: int) -> None:
         """Take back everything that was bound after the trail had this length."""
@@ -347,19 +444,25 @@ class _Search:
             return False
         self._set(expected, found)
         wanted = expected.arguments
-        if not expected.commutative:
-            return self._bind_all(wanted, arguments)
+        if expected.commutative:
+            return self._bind_in_some_order(wanted, arguments)
+        return self._bind_all(wanted, arguments)
+
+    def _bind_in_some_order(self, wanted: tuple[object, ...], arguments: Sequence[object]) -> bool:
         turned = (arguments[1], arguments[0], *arguments[2:])
-        first, second = arguments, turned
-        if self._choice >> self._calls & 1:
-            first, second = turned, arguments
-        self._calls += 1
+        orders = self._orders
+        position = orders.enter()
+        if orders.turned(position):
+            return self._bind_all(wanted, turned)
         mark = len(self.trail)
-        if self._bind_all(wanted, first):
-            self.chose = True
+        if self._bind_all(wanted, arguments):
             return True
+        if not orders.last(position):
+            # An operand of this call may itself be turned round; that is tried before.
+            return False
         self.undo(mark)
-        return self._bind_all(wanted, second)
+        orders.turn(position)
+        return self._bind_all(wanted, turned)
 
     def _bind_all(self, wanted: Sequence[object], found: Sequence[object]) -> bool:
         # Aliases of an operator's overloads may end differently; what is missing is a default.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fx_passes.call_translation import Call
 
-__all__ = ["normalize_graph", "normalize_nodes"]
+__all__ = ["normalize_graph", "normalize_nodes", "spelled_otherwise"]
 
 
 def normalize_graph(graph_module: GraphModule) -> int:
@@ -52,6 +52,22 @@ def normalize_nodes(graph: Graph) -> int:
     return normalizer.changed
 
 
+def spelled_otherwise(graph: Graph) -> list[Node]:
+    """Return the calls that `normalize_graph` would spell as calls of operators; changes nothing.
+
+    Rules match calls of operators, so these match nothing.
+    """
+    normalizer = _Normalizer(graph)
+    return [
+        node
+        for node in graph.nodes
+        if node.op in {"call_function", "call_method"}
+        and not isinstance(node.target, OpOverload)
+        and node.target is not operator.getitem
+        and normalizer.spelling(node) is not None
+    ]
+
+
 class _Normalizer:
     def __init__(self, graph: Graph) -> None:
         self.changed = 0
@@ -73,19 +89,25 @@ class _Normalizer:
                 return
         elif node.op != "call_method":
             return
-        call = self._translator.translate(node)
-        if call is not None:
-            self._apply(node, call)
+        found = self.spelling(node)
+        if found is not None:
+            self._rewrite(node, *found)
 
-    def _apply(self, node: Node, call: Call) -> None:
+    def spelling(
+        self, node: Node
+    ) -> tuple[OpOverload, tuple[object, ...], Mapping[str, object]] | None:
+        """Return a call that is none of an operator as one, if it can be spelt so."""
+        call = self._translator.translate(node)
+        if call is None:
+            return None
         args, overload = call.args, self._resolve(call.args, call)
         if overload is None and node.op == "call_method" and len(args) > 1:
             # Methods take a shape as one list or as several numbers, operators as a list.
             args = (args[0], list(args[1:]))
             overload = self._resolve(args, call)
         if overload is None or not _returns_fit(node, overload):
-            return
-        self._rewrite(node, overload, args, call.kwargs)
+            return None
+        return overload, args, call.kwargs
 
     def _resolve(self, args: tuple[object, ...], call: Call) -> OpOverload | None:
         names = overload_names(call.packet)

@@ -18,7 +18,7 @@ from fx_passes.errors import (
     PipelineError,
 )
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.graph_pass import Condition, GraphPass, RulePass
+from fx_passes.graph_pass import Condition, GraphPass, RulePass, passes_problem
 from fx_passes.report import PassReport, Report
 from fx_passes.snapshot import GraphSnapshot
 
@@ -74,6 +74,9 @@ class Pipeline:
             raise PipelineError(
                 f"making a pipeline: expected max_rounds of at least 1, found {self.max_rounds}"
             )
+        problem = passes_problem(self.passes)
+        if problem is not None:
+            raise PipelineError(f"making a pipeline: {problem}")
         names = [each.name for each in self.passes]
         for position, each in enumerate(self.passes):
             if each.name in names[:position]:
@@ -118,9 +121,11 @@ class Pipeline:
     def hash(self) -> str:
         """Return a hash of what the pipeline does, for the key of a compile cache.
 
-        Covers the passes in order, the source of their rules, and the versions of this package, of
-        torch, and of torch_npu where that is installed. The same in every process. A key should
-        also hold the versions of other libraries that bring operators.
+        Covers the passes in order, the source of their rules with the constants and functions that
+        these read (see `fingerprint_of_functions`), which operators and vendor kernels the process
+        has, and the versions of this package, of torch, and of torch_npu where that is installed.
+        The same in every process that has the same. A key should also hold the versions of other
+        libraries that bring operators.
 
         Raises:
             FingerprintError: A pass has content that no stable hash can be made of.

@@ -49,6 +49,19 @@ class Conditions:
         guards = dict.fromkeys(guard.expr for guard in tracer.shapes.guards)
         return cls(tensors=MappingProxyType(tracer.tensors), guards=tuple(guards))
 
+    def dtypes(self, match: Match) -> dict[str, torch.dtype] | NoMatch:
+        """Return the dtypes in a match that are not those of the example inputs."""
+        found: dict[str, torch.dtype] = {}
+        for name, example in self.tensors.items():
+            if name not in match.bound:
+                continue
+            tensors = match.tensors(name)
+            if isinstance(tensors, NoMatch):
+                return tensors
+            if tensors[0].dtype != example.dtype:
+                found[name] = tensors[0].dtype
+        return found
+
     def sizes(self, match: Match) -> dict[sympy.Symbol, sympy.Expr] | NoMatch:
         """Return what the symbols of the trace are in a match, or why it is no such match."""
         known: dict[sympy.Symbol, sympy.Expr] = {}
@@ -59,10 +72,9 @@ class Conditions:
             if isinstance(tensors, NoMatch):
                 return tensors
             (found,) = tensors
-            if found.dtype != example.dtype or found.dim() != example.dim():
+            if found.dim() != example.dim():
                 return NoMatch(
-                    f"`{name}` is {found.dtype} of {found.dim()} dimensions, the example input "
-                    f"{example.dtype} of {example.dim()}"
+                    f"`{name}` has {found.dim()} dimensions, the example input {example.dim()}"
                 )
             symbols: tuple[object, ...] = tuple(example.shape)
             for size, symbol in zip(found.shape, symbols, strict=True):

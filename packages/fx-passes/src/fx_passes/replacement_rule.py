@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fx_passes.errors import PatternError
+from fx_passes.errors import PatternError, RuleError
 from fx_passes.example_trace import ExampleTracer, parameters_of
-from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.fingerprint import fingerprint_of_code, fingerprint_of_functions
 from fx_passes.match import NoMatch
 from fx_passes.replacement_pattern import Conditions, ReplacementPattern
 from fx_passes.replacement_template import ReplacementTemplate
@@ -59,7 +58,7 @@ class _Traced:
 
 
 class _Replacement:
-    """The two functions, traced together at the first use."""
+    """The two functions, traced together at the first use, and once for each choice of dtypes."""
 
     def __init__(
         self,
@@ -81,9 +80,49 @@ class _Replacement:
                 f"the replacement {parameters_of(replace_fn)}; they must be the same"
             )
 
-    @cached_property
+        self._variants: dict[tuple[tuple[str, torch.dtype], ...], _Traced | PatternError] = {}
+
+    @property
     def traced(self) -> _Traced:
-        tracer = ExampleTracer(self.parameters, self._examples, self._scalars)
+        """The functions on the examples as they are.
+
+        Raises:
+            PatternError: They cannot be traced.
+        """
+        traced = self._variant({})
+        if isinstance(traced, PatternError):
+            raise traced
+        return traced
+
+    def _variant(self, dtypes: Mapping[str, torch.dtype]) -> _Traced | PatternError:
+        key = tuple(sorted(dtypes.items()))
+        found = self._variants.get(key)
+        if found is None:
+            try:
+                found = self._trace(dtypes)
+            except PatternError as error:
+                found = error
+            self._variants[key] = found
+        return found
+
+    def _traced_for(self, match: Match) -> _Traced | NoMatch:
+        """Return the functions as they are on the dtypes of a match."""
+        dtypes = self.traced.conditions.dtypes(match)
+        if isinstance(dtypes, NoMatch):
+            return dtypes
+        others = ", ".join(f"`{name}` is {dtype}" for name, dtype in dtypes.items())
+        found = self._variant(dtypes)
+        if isinstance(found, PatternError):
+            return NoMatch(f"{others}, other than the example input, on which {found}")
+        if [each.text for each in found.patterns] != [each.text for each in self.traced.patterns]:
+            return NoMatch(
+                f"{others}, other than the example input, and on that the search function calls "
+                "other operators; make a rule with examples of these dtypes"
+            )
+        return found
+
+    def _trace(self, dtypes: Mapping[str, torch.dtype]) -> _Traced:
+        tracer = ExampleTracer(self.parameters, self._examples, self._scalars, dtypes)
         name = str(getattr(self._search, "__qualname__", self._search))
         searches = [tracer.trace(self._search, composite=each) for each in (False, True)]
         replaced = tracer.trace(self._replace, composite=False)
@@ -108,10 +147,13 @@ class _Replacement:
         return tuple(pattern.compiled for pattern in self.traced.patterns)
 
     def check(self, match: Match) -> NoMatch | None:
-        known = self.traced.conditions.sizes(match)
+        traced = self._traced_for(match)
+        if isinstance(traced, NoMatch):
+            return traced
+        known = traced.conditions.sizes(match)
         if isinstance(known, NoMatch):
             return known
-        for pattern in self.traced.patterns:
+        for pattern in traced.patterns:
             problem = pattern.problem(match, known)
             if problem is not None:
                 return problem
@@ -122,19 +164,31 @@ class _Replacement:
             kwargs={name: match.bound[name] for name in self.parameters if name in match.bound},
             outputs=tuple(match.outputs.values()),
         )
-        return None if self._extra_check(seen) else NoMatch("extra_check says no", match.nodes)
+        try:
+            accepted = self._extra_check(seen)
+        except Exception as error:  # noqa: BLE001 - others wrote it, for another matcher
+            return NoMatch(f"extra_check raised {type(error).__name__}: {error}", match.nodes)
+        return None if accepted else NoMatch("extra_check says no", match.nodes)
 
     def rewrite(self, match: Match, build: GraphBuilder) -> dict[str, Node]:
-        return self.traced.template.build(match, build)
+        traced = self._traced_for(match)
+        if isinstance(traced, NoMatch):
+            raise RuleError(f"building a replacement: the match was not checked: {traced.reason}")
+        return traced.template.build(match, build)
 
     def fingerprint(self) -> str:
-        traced = self.traced
+        traced = self._variant({})
+        if isinstance(traced, PatternError):
+            # It does nothing, and where it can be traced its hash is another.
+            return fingerprint_of_functions((), "left out")
         tensors = traced.conditions.tensors.items()
         parts = (
             *(pattern.text for pattern in traced.patterns),
             str(traced.template),
             *(str((name, each.dtype, each.device, each.dim())) for name, each in tensors),
             *map(str, traced.conditions.guards),
+            # What the functions do on other dtypes is not traced yet.
+            *(fingerprint_of_code(each) for each in (self._search, self._replace)),
         )
         checks = () if self._extra_check is None else (self._extra_check,)
         return fingerprint_of_functions(checks, *parts)
@@ -154,12 +208,17 @@ def rule_from_replacement(
     """Make a rule of what `torch._inductor.pattern_matcher.register_replacement` takes.
 
     Both functions are traced once, at the first use of the rule, on fake tensors with symbolic
-    sizes: no device is needed, and nothing is traced again at a match. Sizes that the functions
-    compute from shapes are computed anew at every match; relations between sizes that held during
-    the trace must hold there, or the rule does not apply and says so.
+    sizes: no device is needed, and nothing is traced again at a match, but once for dtypes that are
+    not those of the examples. Sizes that the functions compute from shapes are computed anew at
+    every match; relations between sizes that held during the trace must hold there, or the rule
+    does not apply and says so.
 
-    Differences to Inductor: nothing is registered anywhere; dtypes and ranks of the examples
-    count (make one rule for each); a float given by `scalar_workaround` matches any value, other
+    The rule is `optional`: where the functions cannot be traced on the examples, it is left out and
+    the report says why. So is a match at which the replacement or `extra_check` fails.
+
+    Differences to Inductor: nothing is registered anywhere; ranks of the examples count (make one
+    rule for each), and so do their dtypes where the search function calls other operators for
+    others; a float given by `scalar_workaround` matches any value, other
     numbers there match themselves; a value inside the match that is used elsewhere, written
     meanwhile or on another stream prevents the match.
 
@@ -175,8 +234,8 @@ def rule_from_replacement(
         numerics: Whether the replacement gives the same bits; see `Rule`.
 
     Raises:
-        PatternError: The parameters of the functions differ. At the first use of the rule also:
-            the functions cannot be traced, write memory, create constants, return differently many
+        PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also: the
+            functions cannot be traced, write memory, create constants, return differently many
             tensors, or compute with a scalar of `scalar_workaround` outside of operators.
     """
     replacement = _Replacement(
@@ -189,4 +248,5 @@ def rule_from_replacement(
         rewrite=replacement.rewrite,
         operators=operators,
         numerics=numerics,
+        optional=True,
     )

@@ -20,12 +20,16 @@ class MatchRecord:
         removed: Names of the nodes that are gone.
         created: Names of the new nodes. Nodes that only changed what they compute are neither.
         literals: Literals of the graph that the pattern's parameters stood for, as text.
+        replaced: For the name of each replaced node that of the node in its place.
+        exact: Whether the rule promises the same bits.
     """
 
     anchor: str
     removed: tuple[str, ...]
     created: tuple[str, ...]
     literals: dict[str, str] = field(default_factory=dict)
+    replaced: dict[str, str] = field(default_factory=dict)
+    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +56,17 @@ class RuleReport:
         matches: Rewrites made.
         near_misses: Places left alone.
         waiting_for: Required operators that the process does not have; the rule was not tried.
+        absent: For a rule that found nothing because the graph does not call its operators, one of
+            these for each of its patterns.
+        left_out: Why an optional rule was not tried; empty if it was.
     """
 
     rule: str
     matches: tuple[MatchRecord, ...] = ()
     near_misses: tuple[NearMiss, ...] = ()
     waiting_for: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    left_out: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +143,12 @@ def _rule_lines(report: RuleReport) -> Iterator[str]:
         missing = ", ".join(report.waiting_for)
         yield f"  {report.rule}: not tried, this process has no operator {missing}"
         return
+    if report.left_out:
+        yield f"  {report.rule}: left out, {report.left_out}"
+        return
     matches, misses = len(report.matches), len(report.near_misses)
-    yield f"  {report.rule}: {matches} matched, {misses} near misses"
+    why = f"; the graph has no call of {' or '.join(report.absent)}" if report.absent else ""
+    yield f"  {report.rule}: {matches} matched, {misses} near misses{why}"
     for match in report.matches:
         literals = ", ".join(f"{name}={value}" for name, value in match.literals.items())
         at = f"    + {match.anchor} -> {', '.join(match.created)}"

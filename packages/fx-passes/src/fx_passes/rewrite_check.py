@@ -44,7 +44,8 @@ def rewrite_problem(
     """
     created = set(builder.created)
     known = {*created, *builder.checked, *nodes_in(list(match.bound.values()))}
-    removed = set(match.nodes).difference(replacements.values())
+    kept = set(replacements.values()) - builder.taken
+    removed = set(match.nodes) - kept
     for node in builder.created:
         _require_no_writes(rule, match, node, created)
         for used in node.all_input_nodes:

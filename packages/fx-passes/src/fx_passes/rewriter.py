@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch.fx import Node
 
-from fx_passes.errors import RuleError
+from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import nodes_in
 from fx_passes.graph_builder import GraphBuilder
 from fx_passes.match import Match, NoMatch
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph
 
+    from fx_passes.pattern import CompiledPattern
     from fx_passes.placement import Placement
     from fx_passes.rule import Rule
 
@@ -78,11 +79,24 @@ class _Rewriter:
         missing = rule.missing_operators()
         if missing:
             return RuleReport(rule=rule.name, waiting_for=missing)
+        try:
+            patterns = rule.compiled
+        except PatternError as error:
+            if not rule.optional:
+                raise
+            return RuleReport(rule=rule.name, left_out=str(error))
+        return self._apply_patterns(rule, patterns)
+
+    def _apply_patterns(self, rule: Rule, patterns: Sequence[CompiledPattern]) -> RuleReport:
         matches: list[MatchRecord] = []
         misses: list[_Miss] = []
         covered: set[Node] = set()
-        for pattern in rule.compiled:
+        absent: list[str] = []
+        for pattern in patterns:
             matcher = Matcher(pattern, self._graph, self._signatures, self._effects)
+            if matcher.absent is not None:
+                absent.append(str(matcher.absent.operators[0]))
+                continue
             for anchor in matcher.candidates():
                 if anchor in self._removed:
                     continue
@@ -92,7 +106,7 @@ class _Rewriter:
                 if not isinstance(found, Match):
                     misses.append(_miss(anchor, found.depth, found.nodes, found.reason))
                     continue
-                outcome = self._rewrite(rule, found)
+                found, outcome = self._rewrite_some(rule, matcher, found)
                 if isinstance(outcome, NoMatch):
                     # A whole pattern is nearer than any part of one.
                     misses.append(_miss(anchor, _WHOLE, found.nodes, outcome))
@@ -100,9 +114,27 @@ class _Rewriter:
                     covered.update(found.nodes)
                     matches.append(outcome)
         near = _nearest(misses, covered) if rule.reports_near_misses else ()
-        return RuleReport(rule=rule.name, matches=tuple(matches), near_misses=near)
+        nothing = len(absent) == len(patterns)
+        return RuleReport(
+            rule=rule.name,
+            matches=tuple(matches),
+            near_misses=near,
+            absent=tuple(dict.fromkeys(absent)) if nothing else (),
+        )
 
-    def _rewrite(self, rule: Rule, match: Match) -> MatchRecord | NoMatch:
+    def _rewrite_some(
+        self, rule: Rule, matcher: Matcher, found: Match
+    ) -> tuple[Match, MatchRecord | NoMatch]:
+        """Rewrite a match, or one of other operand orders that the check accepts in its place."""
+        problem = self._check(rule, found)
+        if problem is not None:
+            for other in matcher.others(found.anchor, found):
+                if self._check(rule, other) is None:
+                    return other, self._rewrite(rule, other)
+            return found, problem
+        return found, self._rewrite(rule, found)
+
+    def _check(self, rule: Rule, match: Match) -> NoMatch | None:
         try:
             problem = rule.check(match)
         except Exception as error:
@@ -110,13 +142,14 @@ class _Rewriter:
                 f"checking the rule {rule.name!r} at `{match.anchor.name}`: the check raised "
                 f"{type(error).__name__}: {error}"
             ) from error
-        if problem is not None:
-            if not isinstance(problem, NoMatch):
-                raise RuleError(
-                    f"checking the rule {rule.name!r} at `{match.anchor.name}`: expected None or a "
-                    f"NoMatch, found {problem!r}"
-                )
-            return problem
+        if problem is not None and not isinstance(problem, NoMatch):
+            raise RuleError(
+                f"checking the rule {rule.name!r} at `{match.anchor.name}`: expected None or a "
+                f"NoMatch, found {problem!r}"
+            )
+        return problem
+
+    def _rewrite(self, rule: Rule, match: Match) -> MatchRecord | NoMatch:
         if self._aliases is None:
             self._aliases = AliasAnalysis(self._graph, self._effects)
         placement = place(match, self._aliases, shares_memory=rule.shares_memory)
@@ -137,6 +170,9 @@ class _Rewriter:
             try:
                 replacements = rule.rewrite(match, builder)
             except Exception as error:
+                if rule.optional:
+                    builder.discard()
+                    return NoMatch(f"the replacement fails here: {type(error).__name__}: {error}")
                 raise RuleError(
                     f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the rewrite "
                     f"raised {type(error).__name__}: {error}"
@@ -161,6 +197,8 @@ class _Rewriter:
             removed=tuple(node.name for node in match.nodes if node not in kept),
             created=tuple(node.name for node in builder.created),
             literals=record_literals,
+            replaced={match.outputs[name].name: node.name for name, node in replacements.items()},
+            exact=rule.numerics == "exact",
         )
 
     def _replace(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -18,6 +19,8 @@ from fx_passes.pattern import CompiledPattern, compile_pattern
 
 if TYPE_CHECKING:
     from typing import Literal
+
+_NUMERICS = ("exact", "rounding")
 
 __all__ = ["Check", "Pattern", "PatternSource", "Rewrite", "Rule", "accept"]
 
@@ -66,6 +69,9 @@ class Rule:
         shares_memory: Whether a replacement may share memory with an input of the match, where the
             replaced node need not; then nothing may write either of them later.
         reports_near_misses: Whether places where the rule does not apply are worth a word.
+        optional: For rules that others wrote, for other matchers: where the patterns cannot be
+            traced, the rule is left out and the report says so; where the rewrite fails at a match,
+            that is a near miss. Else both are errors.
         prepare: Called before the first use in a run; defines operators of one's own. Must be
             harmless when repeated.
     """
@@ -78,11 +84,23 @@ class Rule:
     numerics: Literal["exact", "rounding"] = "exact"
     shares_memory: bool = False
     reports_near_misses: bool = True
+    optional: bool = False
     prepare: Callable[[], None] | None = None
 
     def __post_init__(self) -> None:
-        if not self.patterns:
-            raise PipelineError(f"making the rule {self.name!r}: it has no pattern")
+        problem = (
+            _patterns_problem(self.patterns)
+            or _callable_problem("rewrite", self.rewrite, may_be_none=False)
+            or _callable_problem("check", self.check, may_be_none=False)
+            or _callable_problem("prepare", self.prepare, may_be_none=True)
+            or _operators_problem(self.operators)
+        )
+        if problem is None and self.numerics not in _NUMERICS:
+            near = get_close_matches(str(self.numerics), _NUMERICS)
+            hint = f"; near: {near[0]}" if near else ""
+            problem = f"`numerics` must be one of {_NUMERICS}, found {self.numerics!r}{hint}"
+        if problem is not None:
+            raise PipelineError(f"making the rule {self.name!r}: {problem}")
 
     @cached_property
     def compiled(self) -> tuple[CompiledPattern, ...]:
@@ -113,6 +131,53 @@ class Rule:
         return tuple(name for name in self.operators if find_operator(name) is None)
 
     def fingerprint(self) -> str:
-        """Return a hash of what the rule does: its functions' source, its operators, its name."""
-        functions = (*self.patterns, self.check, self.rewrite)
-        return fingerprint_of_functions(functions, self.name, self.operators, self.numerics)
+        """Return a hash of what the rule does.
+
+        Covers its functions and what they read, see `fingerprint_of_functions`; its name, operators
+        and promises; and which operators the process lacks, because it is not tried without them.
+        """
+        if self.prepare is not None:
+            self.prepare()
+        return fingerprint_of_functions(
+            (*self.patterns, self.check, self.rewrite),
+            self.name,
+            self.operators,
+            self.missing_operators(),
+            self.numerics,
+            self.shares_memory,
+            self.optional,
+        )
+
+
+def _patterns_problem(patterns: object) -> str | None:
+    if callable(patterns) or isinstance(patterns, PatternSource):
+        return "`patterns` is one pattern, expected a tuple of them; write `patterns=(pattern,)`"
+    if not isinstance(patterns, (tuple, list)):
+        return f"`patterns` must be a tuple of functions, found {patterns!r}"
+    if not patterns:
+        return "it has no pattern"
+    for position, each in enumerate(patterns):
+        if not callable(each) and not isinstance(each, PatternSource):
+            return f"`patterns[{position}]` must be a function on tensors, found {each!r}"
+    return None
+
+
+def _callable_problem(name: str, value: object, *, may_be_none: bool) -> str | None:
+    if callable(value) or (may_be_none and value is None):
+        return None
+    hint = "; leave it out to accept every match" if name == "check" else ""
+    return f"`{name}` must be a function, found {value!r}{hint}"
+
+
+def _operators_problem(operators: object) -> str | None:
+    if isinstance(operators, str):
+        return f"`operators` is one name, expected a tuple; write `operators=({operators!r},)`"
+    if not isinstance(operators, (tuple, list)):
+        return f"`operators` must be a tuple of names, found {operators!r}"
+    for name in operators:
+        if not isinstance(name, str) or "::" not in name:
+            return (
+                f"`operators` holds {name!r}; write the qualified name of an operator, such as "
+                "'aten::add' or 'npu::npu_rms_norm'"
+            )
+    return None

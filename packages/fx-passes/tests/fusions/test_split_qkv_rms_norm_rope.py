@@ -32,8 +32,8 @@ npu = torch.ops.npu
 
 
 def pipeline(**options: tuple[fx_passes.VendorKernel, ...]) -> fx_passes.Pipeline:
-    rule = fx_passes.fuse_split_qkv_rms_norm_rope(**options)
-    passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=(rule,)))
+    rules = fx_passes.fuse_split_qkv_rms_norm_rope(**options)
+    passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 
 
@@ -309,8 +309,9 @@ def test_cosines_of_all_layers_are_looked_up_once() -> None:
 
 
 def test_rule_without_vendor_kernels_is_exact() -> None:
-    assert fx_passes.fuse_split_qkv_rms_norm_rope(kernels=()).numerics == "exact"
-    assert fx_passes.fuse_split_qkv_rms_norm_rope().numerics == "rounding"
+    (exact,) = fx_passes.fuse_split_qkv_rms_norm_rope(kernels=())
+    (rounding,) = fx_passes.fuse_split_qkv_rms_norm_rope()
+    assert (exact.numerics, rounding.numerics) == ("exact", "rounding")
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -115,20 +115,54 @@ def test_norm_and_quantize_by_one_scale_are_rewritten_apart(
 
     (miss,) = report.near_misses("vllm_ascend_norm_quantize")
     assert "`weight` has shape [64] and `scale` [1]" in miss.reason
-    bias = ["aten.add.Tensor"] if function is biased else []
-    assert targets(module) == [
-        "npu.npu_add_rms_norm.default",
-        *bias,
-        "npu.npu_quantize.default",
-    ]
+    # With a bias that no kernel takes in it would be an operator more.
+    norm = "_C_ascend.npu_add_rms_norm_bias" if function is biased else "npu.npu_add_rms_norm"
+    assert targets(module) == [f"{norm}.default", "npu.npu_quantize.default"]
     (quantize,) = module.graph.find_nodes(op="call_function", target=npu.npu_quantize.default)
     assert quantize.args[5] is False
 
 
+@pytest.mark.parametrize("dtype", [None, torch.int8, 1])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("level", LEVELS)
+def test_norm_and_dynamic_quantisation_as_the_layer_emits_it_are_one_kernel(
+    level: GraphLevel, bias: bool, dtype: object
+) -> None:
+    def function(*tensors: Tensor) -> tuple[Tensor, ...]:
+        x, residual, weight, beta, *_ = tensors
+        normed, _, total = ascend.npu_add_rms_norm_bias(
+            x, residual, weight, beta if bias else None, 1e-5
+        )
+        return (*npu.npu_dynamic_quant(normed, dst_type=dtype), total)
+
+    module = capture_graph(function, inputs(), level=level)
+
+    pipeline().run(module)
+
+    assert targets(module) == ["npu.npu_add_rms_norm_dynamic_quant.default"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_norm_with_a_bias_and_nothing_behind_it_stays_one_operator(level: GraphLevel) -> None:
+    def function(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+        x, residual, weight, bias, *_ = tensors
+        normed, _, total = ascend.npu_add_rms_norm_bias(x, residual, weight, bias, 1e-5)
+        return normed.sigmoid(), total
+
+    module = capture_graph(function, inputs(), level=level)
+
+    report = pipeline().run(module).report
+
+    assert "_C_ascend.npu_add_rms_norm_bias.default" in targets(module)
+    assert len(targets(module)) == 2
+    (miss,) = report.near_misses("vllm_ascend_norm")
+    assert "no quantisation behind it" in miss.reason
+
+
 def test_norm_used_beside_the_quantisation_is_left_to_the_narrower_rules() -> None:
     def function(*tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        x, residual, weight, bias, scale, reciprocal, offset = tensors
-        normed, rstd, _ = ascend.npu_add_rms_norm_bias(x, residual, weight, bias)
+        x, residual, weight, _, scale, reciprocal, offset = tensors
+        normed, rstd, _ = ascend.npu_add_rms_norm_bias(x, residual, weight, None)
         return vllm.quantize(normed, scale, reciprocal, offset), normed, rstd
 
     tensors = inputs(device="npu")
@@ -138,8 +172,8 @@ def test_norm_used_beside_the_quantisation_is_left_to_the_narrower_rules() -> No
 
     assert_rewritten(rules, module, {"vllm_ascend_norm": 1, "vllm_ascend_quantize": 1})
 
-    # The bias is added to the rounded norm.
-    assert_same_values(module(*tensors), (quantized, *others), roundings=3, dtype=torch.bfloat16)
+    used = [each for each in tensors if each is not tensors[3]]
+    assert_same_values(module(*used), (quantized, *others), roundings=3, dtype=torch.bfloat16)
 
 
 def test_quantisation_of_anything_else_is_by_the_reciprocal_with_equal_bits() -> None:
@@ -167,9 +201,7 @@ def reduced_norm(
 
 def sharding_pipeline(rank: int, engine_group: str = GROUP) -> fx_passes.Pipeline:
     group = fx_passes.ParallelGroup(name=PROCESS_GROUP, rank=rank, size=RANKS)
-    sharding = fx_passes.RulePass(
-        name="parallel", rules=(fx_passes.shard_all_reduce_norm((group,)),)
-    )
+    sharding = fx_passes.RulePass(name="parallel", rules=fx_passes.shard_all_reduce_norm((group,)))
     normalize, *fusions = fx_passes.default_npu_pipeline().passes
     before = forms({engine_group: PROCESS_GROUP})
     return fx_passes.Pipeline(passes=(normalize, before, sharding, *fusions))

@@ -30,7 +30,7 @@ QUERY, KEY = (2, 4, 7, 16), (2, 2, 7, 16)
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fx_passes.RulePass(name="raise", rules=(raise_attention(),))
+    rules = fx_passes.RulePass(name="raise", rules=raise_attention())
     return fx_passes.Pipeline(
         passes=(fx_passes.NormalizePass(), rules, fx_passes.ShareEqualCallsPass())
     )

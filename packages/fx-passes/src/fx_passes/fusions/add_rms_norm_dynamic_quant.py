@@ -102,7 +102,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
 
 
-def fuse_add_rms_norm_dynamic_quant() -> Rule:
+def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
     """Return the rule residual add + RMSNorm + `npu_dynamic_quant` to one operator.
 
     Any eps, with and without a bias added to the norm, with and without smooth scales, with and
@@ -112,7 +112,7 @@ def fuse_add_rms_norm_dynamic_quant() -> Rule:
     quantises the norm as it is before rounding, so int8 values may differ by one: the numerics are
     `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_add_rms_norm_dynamic_quant",
         patterns=(*map(_plain, RESIDUAL_NORMS), *map(_biased, RESIDUAL_NORMS)),
         check=_check,
@@ -125,3 +125,4 @@ def fuse_add_rms_norm_dynamic_quant() -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)

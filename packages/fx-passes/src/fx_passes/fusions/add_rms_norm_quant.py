@@ -174,7 +174,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0, "total": 2})
 
 
-def fuse_add_rms_norm_quant() -> Rule:
+def fuse_add_rms_norm_quant() -> tuple[Rule, ...]:
     """Return the rule residual add + RMSNorm + `npu_quantize` to `npu_add_rms_norm_quant`.
 
     Any eps; with and without a bias added to the norm; `npu_quantize` with `div_mode` True (divides
@@ -190,7 +190,7 @@ def fuse_add_rms_norm_quant() -> Rule:
     The kernel quantises the norm as it is before rounding, and y / s and y * (1 / s) differ: int8
     values may differ by one. The numerics are `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_add_rms_norm_quant",
         patterns=(*map(_plain, RESIDUAL_NORMS), *map(_biased, RESIDUAL_NORMS)),
         check=_check,
@@ -203,3 +203,4 @@ def fuse_add_rms_norm_quant() -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)

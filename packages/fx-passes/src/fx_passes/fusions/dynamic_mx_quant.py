@@ -174,6 +174,14 @@ def _quant_values(match: Match) -> tuple[Tensor, Tensor]:
     return quantized, scale
 
 
+def _deviations(match: Match) -> Tensor:
+    """Return the fake value of the reciprocal standard deviations, which the kernels return too."""
+    x = match.value("x")
+    if not isinstance(x, torch.Tensor):
+        raise RuleError("building a fused MX quantisation: `x` has no metadata")
+    return x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
+
+
 def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound = match.bound
     quantized, scale = _quant_values(match)
@@ -187,7 +195,7 @@ def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
         scale_alg=bound["algorithm"],
         round_mode=bound["mode"],
         dst_type=bound["dtype"],
-        val=(quantized, sum_value(match), scale, scale.new_empty(0, dtype=torch.float32)),
+        val=(quantized, sum_value(match), scale, _deviations(match)),
     )
     return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
 
@@ -204,7 +212,7 @@ def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
         scale_alg=bound["algorithm"],
         round_mode=bound["mode"],
         dst_type=bound["dtype"],
-        val=(quantized, scale, scale.new_empty(0, dtype=torch.float32)),
+        val=(quantized, scale, _deviations(match)),
     )
     return build.elements(fused, {"quantized": 0, "scale": 1})
 
@@ -226,7 +234,7 @@ def _rewrite_swiglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
 _SOURCE = "npu::npu_dynamic_mx_quant"
 
 
-def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
+def fuse_add_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     """Return the rule residual add + RMSNorm + `npu_dynamic_mx_quant` to one operator.
 
     Any eps, rounding mode and result dtype (float8 and float4), blocks of 32 along the last
@@ -235,7 +243,7 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
     could be rewritten is for such a device. The kernel quantises the norm before it is rounded:
     the numerics are `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_add_rms_norm_dynamic_mx_quant",
         patterns=(*map(_add_norm, RESIDUAL_NORMS), *map(_add_norm_biased, RESIDUAL_NORMS)),
         check=_check_add_norm,
@@ -248,14 +256,15 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)
 
 
-def fuse_rms_norm_dynamic_mx_quant() -> Rule:
+def fuse_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     """Return the rule `npu_rms_norm` + `npu_dynamic_mx_quant` to one operator.
 
     For norms without a residual before them; else as `fuse_add_rms_norm_dynamic_mx_quant`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_rms_norm_dynamic_mx_quant",
         patterns=(_norm, _norm_biased),
         check=_check_norm,
@@ -263,16 +272,17 @@ def fuse_rms_norm_dynamic_mx_quant() -> Rule:
         operators=("npu::npu_rms_norm", _SOURCE, "npu::npu_rms_norm_dynamic_mx_quant"),
         numerics="rounding",
     )
+    return (rule,)
 
 
-def fuse_swiglu_mx_quant() -> Rule:
+def fuse_swiglu_mx_quant() -> tuple[Rule, ...]:
     """Return the rule `npu_swiglu` + `npu_dynamic_mx_quant` to `npu_swiglu_mx_quant`.
 
     Halves and blocks of 32 along the last dimension, any rounding mode and result dtype. Only
     Ascend950 has either kernel. The fused one quantises before rounding: the numerics are
     `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_swiglu_mx_quant",
         patterns=(_swiglu,),
         check=_check_swiglu,
@@ -280,3 +290,4 @@ def fuse_swiglu_mx_quant() -> Rule:
         operators=("npu::npu_swiglu", _SOURCE, "npu::npu_swiglu_mx_quant"),
         numerics="rounding",
     )
+    return (rule,)

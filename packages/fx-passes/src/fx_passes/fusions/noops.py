@@ -247,13 +247,13 @@ def remove_noops() -> tuple[Rule, ...]:
     )
 
 
-def remove_double_reciprocal() -> Rule:
+def remove_double_reciprocal() -> tuple[Rule, ...]:
     """Return the rule `1 / (1 / x)` to `x`.
 
     As rewrites leave it that invert a scale which an engine had inverted. Each reciprocal is
     rounded, so the numerics are `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="remove_double_reciprocal",
         patterns=(_double_reciprocal,),
         check=_copy_shows_nowhere,
@@ -262,3 +262,4 @@ def remove_double_reciprocal() -> Rule:
         shares_memory=True,
         reports_near_misses=False,
     )
+    return (rule,)

@@ -21,6 +21,7 @@ __all__ = [
     "cast",
     "dynamic_dtype_problem",
     "inverse_scale",
+    "is_int8",
     "npu_dynamic_quant",
     "quantize_problem",
 ]
@@ -40,10 +41,15 @@ def npu_dynamic_quant(x: Tensor, smooth: Tensor | None, dtype: object) -> list[T
 def dynamic_dtype_problem(match: Match) -> NoMatch | None:
     """Return why an `npu_dynamic_quant` with bound `dtype` does not give int8, its default."""
     dtype = match.bound["dtype"]
-    # By number as torch numbers it; True equals 1, and is no dtype.
-    if dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool)):
+    if is_int8(dtype):
         return None
     return NoMatch(f"quantisation to {dtype}; the kernel gives int8")
+
+
+def is_int8(dtype: object) -> bool:
+    """Return whether a `dst_type` of `npu_dynamic_quant` is int8, its default."""
+    # By number as torch numbers it; True equals 1, and is no dtype.
+    return dtype is None or dtype is torch.int8 or (dtype == 1 and not isinstance(dtype, bool))
 
 
 def quantize_problem(match: Match, values: str) -> NoMatch | None:

@@ -155,7 +155,7 @@ def _one_scale(match: Match, build: GraphBuilder) -> Node:
     )
 
 
-def fuse_rms_norm_quant(*, soc: str = "") -> Rule:
+def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
     """Return the rule `npu_rms_norm`, a bias or none, `npu_quantize` to one operator.
 
     For norms without a residual before them, as the first of a model; any eps, both `div_mode`.
@@ -173,7 +173,7 @@ def fuse_rms_norm_quant(*, soc: str = "") -> Rule:
     Args:
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_rms_norm_quant",
         patterns=(_plain, _biased),
         check=partial(_check, soc=soc),
@@ -186,3 +186,4 @@ def fuse_rms_norm_quant(*, soc: str = "") -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)

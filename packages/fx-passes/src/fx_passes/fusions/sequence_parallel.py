@@ -154,7 +154,7 @@ def _gathered(shard: Node, group: ParallelGroup, x: Tensor, build: GraphBuilder)
 
 def shard_all_reduce_norm(
     groups: tuple[ParallelGroup, ...], *, tokens_divide: bool = False
-) -> Rule:
+) -> tuple[Rule, ...]:
     """Return the rule all-reduce + norm to reduce-scatter, norm of a shard, all-gather.
 
     Sequence parallelism: each rank normalises its own part of the tokens. The two collectives move
@@ -175,7 +175,7 @@ def shard_all_reduce_norm(
             that they divide by the number of ranks. Where that is not so and not known, the rule
             does not apply.
     """
-    return Rule(
+    rule = Rule(
         name="shard_all_reduce_norm",
         patterns=(_joined, _joined_turned_round, _separate, _first),
         check=partial(_check, groups=groups, divisible=tokens_divide),
@@ -190,3 +190,4 @@ def shard_all_reduce_norm(
         ),
         numerics="rounding",
     )
+    return (rule,)

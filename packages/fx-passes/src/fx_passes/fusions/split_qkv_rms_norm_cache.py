@@ -272,7 +272,7 @@ def _angles(match: Match, build: GraphBuilder, cache: Tensor) -> tuple[Node, Nod
                 1,
                 offset + start,
                 offset + end,
-                val=cache.new_empty((tokens, end - start)),
+                val=cache.new_empty_strided((tokens, end - start), (rotary, 1)),
             )
             for plane_node, (start, end) in zip(planes, bounds, strict=True)
         ]
@@ -291,7 +291,9 @@ def _angles(match: Match, build: GraphBuilder, cache: Tensor) -> tuple[Node, Nod
     return cos, sin
 
 
-def fuse_split_qkv_rms_norm_mrope(*, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS) -> Rule:
+def fuse_split_qkv_rms_norm_mrope(
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+) -> tuple[Rule, ...]:
     """Return the rule that fuses the split of qkv, the norms of q and k, and `npu_mrope`.
 
     As SGLang writes it: q and k cut into heads by one reshape and put together by another, in any
@@ -306,12 +308,13 @@ def fuse_split_qkv_rms_norm_mrope(*, kernels: tuple[VendorKernel, ...] = KNOWN_K
     Args:
         kernels: Vendor kernels, in order of preference.
     """
-    return _rule("mrope", (_mrope, _mrope_biased), "npu::npu_mrope", kernels)
+    rule = _rule("mrope", (_mrope, _mrope_biased), "npu::npu_mrope", kernels)
+    return (rule,)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
     *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
-) -> Rule:
+) -> tuple[Rule, ...]:
     """Return the same rule for `vllm::npu_rotary_embedding`, as vLLM-Ascend writes it.
 
     That operator takes one position a token and says how much of a head is rotated; else see
@@ -321,7 +324,8 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
         kernels: Vendor kernels, in order of preference.
     """
     patterns = (_rotary_embedding, _rotary_embedding_biased)
-    return _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels)
+    rule = _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels)
+    return (rule,)
 
 
 def _rule(

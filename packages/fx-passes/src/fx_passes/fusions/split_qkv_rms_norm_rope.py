@@ -174,7 +174,9 @@ def _rewrite(
     return build_heads(match, build, kernels, heads, (cos, sin))
 
 
-def fuse_split_qkv_rms_norm_rope(*, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS) -> Rule:
+def fuse_split_qkv_rms_norm_rope(
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+) -> tuple[Rule, ...]:
     """Return the rule that fuses the split of qkv, the norms of q and k, and their rotation.
 
     It matches `split` into q, k and v; `reshape` or `view` of q and k into heads; `npu_rms_norm`,
@@ -190,7 +192,7 @@ def fuse_split_qkv_rms_norm_rope(*, kernels: tuple[VendorKernel, ...] = KNOWN_KE
     Args:
         kernels: Vendor kernels to use where they are installed, in order of preference.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_split_qkv_rms_norm_rope",
         patterns=(_whole, _whole_biased, _partial),
         check=_check,
@@ -199,3 +201,4 @@ def fuse_split_qkv_rms_norm_rope(*, kernels: tuple[VendorKernel, ...] = KNOWN_KE
         numerics="rounding" if kernels else "exact",
         prepare=define_operators,
     )
+    return (rule,)

@@ -196,7 +196,7 @@ def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0})
 
 
-def fuse_swiglu_dynamic_quant() -> Rule:
+def fuse_swiglu_dynamic_quant() -> tuple[Rule, ...]:
     """Return the rule `npu_swiglu` + `npu_dynamic_quant` to `npu_dequant_swiglu_quant`.
 
     With and without smooth scales, which are cast to the float32 that the kernel takes. Only int8,
@@ -207,7 +207,7 @@ def fuse_swiglu_dynamic_quant() -> Rule:
     The kernel quantises before rounding: int8 values may differ by one, the numerics are
     `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_swiglu_dynamic_quant",
         patterns=(_dynamic,),
         check=_check_dynamic,
@@ -219,9 +219,10 @@ def fuse_swiglu_dynamic_quant() -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)
 
 
-def fuse_swiglu_quant() -> Rule:
+def fuse_swiglu_quant() -> tuple[Rule, ...]:
     """Return the rule `npu_swiglu` + `npu_quantize` to one operator.
 
     One scale or one for each channel, both `div_mode`, with and without an offset; scale and offset
@@ -233,7 +234,7 @@ def fuse_swiglu_quant() -> Rule:
     The kernels quantise before rounding: int8 values may differ by one, the numerics are
     `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="fuse_swiglu_quant",
         patterns=(_static,),
         check=_check_static,
@@ -246,3 +247,4 @@ def fuse_swiglu_quant() -> Rule:
         ),
         numerics="rounding",
     )
+    return (rule,)

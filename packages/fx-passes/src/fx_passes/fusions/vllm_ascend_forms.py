@@ -11,6 +11,8 @@ from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.fusions.add_rms_norm_quant import kernel_operands, static_quant_problem
+from fx_passes.fusions.quantized import is_int8
+from fx_passes.fusions.residual_norm import norm_problem
 from fx_passes.match import Match, NoMatch
 from fx_passes.pattern import label
 from fx_passes.rule import Rule
@@ -89,6 +91,45 @@ def _rewrite_norm_quantize(match: Match, build: GraphBuilder) -> dict[str, Node]
     return {"quantized": quantized, **build.elements(added, {"total": 2})}
 
 
+def _check_norm(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch | None:
+    """Return why a norm is better left as it is: a bias that nothing takes in is an operator more.
+
+    It is taken in by a quantisation that is the only one to use the norm, or where an all-reduce
+    before it is moved behind a norm of shards.
+    """
+    normed = match.outputs.get("normed")
+    if match.bound["beta"] is None or normed is None:
+        return None
+    if any(_is_reduced(match.bound[name], process_groups) for name in ("x", "residual")):
+        return None
+    problem = norm_problem(match)
+    if problem is not None:
+        return problem
+    users = list(normed.users)
+    if len(users) == 1 and _quantises_to_int8_or_blocks(users[0]):
+        return None
+    return NoMatch("the norm has a bias, and no quantisation behind it with which it is fused")
+
+
+def _is_reduced(value: object, process_groups: Mapping[str, str]) -> bool:
+    if not isinstance(value, Node):
+        return False
+    target = str(value.target)
+    if target == "_c10d_functional.wait_tensor.default":
+        return True
+    return target == "vllm.all_reduce.default" and value.args[1] in process_groups
+
+
+def _quantises_to_int8_or_blocks(node: Node) -> bool:
+    target = str(node.target)
+    if target == "npu.npu_dynamic_mx_quant.default":
+        return True
+    if target != "npu.npu_dynamic_quant.default":
+        return False
+    known = {"smooth_scales", "dst_type"}
+    return node.kwargs.keys() <= known and is_int8(node.kwargs.get("dst_type"))
+
+
 def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
     added, normed = _build_norm(match, build, match.value("added"))
     others = build.elements(added, {"rstd": 1, "total": 2})
@@ -131,8 +172,9 @@ def vllm_ascend_forms(process_groups: Mapping[str, str] = _NO_GROUPS) -> tuple[R
       `fuse_add_rms_norm_quant` can fuse them: `npu_add_rms_norm`, the addition of the bias where
       there is one, and `npu_quantize` that divides by the scale. The scale is an argument of
       `vllm::quantize` beside its reciprocal, so nothing is inverted. Rounding.
-    - `vllm_ascend_norm`: `_C_ascend::npu_add_rms_norm_bias` elsewhere. Rounding: the bias is added
-      to what has been rounded.
+    - `vllm_ascend_norm`: `_C_ascend::npu_add_rms_norm_bias` elsewhere, with a bias only where a
+      dynamic quantisation takes it in or the norm moves behind a reduce-scatter; else it would be
+      two operators. Rounding: the bias is added to what has been rounded.
     - `vllm_ascend_quantize`: `vllm::quantize` elsewhere, to the `npu_quantize` by the reciprocal
       that vLLM-Ascend implements it with. Exact.
     - `vllm_ascend_all_reduce`: `vllm::all_reduce` to the functional collective. Rounding, because
@@ -157,6 +199,7 @@ def vllm_ascend_forms(process_groups: Mapping[str, str] = _NO_GROUPS) -> tuple[R
         Rule(
             name="vllm_ascend_norm",
             patterns=(_norm,),
+            check=partial(_check_norm, process_groups=groups),
             rewrite=_rewrite_norm,
             operators=_NORM,
             numerics="rounding",

@@ -8,8 +8,8 @@ An interface is listed only if it can be read in its library's public source:
   power of two, takes as many query heads a block as there are for each key head, and rotates
   whole heads.
 
-Not listed: vLLM-Ascend's `vllm::qkv_rmsnorm_rope`, because it takes positions and a cache of
-cosines and sines, which a graph that has looked them up already no longer holds.
+Not listed yet: vLLM-Ascend's `vllm::qkv_rmsnorm_rope`. It takes positions and a cache of cosines
+and sines, which its graphs hold (`vllm::npu_rotary_embedding` takes them); a `QkvCall` does not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.operator_signature import find_operator
 
 if TYPE_CHECKING:
@@ -87,6 +88,15 @@ class VendorKernel:
     problem: Callable[[QkvHeads], str | None]
     build: Callable[[QkvCall, GraphBuilder], tuple[Node, Node, Node]]
 
+    def fingerprint(self) -> str:
+        """Return a hash of the kernel, another where it is not installed."""
+        functions = (self.problem, self.build)
+        return fingerprint_of_functions(functions, self.operator, self.is_installed())
+
+    def is_installed(self) -> bool:
+        """Return whether this process has the operator."""
+        return find_operator(self.operator) is not None
+
 
 def _sglang_problem(heads: QkvHeads) -> str | None:
     if heads.head_dim & (heads.head_dim - 1):
@@ -135,6 +145,6 @@ KNOWN_KERNELS: tuple[VendorKernel, ...] = (
 def installed_kernel(kernels: tuple[VendorKernel, ...], heads: QkvHeads) -> VendorKernel | None:
     """Return the first kernel whose operator exists in this process and which can do the sizes."""
     for kernel in kernels:
-        if find_operator(kernel.operator) is not None and kernel.problem(heads) is None:
+        if kernel.is_installed() and kernel.problem(heads) is None:
             return kernel
     return None

@@ -250,7 +250,7 @@ def _dense(argument: object, build: GraphBuilder) -> object:
     return argument
 
 
-def raise_attention() -> Rule:
+def raise_attention() -> tuple[Rule, ...]:
     """Return the rule `scaled_dot_product_attention` to `npu_fused_infer_attention_score`.
 
     For [batch, heads, sequence, size] without dropout: no mask, a bool mask (which is inverted:
@@ -263,7 +263,7 @@ def raise_attention() -> Rule:
     each. Kernels round the scores elsewhere than torch: the numerics are `rounding`. Source of the
     limits: aclnnFusedInferAttentionScore takes float16 and bfloat16.
     """
-    return Rule(
+    rule = Rule(
         name="raise_attention",
         patterns=(_repeated, _plain),
         check=_check,
@@ -271,3 +271,4 @@ def raise_attention() -> Rule:
         operators=("npu::npu_fused_infer_attention_score",),
         numerics="rounding",
     )
+    return (rule,)

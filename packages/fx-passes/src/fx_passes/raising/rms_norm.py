@@ -166,7 +166,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"y": 0})
 
 
-def raise_rms_norm() -> Rule:
+def raise_rms_norm() -> tuple[Rule, ...]:
     """Return the rule `x * rsqrt(mean(x ** 2) + eps)`, scaled, to `npu_rms_norm`.
 
     Any eps, both orders of the products, models in float32, bfloat16 and float16:
@@ -181,7 +181,7 @@ def raise_rms_norm() -> Rule:
     Source of the dtype table: aclnnRmsNorm takes float32, float16 and bfloat16, and gamma of the
     same type or float32. Sums may be added up in another order: the numerics are `rounding`.
     """
-    return Rule(
+    rule = Rule(
         name="raise_rms_norm",
         patterns=(
             _scaled_after_cast,
@@ -198,3 +198,4 @@ def raise_rms_norm() -> Rule:
         operators=("npu::npu_rms_norm",),
         numerics="rounding",
     )
+    return (rule,)

@@ -144,7 +144,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": rotated}
 
 
-def raise_rotary() -> Rule:
+def raise_rotary() -> tuple[Rule, ...]:
     """Return the rule `x * cos + cat(-x2, x1) * sin` to `npu_rotary_mul`.
 
     x1 and x2 are the first and second half of the last dimension, by slices, `chunk` or `split`;
@@ -155,7 +155,7 @@ def raise_rotary() -> Rule:
     once: the numerics are `rounding`. Source of the limits: aclnnRotaryPositionEmbedding takes
     float32, float16 and bfloat16 of 4 dimensions.
     """
-    return Rule(
+    rule = Rule(
         name="raise_rotary",
         patterns=(_sliced, _chunked, _split),
         check=_check,
@@ -163,3 +163,4 @@ def raise_rotary() -> Rule:
         operators=("npu::npu_rotary_mul",),
         numerics="rounding",
     )
+    return (rule,)

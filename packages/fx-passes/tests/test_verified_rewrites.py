@@ -1,0 +1,175 @@
+"""Rewrites that are wrong: refused when they are built, or by `VerifyObserver`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor
+
+import fx_passes
+from fx_passes.testing import capture_graph, random_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.fx import GraphModule, Node
+
+    Rewrite = Callable[[fx_passes.Match, fx_passes.GraphBuilder], dict[str, Node]]
+
+aten = torch.ops.aten
+
+
+def _pattern(x: Tensor) -> dict[str, Tensor]:
+    return {"y": aten.neg(aten.neg(x))}
+
+
+def _sum(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    total = aten.add(x, y)
+    return {"total": total, "out": aten.exp(total)}
+
+
+def module_of() -> GraphModule:
+    return capture_graph(lambda x: x.neg().neg() * 2, random_tensors((3, 4), device="cpu"))
+
+
+def run(rewrite: Rewrite, *, execute: bool = False) -> fx_passes.PipelineResult:
+    rule = fx_passes.Rule(name="bad_rule", patterns=(_pattern,), rewrite=rewrite)
+    rules = fx_passes.RulePass(name="rules", rules=(rule,), repeats=False)
+    observer = fx_passes.VerifyObserver(execute=execute)
+    passes = (fx_passes.NormalizePass(), rules)
+    return fx_passes.Pipeline(passes=passes, observers=(observer,)).run(module_of())
+
+
+def _uses_what_it_replaces(
+    match: fx_passes.Match, build: fx_passes.GraphBuilder
+) -> dict[str, Node]:
+    return {"y": build.call("aten::abs", match.outputs["y"])}
+
+
+def _uses_what_becomes_its_element(
+    match: fx_passes.Match, build: fx_passes.GraphBuilder
+) -> dict[str, Node]:
+    parts = build.call("aten::split.Tensor", match.outputs["y"], 3)
+    return build.elements(parts, {"y": 0})
+
+
+def _writes(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+    return {"y": build.call("aten::abs_", match.bound["x"])}
+
+
+@pytest.mark.parametrize(
+    ("rewrite", "message"),
+    [
+        (_uses_what_it_replaces, "which the match removes"),
+        (_uses_what_becomes_its_element, "which the match removes"),
+        (_writes, "a rewrite may write nothing but what it made itself"),
+    ],
+)
+def test_rewrite_that_cannot_be_right_is_refused_when_it_is_built(
+    rewrite: Rewrite, message: str
+) -> None:
+    with pytest.raises(fx_passes.RuleError, match=message) as raised:
+        run(rewrite)
+
+    assert "bad_rule" in str(raised.value)
+
+
+def _value(value: Tensor, target: str = "aten::abs") -> Rewrite:
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        like = match.value("y")
+        assert isinstance(like, torch.Tensor)
+        made = value.to(like.dtype) if value.dtype == torch.float32 else value
+        with like.fake_mode:  # type: ignore[attr-defined]  # a fake tensor
+            fake = torch.empty_strided(made.shape, made.stride(), dtype=made.dtype)
+        return {"y": build.call(target, match.bound["x"], val=fake)}
+
+    return rewrite
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (torch.empty(3, 4, dtype=torch.int8), "dtype torch.int8, expected torch.bfloat16"),
+        (torch.empty(3, 5), r"shape \[3, 5\], expected \[3, 4\]"),
+        (torch.empty(3), "rank 1, expected 2"),
+        (torch.empty(4, 3).t(), r"strides \[1, 3\], expected \[4, 1\]"),
+    ],
+)
+def test_wrong_recorded_value_is_found(value: Tensor, message: str) -> None:
+    with pytest.raises(fx_passes.ObserverError, match=message) as raised:
+        run(_value(value))
+
+    assert "'bad_rule'" in str(raised.value)
+
+
+def test_replacement_of_another_shape_is_found() -> None:
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        return {"y": build.call("aten::t", match.bound["x"])}
+
+    with pytest.raises(fx_passes.ObserverError, match=r"shape \[4, 3\], expected \[3, 4\]"):
+        run(rewrite)
+
+
+def test_symbolic_sizes_get_no_guards() -> None:
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        return {"y": build.call("aten::clone", match.bound["x"], val=match.value("y"))}
+
+    module = capture_graph(
+        lambda x: x.neg().neg() * 2, random_tensors((3, 4), device="cpu"), dynamic={0: 0}
+    )
+    (x,) = (
+        node.meta["example_value"]
+        for node in module.graph.find_nodes(op="placeholder")
+        if isinstance(node.meta.get("example_value"), torch.Tensor)
+    )
+    guards = x.fake_mode.shape_env.guards
+    before = len(guards)
+    rule = fx_passes.Rule(name="rule", patterns=(_pattern,), rewrite=rewrite)
+    rules = fx_passes.RulePass(name="rules", rules=(rule,))
+    passes = (fx_passes.NormalizePass(), rules)
+    observer = fx_passes.VerifyObserver(execute=True)
+
+    report = fx_passes.Pipeline(passes=passes, observers=(observer,)).run(module).report
+
+    assert report.match_counts() == {"rule": 1}
+    assert len(guards) == before
+
+
+def test_replacement_that_computes_something_else_is_found_when_it_is_run() -> None:
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        return {"y": build.call("aten::exp", match.bound["x"])}
+
+    assert run(rewrite).report.match_counts() == {"bad_rule": 1}
+    with pytest.raises(fx_passes.ObserverError, match="differs by up to") as raised:
+        run(rewrite, execute=True)
+
+    assert "'bad_rule' at `neg" in str(raised.value)
+
+
+def test_right_replacement_passes_when_it_is_run() -> None:
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        return {"y": build.call("aten::clone", match.bound["x"])}
+
+    assert run(rewrite, execute=True).report.match_counts() == {"bad_rule": 1}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_fusions_for_npus_pass_when_they_are_run(dtype: torch.dtype) -> None:
+    npu = torch.ops.npu
+
+    def function(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
+        total = x + residual
+        normed = npu.npu_rms_norm(total, weight, 1e-5)[0]
+        quantized, scale = npu.npu_dynamic_quant(normed)
+        gate, up = normed.chunk(2, dim=-1)
+        return quantized, scale, total, torch.nn.functional.silu(gate) * up
+
+    module = capture_graph(function, random_tensors((6, 64), (6, 64), (64,), dtype=dtype))
+    observer = fx_passes.VerifyObserver(execute=True)
+
+    result = fx_passes.default_npu_pipeline().observed_by(observer).run(module)
+
+    assert result.report.match_counts()["fuse_swiglu"] == 1
+    assert observer._compared
