@@ -52,7 +52,7 @@ def take_judgements(rows: list[dict[str, Any]]) -> None:
         (judged,) = (
             row
             for row in rows
-            if (row["name"], row["dtype"]) == (judgement["judged"], judgement["dtype"])
+            if (row.get("name"), row["dtype"]) == (judgement["judged"], judgement["dtype"])
             and "tokens" in row
         )
         judged |= {name: judgement[name] for name in ("likeliest_tokens", "worst_token")}
