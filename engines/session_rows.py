@@ -110,7 +110,13 @@ def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def print_table(rows: list[dict[str, Any]], columns: dict[str, str], title: str) -> None:
-    """Print the rows that have something in the last column, which are keys with their format."""
+    """Print the rows that have something in the last column.
+
+    Args:
+        rows: Of the session.
+        columns: Keys of a row, with their format.
+        title: Above the table.
+    """
     table = Table(title=title)
     for name in columns:
         table.add_column(name.replace("_", " "), justify="right")
@@ -120,3 +126,12 @@ def print_table(rows: list[dict[str, Any]], columns: dict[str, str], title: str)
                 *(format(row[key], form) if key in row else "-" for key, form in columns.items())
             )
     Console(width=160).print(table)
+
+
+def print_profile(rows: list[dict[str, Any]], title: str) -> None:
+    """Print what a step is made of, in microseconds, for each timed row; parts may hold others."""
+    timed = [row for row in rows if "parts_us" in row]
+    parts = sorted({part for row in timed for part in row["parts_us"]})
+    parts.sort(key=lambda part: -max(row["parts_us"].get(part, 0.0) for row in timed))
+    shown = [{**row, **row["parts_us"]} for row in timed]
+    print_table(shown, {**DESCRIBED, **dict.fromkeys(parts, ".0f")}, title)

@@ -33,6 +33,7 @@ from session_rows import (
     compare_tokens,
     find_wrong,
     judgements,
+    print_profile,
     print_table,
     take_judgements,
 )
@@ -541,6 +542,7 @@ def main() -> int:
     title = f"vLLM 0.23.0 + vllm-ascend 0.23.0 on simulated CANN, {versions}"
     print_table(rows, COLUMNS, title)
     print_table(rows, TIME_COLUMNS, title)
+    print_profile(rows, "host time of a step and of its parts, us")
     wrong = verdict(rows)
     print("\n".join(wrong) or "every variant is right")
     return 1 if wrong else 0
