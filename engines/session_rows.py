@@ -133,5 +133,5 @@ def print_profile(rows: list[dict[str, Any]], title: str) -> None:
     timed = [row for row in rows if "parts_us" in row]
     parts = sorted({part for row in timed for part in row["parts_us"]})
     parts.sort(key=lambda part: -max(row["parts_us"].get(part, 0.0) for row in timed))
-    shown = [{**row, **row["parts_us"]} for row in timed]
+    shown = [{**row, **dict.fromkeys(parts, 0.0), **row["parts_us"]} for row in timed]
     print_table(shown, {**DESCRIBED, **dict.fromkeys(parts, ".0f")}, title)
