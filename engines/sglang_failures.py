@@ -18,10 +18,12 @@ import sglang_stand_ins
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from sglang_scheduler import DEVICE_LENGTHS
 from sglang_session import ROOT, Variant, end_group
 
 OUT = ROOT / "build" / "engines" / "sglang-failures.json"
 MOST_SECONDS = 240
+HANG = f"a hang: nothing after {MOST_SECONDS} s"
 SEQUENCES = 5
 
 
@@ -70,19 +72,18 @@ CASES = (
 )
 
 
-def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
-    """Run a case in processes of its own, which end with it; return its row."""
-    variant = Variant(name=case.name, dtype="bfloat16", num_layers=2, variable=case.variable)
-    environment = variant.environment()
-    log, folder = OUT.with_name(f"{OUT.stem}-{number}.log"), checkpoint.parent
-    if case.faults is not None:
-        environment["CANN_SIM_FAULTS"] = case.faults
-    if case.version is not None:
-        metadata = folder / f"sglang-{case.version}.dist-info" / "METADATA"
-        metadata.parent.mkdir()
-        metadata.write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {case.version}\n")
-        environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
-    rows = folder / f"{number}.json"
+def run_apart(
+    variant: Variant, environment: dict[str, str], checkpoint: Path, log: Path, rows: Path
+) -> str | None:
+    """Run a variant in processes of its own; return how it ended, None for a hang.
+
+    Args:
+        variant: What is run.
+        environment: Of the processes.
+        checkpoint: Of the model.
+        log: What they print.
+        rows: File for the rows, which is there behind a run that did not fail.
+    """
     given = json.dumps([dataclasses.asdict(variant), str(checkpoint), SEQUENCES, str(rows)])
     session = Path(__file__).with_name("sglang_session.py")
     with log.open("w") as stream:
@@ -94,17 +95,57 @@ def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
             start_new_session=True,
         )
         try:
-            ended = f"its process ended with {process.wait(MOST_SECONDS)}"
-            has_ended = True
+            return f"its process ended with {process.wait(MOST_SECONDS)}"
         except subprocess.TimeoutExpired:
-            ended = f"a hang: nothing after {MOST_SECONDS} s"
-            has_ended = False
+            return None
         finally:
             end_group(process)
+
+
+def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
+    """Run a case; return its row."""
+    variant = Variant(name=case.name, dtype="bfloat16", num_layers=2, variable=case.variable)
+    environment = variant.environment()
+    log, folder = OUT.with_name(f"{OUT.stem}-{number}.log"), checkpoint.parent
+    if case.faults is not None:
+        environment["CANN_SIM_FAULTS"] = case.faults
+    if case.version is not None:
+        metadata = folder / f"sglang-{case.version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {case.version}\n")
+        environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    rows = folder / f"{number}.json"
+    ended = run_apart(variant, environment, checkpoint, log, rows)
     lines = [line for line in log.read_text(errors="replace").splitlines() if case.expected in line]
     told = lines[-1] if lines else f"not in {log}: {case.expected}"
-    right = bool(lines) and has_ended and not rows.exists()
-    return {"case": case.name, "right": right, "ended": ended, "told": told}
+    right = bool(lines) and ended is not None and not rows.exists()
+    return {"case": case.name, "right": right, "ended": ended or HANG, "told": told}
+
+
+def run_device_lengths(checkpoint: Path) -> dict[str, Any]:
+    """Run an attention that reads its lengths on the device, by the engine and by ours."""
+    found: dict[str, Any] = {}
+    for name, plugins, variable in (("stock", "none", None), ("ours", "npu_graph", "1")):
+        variant = Variant(
+            name=name, dtype="bfloat16", num_layers=2, plugins=plugins, variable=variable
+        )
+        environment = {**variant.environment(), DEVICE_LENGTHS: "1"}
+        log, rows = OUT.with_name(f"{OUT.stem}-{name}.log"), checkpoint.parent / f"{name}.json"
+        ended = run_apart(variant, environment, checkpoint, log, rows) or HANG
+        if not rows.exists():
+            told = f"{name} gave no rows; see {log}"
+            return {"case": "lengths on the device", "right": False, "ended": ended, "told": told}
+        found[name] = json.loads(rows.read_text())[0]
+    stock, ours = found["stock"], found["ours"]
+    num_tokens, steps = sum(map(len, stock["tokens"])), ours["graph_steps"]
+    is_same = stock["tokens"] == ours["tokens"]
+    updates = ours["task_updates"], ours["waits_in_graph_steps"]
+    told = (
+        f"{num_tokens} tokens {'equal' if is_same else 'unlike'} to stock's; {updates[0]} updates "
+        f"and {updates[1]} waits in {steps} steps of {ours['backend']}"
+    )
+    right = is_same and updates == (0, 0) and steps > 0 and "Updated" in ours["backend"]
+    return {"case": "lengths on the device", "right": right, "ended": ended, "told": told}
 
 
 def main() -> int:
@@ -113,7 +154,8 @@ def main() -> int:
     OUT.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
-        rows = [run_case(case, number, checkpoint) for number, case in enumerate(CASES)]
+        rows = [run_device_lengths(checkpoint)]
+        rows += [run_case(case, number, checkpoint) for number, case in enumerate(CASES)]
     OUT.write_text(json.dumps(rows, indent=1))
     title = "SGLang with sglang-npu-graph, when something fails"
     table = Table("case", "right", "ended", "told", title=title)

@@ -7,12 +7,14 @@ is there for it. Its scheduler gets further methods, which `Engine.collective_rp
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import sglang_device_lengths
 import sglang_stand_ins
 
 import cann_sim
@@ -25,6 +27,8 @@ KEPT = sglang_stand_ins.prepare()
 
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 LEAST_STEPS_OF_TURN = 5
+DEVICE_LENGTHS = "SGLANG_SESSION_DEVICE_LENGTHS"
+"""Environment variable: attention of decode graphs reads its lengths on the device."""
 # What an iteration of the scheduler is made of; the attributes of whom stands in `Stopwatch.watch`.
 SCHEDULER_PARTS = {
     "get_next_batch_to_run": "schedule",
@@ -43,6 +47,10 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     HookRegistry.register(
         f"{scheduler.__name__}.{scheduler.Scheduler.__name__}", measured, HookType.REPLACE
     )
+    if DEVICE_LENGTHS in os.environ:
+        HookRegistry.register(
+            sglang_device_lengths.TARGET, sglang_device_lengths.attend, HookType.REPLACE
+        )
     scheduler.run_scheduler_process(*args, **kwargs)
 
 
