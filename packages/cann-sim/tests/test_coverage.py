@@ -67,6 +67,27 @@ def test_coverage_file_has_what_all_processes_asked_for(run_python: Any, tmp_pat
     assert found.missing[MISSING] == 2
 
 
+def test_coverage_file_of_a_killed_process_is_complete(run_python: Any, tmp_path: Path) -> None:
+    file = tmp_path / "coverage.jsonl"
+    ends = """
+import ctypes, os, signal
+values = torch.ones(2).npu()
+for _ in range(12):
+    values.add_(1.0)
+torch.npu.synchronize()
+asked = cann_sim.coverage().launches["aclnnInplaceAdds"]
+if os.fork() == 0:
+    os._exit(0)
+os.wait()
+print(sum(asked.values()), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = run_python(ACTIVATE + ends, environment={"CANN_SIM_COVERAGE": str(file)})
+    assert done.status == -9
+    assert done.output.splitlines()[-1] == "12", done.errors
+    assert sum(read_coverage(file).launches["aclnnInplaceAdds"].values()) == 12
+
+
 @pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
 def test_run_with_coverage_shows_it_and_keeps_the_status(run_python: Any, tmp_path: Path) -> None:
     file = tmp_path / "coverage.jsonl"

@@ -92,10 +92,11 @@ def coverage() -> Coverage:
 
 
 def read_coverage(file: Path) -> Coverage:
-    """Return what the processes that ended with ``CANN_SIM_COVERAGE=<file>`` have asked for.
+    """Return what the processes that run or ran with ``CANN_SIM_COVERAGE=<file>`` have asked for.
 
     Args:
-        file: What ``CANN_SIM_COVERAGE`` named. Each process adds a line when it ends.
+        file: What ``CANN_SIM_COVERAGE`` named. Each process keeps its counts there, so those of one
+            that was killed are complete.
 
     Raises:
         OSError: The file cannot be read.
@@ -105,7 +106,7 @@ def read_coverage(file: Path) -> Coverage:
         return _merged(map(json.loads, file.read_text(encoding="utf-8").splitlines()))
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(
-            f"reading the coverage in {file}: expected a JSON object of a process in each line, "
+            f"reading the coverage in {file}: expected a JSON object of counts in each line, "
             f"found {error!r}; give a file that CANN_SIM_COVERAGE named"
         ) from error
 

@@ -1,10 +1,8 @@
 #include "coverage.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -14,10 +12,12 @@
 #include "../../runtime/json_text.h"
 #include "../../runtime/launch.h"
 #include "../interface/data_type.h"
+#include "coverage_file.h"
 
 namespace {
 
 using cann_sim::Quoted;
+using cann_sim::operators::CoverageFile;
 using cann_sim::operators::Dtypes;
 
 using Refusal = std::tuple<std::string, std::string, std::string>;  // operator, reason, torch operator
@@ -26,11 +26,18 @@ using Missing = std::pair<std::string, std::string>;                // operator,
 // A program that catches a refusal and tries again with another shape must not fill the memory.
 constexpr size_t kMostRefusals = 1000;
 
+struct Count {
+  uint64_t value = 0;
+  off_t place = -1;  // in the file
+};
+
 struct Coverage {
   std::mutex mutex;
-  std::map<std::pair<const char*, Dtypes>, uint64_t> launches;
-  std::map<Refusal, uint64_t> refusals;
-  std::map<Missing, uint64_t> missing;
+  std::map<std::pair<const char*, Dtypes>, Count> launches;
+  std::map<Refusal, Count> refusals;
+  std::map<Missing, Count> missing;
+  CoverageFile* file = nullptr;
+  pid_t process = getpid();
 };
 
 std::string DescribeDtypes(Dtypes dtypes) {
@@ -49,7 +56,7 @@ std::string Json(Coverage& coverage) {
   const std::lock_guard<std::mutex> lock(coverage.mutex);
   std::map<std::pair<std::string, Dtypes>, uint64_t> launches;
   for (const auto& [key, count] : coverage.launches) {
-    launches[{key.first, key.second}] += count;
+    launches[{key.first, key.second}] += count.value;
   }
   std::string json = "{\"launches\":[";
   const char* separator = "";
@@ -61,42 +68,52 @@ std::string Json(Coverage& coverage) {
   separator = "";
   for (const auto& [key, count] : coverage.refusals) {
     json += separator + ("[" + Quoted(std::get<0>(key))) + "," + Quoted(std::get<1>(key)) + "," + Quoted(std::get<2>(key)) +
-            "," + std::to_string(count) + "]";
+            "," + std::to_string(count.value) + "]";
     separator = ",";
   }
   json += "],\"missing\":[";
   separator = "";
   for (const auto& [key, count] : coverage.missing) {
-    json += separator + ("[" + Quoted(key.first)) + "," + Quoted(key.second) + "," + std::to_string(count) + "]";
+    json += separator + ("[" + Quoted(key.first)) + "," + Quoted(key.second) + "," + std::to_string(count.value) + "]";
     separator = ",";
   }
   return json + "]}";
 }
 
-Coverage& TheCoverage();
-
-// One line, in one call, so that processes that end at the same time do not mix theirs.
-void AddToFile() {
-  const int file = open(std::getenv("CANN_SIM_COVERAGE"), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-  const std::string line = Json(TheCoverage()) + "\n";
-  if (file < 0 || write(file, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
-    std::perror("cann-sim: environment variable CANN_SIM_COVERAGE: cannot write the file");
-  }
-  if (file >= 0) {
-    close(file);
-  }
-}
-
 // Never destroyed: worker threads may still launch while the process exits.
 Coverage& TheCoverage() {
   static auto* coverage = [] {
-    const char* file = std::getenv("CANN_SIM_COVERAGE");
-    if (file != nullptr && *file != '\0') {
-      std::atexit(AddToFile);
+    auto* made = new Coverage;
+    const char* path = std::getenv("CANN_SIM_COVERAGE");
+    if (path != nullptr && *path != '\0') {
+      made->file = new CoverageFile(path);
     }
-    return new Coverage;
+    return made;
   }();
   return *coverage;
+}
+
+// Counts one more, in the file as well. `before` and `after` are what stands around the count in its line there.
+void Increment(Coverage& coverage, Count& count, const std::string& before, const std::string& after) {
+  ++count.value;
+  if (coverage.file == nullptr) {
+    return;
+  }
+  if (count.value == 1) {
+    count.place = coverage.file->Add(before, after);
+  } else {
+    coverage.file->SetCount(count.place, count.value);
+  }
+}
+
+// A forked process counts its own, in lines of its own.
+void ForgetParent(Coverage& coverage) {
+  if (coverage.file != nullptr && coverage.process != getpid()) {
+    coverage.process = getpid();
+    coverage.launches.clear();
+    coverage.refusals.clear();
+    coverage.missing.clear();
+  }
 }
 
 thread_local Dtypes dtypes_of_call = 0;
@@ -114,22 +131,34 @@ Dtypes DtypesOfCall() { return dtypes_of_call; }
 void NoteLaunch(const char* operator_name, Dtypes dtypes) {
   Coverage& coverage = TheCoverage();
   const std::lock_guard<std::mutex> lock(coverage.mutex);
-  ++coverage.launches[{operator_name, dtypes}];
+  ForgetParent(coverage);
+  Count& count = coverage.launches[{operator_name, dtypes}];
+  if (coverage.file == nullptr) {
+    ++count.value;
+    return;
+  }
+  Increment(coverage, count, "{\"launches\":[[" + Quoted(operator_name) + "," + Quoted(DescribeDtypes(dtypes)) + ",",
+            "]],\"refused\":[],\"missing\":[]}");
 }
 
 void NoteRefusal(const char* operator_name, const std::string& reason, const std::string& asked_by) {
   Coverage& coverage = TheCoverage();
   const std::lock_guard<std::mutex> lock(coverage.mutex);
+  ForgetParent(coverage);
   const Refusal refusal{operator_name, reason, asked_by};
   if (coverage.refusals.size() < kMostRefusals || coverage.refusals.count(refusal) != 0) {
-    ++coverage.refusals[refusal];
+    Increment(coverage, coverage.refusals[refusal],
+              "{\"launches\":[],\"refused\":[[" + Quoted(operator_name) + "," + Quoted(reason) + "," + Quoted(asked_by) + ",",
+              "]],\"missing\":[]}");
   }
 }
 
 void NoteMissing(const std::string& operator_name, const std::string& asked_by) {
   Coverage& coverage = TheCoverage();
   const std::lock_guard<std::mutex> lock(coverage.mutex);
-  ++coverage.missing[{operator_name, asked_by}];
+  ForgetParent(coverage);
+  Increment(coverage, coverage.missing[{operator_name, asked_by}],
+            "{\"launches\":[],\"refused\":[],\"missing\":[[" + Quoted(operator_name) + "," + Quoted(asked_by) + ",", "]]}");
 }
 
 }  // namespace cann_sim::operators

@@ -1,5 +1,5 @@
 // What the process asked the operators for: what ran, by dtypes, what was refused, and what is missing.
-// CANN_SIM_COVERAGE names a file to which it is added when the process ends.
+// CANN_SIM_COVERAGE names a file that has it at every moment.
 #pragma once
 
 #include <c10/core/ScalarType.h>
