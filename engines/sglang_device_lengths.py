@@ -24,7 +24,8 @@ def attend(
     v: torch.Tensor,
     layer: Any,
     batch: Any,
-    **_: Any,
+    *_args: object,
+    **_named: object,
 ) -> torch.Tensor:
     """Stand for the engine's `forward_decode_graph` of plain attention.
 

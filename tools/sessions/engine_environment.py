@@ -89,7 +89,7 @@ SGLANG = Engine(
         "setuptools<81",
         "torch_npu",  # which the engine's metadata leave to its users
         # Runs the engine's Triton kernels as Python: nothing here compiles them.
-        "triton==3.7.1",
+        "triton>=3.6,<3.8",
     ),
     left_out=(
         "cuda-python",  # and other libraries and kernels for CUDA
