@@ -63,10 +63,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
     def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
         update, context = self.attention_update, get_forward_context()
-        key, is_full = (
-            context.batch_descriptor,
-            context.cudagraph_runtime_mode == CUDAGraphMode.FULL,
-        )
+        key = context.batch_descriptor
+        is_full = context.cudagraph_runtime_mode == CUDAGraphMode.FULL
         if update is None or not is_full or not update.is_recorded(key):
             return super()._model_forward(*args, **kwargs)
         update.begin(key, context.attn_metadata)
