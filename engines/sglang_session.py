@@ -38,7 +38,7 @@ from session_rows import (
 from sglang_scheduler import COUNTED, run_scheduler
 
 ROOT = Path(__file__).parent.parent
-TURNS, STEPS_OF_TURN = 6, 14
+TURNS, STEPS_OF_TURN = 12, 14
 COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys(("graph_steps", "waits_in_graph_steps", *COUNTED), ""),
