@@ -87,6 +87,7 @@ SGLANG = Engine(
         "loguru",
         "protobuf<5",  # of torchair
         "setuptools<81",
+        "numpy<2.4",  # Triton 3.6 interprets with arrays of one element as numbers
         "torch_npu",  # which the engine's metadata leave to its users
         # Runs the engine's Triton kernels as Python: nothing here compiles them.
         "triton>=3.6,<3.8",
