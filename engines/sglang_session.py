@@ -69,7 +69,9 @@ class Variant:
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the engine's processes."""
-        given = {**os.environ, "SGLANG_PLUGINS": self.plugins}
+        # Importing torch_npu 2.10 in this process changes one of the settings.
+        settings = sglang_stand_ins.SETTINGS
+        given = {**os.environ, **settings, "SGLANG_PLUGINS": self.plugins}
         if self.variable is not None:
             given["SGLANG_NPU_GRAPH"] = self.variable
         if self.timed:

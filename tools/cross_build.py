@@ -72,12 +72,13 @@ def _build_simulator(wheels: Path, built: Path) -> Path:
 
 def _compile_updater(wheels: Path, built: Path) -> None:
     """Compile attn-update's native part; a Python for aarch64, to link to, is not here."""
-    source = files("attn_update") / "native" / "launches.cpp"
+    native = Path(str(files("attn_update") / "native"))
     (built / "kernel_signatures.h").write_text(render_signatures(), encoding="utf-8")
     torch = wheels / "torch" / "include"
-    includes = [built, torch, torch / "torch/csrc/api/include", sysconfig.get_path("include")]
+    python = sysconfig.get_path("include")
+    includes = [built, native, torch, torch / "torch/csrc/api/include", python]
     _run(
-        *(COMPILER, "-std=c++20", "-O2", "-fPIC", "-c", str(source)),
+        *(COMPILER, "-std=c++20", "-O2", "-fPIC", "-c", str(native / "launches.cpp")),
         *(f"-I{include}" for include in includes),
         *("-o", str(built / "launches.o")),
     )
