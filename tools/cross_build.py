@@ -48,7 +48,8 @@ def main(wheels: Path, built: Path) -> int:
         print(f"compiled and linked; not run: there is no {EMULATOR}")
         return 0
     for scenario in SCENARIOS:
-        _run(EMULATOR, "-L", SYSTEM, str(driver), scenario, CANN_SIM_DEADLOCK_SECONDS="5")
+        settings = {"CANN_SIM_DEADLOCK_SECONDS": "5", "CANN_SIM_DEVICES": "2"}
+        _run(EMULATOR, "-L", SYSTEM, str(driver), scenario, **settings)
         print(f"{scenario}: ran in emulation")
     return 0
 
