@@ -38,14 +38,18 @@ MISSING = MissingOperator(
     asked_by="npu::npu_fused_linear_online_max_sum",
 )
 
+uses_the_missing_operator = pytest.mark.absent_in_torch_npu(
+    "2.10", reason="no operator npu_fused_linear_online_max_sum"
+)
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+
+@uses_the_missing_operator
 def test_coverage_counts_launches_by_operator_and_dtypes(run_python: Any) -> None:
     done = run_python(f"{ACTIVATE}{USE}print(dict(cann_sim.coverage().launches['aclnnAdd']))")
     assert "{'bfloat16': 1, 'float32 bfloat16': 1}" in done.output, done.errors
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+@uses_the_missing_operator
 def test_coverage_names_what_is_missing_and_refused_with_the_torch_operator(
     run_python: Any,
 ) -> None:
@@ -56,7 +60,7 @@ def test_coverage_names_what_is_missing_and_refused_with_the_torch_operator(
     assert "aclnnRmsNorm, called by npu::npu_rms_norm: argument 'gamma'" in done.output
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+@uses_the_missing_operator
 def test_coverage_file_has_what_all_processes_asked_for(run_python: Any, tmp_path: Path) -> None:
     file = tmp_path / "coverage.jsonl"
     for _ in range(2):
@@ -88,7 +92,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert sum(read_coverage(file).launches["aclnnInplaceAdds"].values()) == 12
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+@uses_the_missing_operator
 def test_run_with_coverage_shows_it_and_keeps_the_status(run_python: Any, tmp_path: Path) -> None:
     file = tmp_path / "coverage.jsonl"
     file.write_text("from an earlier run\n")

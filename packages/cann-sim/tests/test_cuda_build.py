@@ -33,6 +33,9 @@ PYTHON = (sys.executable, "-c")
 COMMAND = (sys.executable, "-m", "cann_sim", "run", "--", *PYTHON)
 CHILD = (*COMMAND, "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])")
 
+not_in_these_words = pytest.mark.absent_in_torch_npu(
+    "2.10", reason="it reads PYTORCH_NPU_ALLOC_CONF alone, in other words"
+)
 both_variables = pytest.mark.parametrize(
     "variable", ["PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF"]
 )
@@ -52,9 +55,7 @@ def test_key_of_torch_npu_is_taken(run_python: Any, variable: str) -> None:
     assert "sum 4.0" in done.output, done.errors
 
 
-@pytest.mark.absent_in_torch_npu(
-    "2.10", reason="it reads PYTORCH_NPU_ALLOC_CONF alone, in other words"
-)
+@not_in_these_words
 @both_variables
 def test_value_of_a_key_of_torch_npu_is_read(run_python: Any, variable: str) -> None:
     done = run_python(BEFORE_TORCH + ALLOCATE, environment={variable: "base_addr_aligned_kb:99"})
@@ -62,9 +63,7 @@ def test_value_of_a_key_of_torch_npu_is_read(run_python: Any, variable: str) -> 
     assert "base_addr_aligned_kb" in done.output
 
 
-@pytest.mark.absent_in_torch_npu(
-    "2.10", reason="it reads PYTORCH_NPU_ALLOC_CONF alone, in other words"
-)
+@not_in_these_words
 @both_variables
 def test_value_of_a_key_of_all_back_ends_is_read(run_python: Any, variable: str) -> None:
     done = run_python(BEFORE_TORCH + ALLOCATE, environment={variable: "max_split_size_mb:1"})
@@ -72,18 +71,14 @@ def test_value_of_a_key_of_all_back_ends_is_read(run_python: Any, variable: str)
     assert "max_split_size_mb" in done.output
 
 
-@pytest.mark.absent_in_torch_npu(
-    "2.10", reason="it reads PYTORCH_NPU_ALLOC_CONF alone, in other words"
-)
+@not_in_these_words
 @both_variables
 def test_unknown_key_is_refused(run_python: Any, variable: str) -> None:
     done = run_python(BEFORE_TORCH + ALLOCATE, environment={variable: "no_such_key:1"})
     assert "Unrecognized key 'no_such_key'" in done.output, done.output + done.errors
 
 
-@pytest.mark.absent_in_torch_npu(
-    "2.10", reason="it reads PYTORCH_NPU_ALLOC_CONF alone, in other words"
-)
+@not_in_these_words
 def test_key_of_cuda_is_refused_as_beside_a_cpu_build(run_python: Any) -> None:
     environment = {"PYTORCH_NPU_ALLOC_CONF": "release_lock_on_cudamalloc:True"}
     done = run_python(BEFORE_TORCH + ALLOCATE, environment=environment)

@@ -17,7 +17,12 @@ def missing(values: torch.Tensor) -> torch.Tensor:
     return result
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+uses_the_missing_operator = pytest.mark.absent_in_torch_npu(
+    "2.10", reason="no operator npu_fused_linear_online_max_sum"
+)
+
+
+@uses_the_missing_operator
 def test_missing_operator_names_itself_and_the_torch_operator() -> None:
     values = torch.ones(1, 1, 4, 3).to("npu")
     with pytest.raises(
@@ -51,7 +56,7 @@ def test_missing_operator_reached_through_a_composite_names_the_inner_one() -> N
         torch.autograd.grad(result.sum(), values)
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+@uses_the_missing_operator
 def test_missing_operator_fails_while_capturing_as_well() -> None:
     values = torch.ones(1, 1, 4, 3).to("npu")
     graph = torch_npu.npu.NPUGraph()
@@ -69,7 +74,7 @@ def test_operator_of_the_older_road_names_itself_and_the_torch_operator(refusal_
     assert expected in refusal_of("torch_npu.npu_ptiou(*[torch.ones(4, 4).npu()] * 2)")
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+@uses_the_missing_operator
 def test_status_is_that_of_the_failed_call() -> None:
     with pytest.raises(RuntimeError, match="error code is 561112"):
         missing(torch.ones(1, 1, 2, 2).to("npu"))
@@ -77,7 +82,7 @@ def test_status_is_that_of_the_failed_call() -> None:
         torch_npu.npu_rms_norm(torch.ones(2, 8).to("npu"), torch.ones(4).to("npu"))
 
 
-@pytest.mark.absent_in_torch_npu("2.10", reason="no operator npu_fused_linear_online_max_sum")
+@uses_the_missing_operator
 def test_process_goes_on_after_a_refusal() -> None:
     with pytest.raises(RuntimeError, match="not simulated"):
         missing(torch.ones(1, 1, 2, 2).to("npu"))
