@@ -89,6 +89,10 @@ def compare_times(rows: list[dict[str, Any]]) -> None:
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong in rows of any engine: errors, tokens and times."""
     wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
+    timed = {row["name"] for row in rows if "update_us" in row}
+    wrong += [
+        f"{name}: no row of time" for name in LEAST_BELOW_STOCK if timed and name not in timed
+    ]
     for row in rows:
         is_control = row["name"] == "control"
         least = LEAST_BELOW_STOCK.get(row["name"], 0.0)

@@ -18,8 +18,9 @@ import sglang_stand_ins
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from session_run import ROOT
 from sglang_scheduler import DEVICE_LENGTHS
-from sglang_session import ROOT, Variant, end_group
+from sglang_session import Variant, end_group
 
 OUT = ROOT / "build" / "engines" / "sglang-failures.json"
 MOST_SECONDS = 240

@@ -12,15 +12,13 @@ import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import sglang_device_lengths
 import sglang_stand_ins
+from stopwatch import Stopwatch
 
 import cann_sim
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 # Each process imports this module in front of the engine.
 KEPT = sglang_stand_ins.prepare()
@@ -60,26 +58,12 @@ def first_page(_prefix: Any, _prefix_cpu: Any, lengths: Any, *given: Any, **_nam
     return lengths.new_zeros(num_tokens).int()
 
 
-class Stopwatch:
+class IterationStopwatch(Stopwatch):
     """Adds up, by name, the microseconds of calls within one iteration of the scheduler."""
 
     def __init__(self) -> None:
-        self.steps: list[dict[str, float]] = []
-        self._step: dict[str, float] = defaultdict(float)
+        super().__init__()
         self._begin = 0.0
-
-    def wrap(self, owner: Any, attribute: str, name: str) -> None:
-        """Time a method of an object."""
-        call: Callable[..., Any] = getattr(owner, attribute)
-
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            begin = time.perf_counter()
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self._step[name] += 1e6 * (time.perf_counter() - begin)
-
-        setattr(owner, attribute, measured)
 
     def watch(self, scheduler: Any, runner: Any) -> None:
         """Time whole iterations; those are kept that replayed a graph."""
@@ -90,15 +74,15 @@ class Stopwatch:
 
         def first_of_step(*args: Any, **kwargs: Any) -> Any:
             now = time.perf_counter()
-            self._step["step"] = 1e6 * (now - self._begin)
-            if "update" in self._step:
-                self.steps.append(dict(self._step))
-            self._step.clear()
+            self.step["step"] = 1e6 * (now - self._begin)
+            if "update" in self.step:
+                self.steps.append(dict(self.step))
+            self.step.clear()
             self._begin = time.perf_counter()
             try:
                 return call(*args, **kwargs)
             finally:
-                self._step["take requests"] = 1e6 * (time.perf_counter() - self._begin)
+                self.step["take requests"] = 1e6 * (time.perf_counter() - self._begin)
 
         scheduler.ingest_requests = first_of_step
 
@@ -169,7 +153,7 @@ class Measured:
         for name, made in classes.items():
             runner.backend = self.sides[name] = made(runner)
             runner.capture()
-        self.watch = Stopwatch()
+        self.watch = IterationStopwatch()
         for side in self.sides.values():
             self.watch.wrap(side, "replay_with_input_update", "update")
         self.watch.watch(self, runner)

@@ -17,7 +17,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +24,13 @@ import sglang_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
 from session_rows import (
     DESCRIBED,
-    TIME_COLUMNS,
     TOKEN_COLUMNS,
-    compare_times,
-    compare_tokens,
     find_wrong,
     judgements,
-    print_profile,
-    print_table,
-    take_judgements,
 )
+from session_run import conclude, make_parser, run_variants
 from sglang_scheduler import COUNTED, run_scheduler
 
-ROOT = Path(__file__).parent.parent
 TURNS, STEPS_OF_TURN = 12, 14
 COLUMNS = {
     **DESCRIBED,
@@ -258,19 +251,13 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
         Variant(name="turns", dtype="bfloat16", num_layers=layers, variable="1", timed=timed)
         for layers in options.timed_layers
     ]
-    return [each for each in variants if not options.only or each.name in options.only]
+    return variants
 
 
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=50)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--timed-layers", type=int, nargs="*", default=[28, 64])
-    parser.add_argument("--timed-sequences", type=int, nargs="*", default=[4, 16, 64, 256])
+    parser = make_parser("sglang", __doc__)
     parser.add_argument("--limit", type=float, default=900, help="seconds for a variant")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "engines" / "sglang.json")
-    parser.add_argument("--only", nargs="*", help="names of variants: stock, ours, turns, ...")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
@@ -282,29 +269,8 @@ def main() -> int:
     sglang_stand_ins.set_environment()
     # What ends the session ends what it started.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        for number, variant in enumerate(choose_variants(options)):
-            begin = time.monotonic()
-            rows += run_apart(variant, number, rows, options, Path(folder))
-            take_judgements(rows)
-            compare_tokens(rows)
-            compare_times(rows)
-            options.out.write_text(json.dumps(rows, indent=1))
-            what = f"{variant.name}, {variant.dtype}, {variant.num_layers} layers"
-            print(f"{what}: {time.monotonic() - begin:.0f} s", flush=True)
-    import torch
-    import torch_npu
-
-    versions = f"torch {torch.__version__}, torch_npu {torch_npu.__version__}"
-    title = f"SGLang 0.5.23 on simulated CANN, {versions}"
-    print_table(rows, COLUMNS, title)
-    print_table(rows, TIME_COLUMNS, title)
-    print_profile(rows, "host time of a step and of its parts, us")
-    wrong = verdict(rows)
-    print("\n".join(wrong) or "every variant is right")
-    return 1 if wrong else 0
+    rows = run_variants(choose_variants(options), options, run_apart)
+    return conclude(rows, COLUMNS, "SGLang 0.5.23", verdict(rows))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torchvision_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,13 +51,7 @@ def prepare() -> object:
     # Kernels of sgl-kernel-npu are on no index, and compiled for an NPU.
     if not any(isinstance(finder, KernelPackage) for finder in sys.meta_path):
         sys.meta_path.insert(0, KernelPackage())
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    if torch.version.cuda is None:
-        # torchvision of the index is built for CUDA; beside a torch without it, it fails at import
-        # because these two operators of its library are unknown. No text model calls them.
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return library
+    return torchvision_operators.declare()
 
 
 def install() -> None:

@@ -23,7 +23,8 @@ from decode_load import compare_load
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from vllm_session import ROOT, Variant, generate, make_engine, runner_of
+from session_run import ROOT
+from vllm_session import Variant, generate, make_engine, runner_of
 
 import cann_sim
 

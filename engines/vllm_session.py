@@ -9,41 +9,34 @@ with kernels that do nothing, in turns of one process. Rows go to build/engines/
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
-import json
 import multiprocessing
 import os
 import statistics
 import sys
-import tempfile
 import time
 import traceback
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
 from session_rows import (
     DESCRIBED,
-    TIME_COLUMNS,
     TOKEN_COLUMNS,
-    compare_times,
-    compare_tokens,
     find_wrong,
     judgements,
-    print_profile,
-    print_table,
-    take_judgements,
 )
+from session_run import conclude, make_parser, run_variants
+from stopwatch import Stopwatch
 
 import cann_sim
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Callable
+    from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 TURNS, STEPS_OF_TURN = 6, 12
@@ -209,7 +202,7 @@ def run_judgement(
     return judgements(rows, variant.dtype, checkpoint, count)
 
 
-class Stopwatch:
+class StepStopwatch(Stopwatch):
     """Adds up, by name, the microseconds of calls within one step of the engine.
 
     Args:
@@ -217,8 +210,7 @@ class Stopwatch:
     """
 
     def __init__(self, runner: Any) -> None:
-        self.steps: list[dict[str, float]] = []
-        self._step: dict[str, float] = defaultdict(float)
+        super().__init__()
         self._is_full = False
         forward = runner._model_forward
 
@@ -231,31 +223,18 @@ class Stopwatch:
 
         runner._model_forward = seen
 
-    def wrap(self, owner: Any, attribute: str, name: str) -> None:
-        """Time a method of an object."""
-        call: Callable[..., Any] = getattr(owner, attribute)
-
-        def measured(*args: Any, **kwargs: Any) -> Any:
-            begin = time.perf_counter()
-            try:
-                return call(*args, **kwargs)
-            finally:
-                self._step[name] += 1e6 * (time.perf_counter() - begin)
-
-        setattr(owner, attribute, measured)
-
     def wrap_step(self, owner: Any, attribute: str) -> None:
         """Time whole steps; those are kept that replayed a graph."""
         call: Callable[..., Any] = getattr(owner, attribute)
 
         def measured(*args: Any, **kwargs: Any) -> Any:
-            self._step.clear()
+            self.step.clear()
             self._is_full = False
             begin = time.perf_counter()
             result = call(*args, **kwargs)
-            self._step["step"] = 1e6 * (time.perf_counter() - begin)
+            self.step["step"] = 1e6 * (time.perf_counter() - begin)
             if self._is_full:
-                self.steps.append(dict(self._step))
+                self.steps.append(dict(self.step))
             return result
 
         setattr(owner, attribute, measured)
@@ -330,7 +309,7 @@ def run_turns(
     llm = make_engine(variant, checkpoint)
     runner = runner_of(llm)
     sides = make_sides(runner)
-    watch = Stopwatch(runner)
+    watch = StepStopwatch(runner)
     # Ours begins a step in front of the replay, and ends it where the engine updates.
     watch.wrap(runner, "_update_full_graph_params_if_needed", "update")
     for side in sides:
@@ -505,47 +484,14 @@ def run_apart(
 
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=50)
-    parser.add_argument("--layers", type=int, default=4)
-    parser.add_argument("--timed-layers", type=int, nargs="*", default=[28, 64])
-    parser.add_argument("--timed-sequences", type=int, nargs="*", default=[4, 16, 64, 256])
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "engines" / "vllm.json")
-    parser.add_argument("--only", nargs="*", help="names of variants: stock, ours, turns, ...")
-    options = parser.parse_args()
+    options = make_parser("vllm", __doc__).parse_args()
     vllm_stand_ins.set_environment()
     kept = vllm_stand_ins.prepare()
-    import torch
-    import torch_npu
-    import vllm
-    import vllm.model_executor.models.qwen3
-    import vllm.v1.engine.llm_engine  # noqa: F401
     import vllm_ascend.platform  # noqa: F401
 
-    variants = choose_variants(options)
-    if options.only:
-        variants = [variant for variant in variants if variant.name in options.only]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for number, variant in enumerate(variants):
-            begin = time.monotonic()
-            rows += run_apart(variant, number, rows, options, Path(folder))
-            take_judgements(rows)
-            compare_tokens(rows)
-            compare_times(rows)
-            options.out.write_text(json.dumps(rows, indent=1))
-            what = f"{variant.name}, {variant.dtype}, {variant.num_layers} layers"
-            print(f"{what}: {time.monotonic() - begin:.0f} s", flush=True)
+    rows = run_variants(choose_variants(options), options, run_apart)
     del kept
-    versions = f"torch {torch.__version__}, torch_npu {torch_npu.__version__}"
-    title = f"vLLM 0.23.0 + vllm-ascend 0.23.0 on simulated CANN, {versions}"
-    print_table(rows, COLUMNS, title)
-    print_table(rows, TIME_COLUMNS, title)
-    print_profile(rows, "host time of a step and of its parts, us")
-    wrong = verdict(rows)
-    print("\n".join(wrong) or "every variant is right")
-    return 1 if wrong else 0
+    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import os
 from typing import TYPE_CHECKING
 
 import torch
+import torchvision_operators
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,13 +41,7 @@ def set_environment() -> None:
 
 def prepare() -> object:
     """Declare what importing the engine needs; returns what has to be kept."""
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    if torch.version.cuda is None:
-        # torchvision of the index is built for CUDA; beside a torch without it, it fails at import
-        # because these two operators of its library are unknown. No text model calls them.
-        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    return library
+    return torchvision_operators.declare()
 
 
 def install() -> None:

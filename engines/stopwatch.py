@@ -1,0 +1,36 @@
+"""Host time of what an engine's step is made of."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Stopwatch:
+    """Adds up, by name, the microseconds of calls within one step; where one ends its heirs know.
+
+    Attributes:
+        steps: Of those that replayed a graph, the microseconds by name.
+        step: Of the step that goes on.
+    """
+
+    def __init__(self) -> None:
+        self.steps: list[dict[str, float]] = []
+        self.step: dict[str, float] = defaultdict(float)
+
+    def wrap(self, owner: Any, attribute: str, name: str) -> None:
+        """Time a method of an object."""
+        call: Callable[..., Any] = getattr(owner, attribute)
+
+        def measured(*args: Any, **kwargs: Any) -> Any:
+            begin = time.perf_counter()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                self.step[name] += 1e6 * (time.perf_counter() - begin)
+
+        setattr(owner, attribute, measured)

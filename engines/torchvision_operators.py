@@ -1,0 +1,18 @@
+"""What importing the index's torchvision needs, for both engines' stand-ins."""
+
+from __future__ import annotations
+
+import torch
+
+
+def declare() -> torch.library.Library:
+    """Declare two operators where they are missing; returns what has to be kept.
+
+    torchvision of the index is built for CUDA; beside a torch without it, importing it fails, as
+    these operators of its library are unknown. No text model calls them.
+    """
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    if torch.version.cuda is None:
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    return library
