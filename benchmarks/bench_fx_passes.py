@@ -34,6 +34,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 from torch.fx import Graph, GraphModule, Node, subgraph_rewriter  # noqa: E402
 
 import fx_passes  # noqa: E402
+from fx_passes.fusions import fuse_add_rms_norm  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -303,7 +304,7 @@ def rows_of(layers: int, peer_layers: int, repeats: int) -> list[Row]:
     """Measure every case at one number of layers."""
     module = DecoderGraph.build(layers)
     expected = hand_written(GraphModule(module, copy.deepcopy(module.graph)))
-    fuse = with_fx_passes(*fx_passes.fuse_add_rms_norm())
+    fuse = with_fx_passes(*fuse_add_rms_norm())
     found = fuse(GraphModule(module, copy.deepcopy(module.graph)))
     if found != expected or expected != 2 * layers:
         raise RuntimeError(

@@ -44,7 +44,7 @@ PRIVATE_NAMES: Mapping[str, str] = MappingProxyType(
     {
         "attn_update/torch_internals.py": "torch: schemas of operators, dispatch modes",
         "fx_passes/functional/mutable_calls.py": "torch: how AOTAutograd spells what is written",
-        "fx_passes/inductor.py": "torch: Inductor's custom passes; imported only by who uses them",
+        "fx_passes/inductor/post_grad_passes.py": "torch: Inductor's custom passes",
         "fx_passes/torch_internals.py": "torch: operators, fake tensors, graphs",
         "npu_compile/torch_internals.py": "torch: errors and dynamic sizes of Dynamo",
         "npu_graph_runtime/devices/npu.py": "torch_npu: everything of it, public or not",

@@ -13,6 +13,8 @@ import torch
 import fx_passes
 from fx_passes import FingerprintError
 from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
+from fx_passes.operators import KNOWN_KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -184,9 +186,9 @@ def test_whether_a_pass_repeats_counts() -> None:
 
 def test_operator_that_is_installed_later_counts() -> None:
     rule = replace(RULE, operators=("fx_passes_test::installed_later",))
-    (kernel,) = fx_passes.KNOWN_KERNELS[:1]
+    (kernel,) = KNOWN_KERNELS[:1]
     kernel = replace(kernel, operator="fx_passes_test::installed_later")
-    (fusion,) = fx_passes.fuse_split_qkv_rms_norm_rope(kernels=(kernel,))
+    (fusion,) = fuse_split_qkv_rms_norm_rope(kernels=(kernel,))
     before = [rule.fingerprint(), fusion.fingerprint()]
     assert before == [rule.fingerprint(), fusion.fingerprint()]
 

@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 import fx_passes
-from fx_passes.match import Match
-from fx_passes.matcher import Matcher
-from fx_passes.operator_signature import SignatureTable
+from fx_passes.matching.match import Match
+from fx_passes.matching.matcher import Matcher
+from fx_passes.normal_form.operator_signature import SignatureTable
 from fx_passes.testing import (
     RANDOM_GRAPH_SHAPE,
     assert_same_values,

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.fusions import fuse_swiglu
 from fx_passes.inductor import PostGradPasses
 from fx_passes.testing import capture_graph, random_tensors
 
@@ -156,6 +157,6 @@ def test_all_functions_that_make_rules_return_a_tuple_of_them() -> None:
 def test_what_makes_rules_is_added_as_it_is() -> None:
     passes = PostGradPasses(fx_passes.Pipeline(passes=(fx_passes.NormalizePass(),)))
 
-    passes.add(fx_passes.fuse_swiglu())
+    passes.add(fuse_swiglu())
 
     assert passes.pipeline.names() == ["normalize", "added_fuse_swiglu", "fuse_swiglu"]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.normalize import normalize_graph, spelled_otherwise
-from fx_passes.report import PassReport
-from fx_passes.rewriter import apply_rules
-from fx_passes.rule import Rule
+from fx_passes.normal_form.normalize import normalize_graph, spelled_otherwise
+from fx_passes.reports.report import PassReport
+from fx_passes.rewriting.rewriter import apply_rules
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable

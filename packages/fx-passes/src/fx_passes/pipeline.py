@@ -19,7 +19,7 @@ from fx_passes.errors import (
 )
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_pass import Condition, GraphPass, RulePass, passes_problem
-from fx_passes.report import PassReport, Report
+from fx_passes.reports.report import PassReport, Report
 from fx_passes.snapshot import GraphSnapshot
 
 if TYPE_CHECKING:

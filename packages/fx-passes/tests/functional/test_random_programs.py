@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 
 import fx_passes
 from fx_passes.functional import FunctionalBackend
-from fx_passes.operator_signature import find_operator
+from fx_passes.normal_form.operator_signature import find_operator
 from fx_passes.testing import assert_same_values, random_tensors
 
 if TYPE_CHECKING:

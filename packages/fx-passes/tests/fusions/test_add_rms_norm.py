@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.fusions import fuse_add_rms_norm
 from fx_passes.testing import (
     GraphLevel,
     assert_left_alone,
@@ -27,7 +28,7 @@ def pipeline() -> fx_passes.Pipeline:
     return fx_passes.Pipeline(
         passes=(
             fx_passes.NormalizePass(),
-            fx_passes.RulePass(name="fusions", rules=fx_passes.fuse_add_rms_norm()),
+            fx_passes.RulePass(name="fusions", rules=fuse_add_rms_norm()),
         )
     )
 

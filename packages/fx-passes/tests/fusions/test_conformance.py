@@ -9,21 +9,21 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fusions.cases import FUSION_CASES
 from fx_passes.testing import (
-    FusionCase,
     GraphLevel,
-    NearMissCase,
     assert_left_alone,
     assert_rewritten,
     assert_same_values,
     capture_graph,
 )
-from fx_passes.testing.fusion_cases import FUSION_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from torch.fx import GraphModule, Node
+
+    from fusions.fusion_case import FusionCase, NearMissCase
 
 TOKENS = 6
 # For the rule that reads vLLM-Ascend's operator.

@@ -12,6 +12,13 @@ from torch.distributed import _functional_collectives as collectives
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fx_passes
+from fx_passes.fusions import (
+    ParallelGroup,
+    fuse_add_rms_norm,
+    fuse_matmul_all_reduce,
+    remove_gather_of_own_shard,
+    shard_all_reduce_norm,
+)
 from fx_passes.testing import (
     assert_left_alone,
     assert_rewritten,
@@ -43,10 +50,8 @@ def group_name() -> str:
     return name
 
 
-def groups(rank: int, communicator: str = "hccl_0") -> tuple[fx_passes.ParallelGroup, ...]:
-    group = fx_passes.ParallelGroup(
-        name=group_name(), rank=rank, size=SIZE, communicator=communicator
-    )
+def groups(rank: int, communicator: str = "hccl_0") -> tuple[ParallelGroup, ...]:
+    group = ParallelGroup(name=group_name(), rank=rank, size=SIZE, communicator=communicator)
     return (group,)
 
 
@@ -65,7 +70,7 @@ def pipeline(*rules: fx_passes.Rule) -> fx_passes.Pipeline:
     return fx_passes.Pipeline(
         passes=(
             fx_passes.NormalizePass(),
-            fx_passes.RulePass(name="norms", rules=fx_passes.fuse_add_rms_norm()),
+            fx_passes.RulePass(name="norms", rules=fuse_add_rms_norm()),
             fx_passes.RulePass(name="parallel", rules=rules),
         )
     )
@@ -73,14 +78,14 @@ def pipeline(*rules: fx_passes.Rule) -> fx_passes.Pipeline:
 
 def matmul_pipeline(**changes: object) -> fx_passes.Pipeline:
     made = groups(0, str(changes.get("communicator", "hccl_0")))
-    return pipeline(*fx_passes.fuse_matmul_all_reduce(made, soc=str(changes.get("soc", ""))))
+    return pipeline(*fuse_matmul_all_reduce(made, soc=str(changes.get("soc", ""))))
 
 
 def sharding_pipeline(rank: int, *, divide: bool = False) -> fx_passes.Pipeline:
     made = groups(rank)
     return pipeline(
-        *fx_passes.shard_all_reduce_norm(made, tokens_divide=divide),
-        *fx_passes.remove_gather_of_own_shard(made),
+        *shard_all_reduce_norm(made, tokens_divide=divide),
+        *remove_gather_of_own_shard(made),
     )
 
 
@@ -158,10 +163,10 @@ def test_matmul_and_all_reduce_in_float32_are_left_alone() -> None:
 
 
 def test_all_reduce_of_another_group_is_left_alone() -> None:
-    other = fx_passes.ParallelGroup(name="other", rank=0, size=SIZE, communicator="hccl_1")
+    other = ParallelGroup(name="other", rank=0, size=SIZE, communicator="hccl_1")
     module = capture_graph(mm, matmul_inputs())
 
-    rules = pipeline(*fx_passes.fuse_matmul_all_reduce((other,)))
+    rules = pipeline(*fuse_matmul_all_reduce((other,)))
     assert_left_alone(rules, module, "fuse_matmul_all_reduce", "is not one of those")
 
 
@@ -270,7 +275,7 @@ def own_slice(x: Tensor) -> Tensor:
 
 
 def gather_pipeline(rank: int) -> fx_passes.Pipeline:
-    return pipeline(*fx_passes.remove_gather_of_own_shard(groups(rank)))
+    return pipeline(*remove_gather_of_own_shard(groups(rank)))
 
 
 @pytest.mark.parametrize(

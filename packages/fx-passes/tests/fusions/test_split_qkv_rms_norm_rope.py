@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fusions.cases.rotary import ROTARY_CASES
+from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
 from fx_passes.testing import (
     AttentionHeads,
     GraphLevel,
@@ -20,10 +22,11 @@ from fx_passes.testing import (
     qkv_function,
     qkv_inputs,
 )
-from fx_passes.testing.fusion_cases.rotary import ROTARY_CASES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from fx_passes.operators import VendorKernel
 
 RULE = "fuse_split_qkv_rms_norm_rope"
 MROPE = "fuse_split_qkv_rms_norm_mrope"
@@ -31,8 +34,8 @@ LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 npu = torch.ops.npu
 
 
-def pipeline(**options: tuple[fx_passes.VendorKernel, ...]) -> fx_passes.Pipeline:
-    rules = fx_passes.fuse_split_qkv_rms_norm_rope(**options)
+def pipeline(**options: tuple[VendorKernel, ...]) -> fx_passes.Pipeline:
+    rules = fuse_split_qkv_rms_norm_rope(**options)
     passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 
@@ -309,8 +312,8 @@ def test_cosines_of_all_layers_are_looked_up_once() -> None:
 
 
 def test_rule_without_vendor_kernels_is_exact() -> None:
-    (exact,) = fx_passes.fuse_split_qkv_rms_norm_rope(kernels=())
-    (rounding,) = fx_passes.fuse_split_qkv_rms_norm_rope()
+    (exact,) = fuse_split_qkv_rms_norm_rope(kernels=())
+    (rounding,) = fuse_split_qkv_rms_norm_rope()
     assert (exact.numerics, rounding.numerics) == ("exact", "rounding")
 
 

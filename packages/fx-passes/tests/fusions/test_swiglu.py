@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import fx_passes
+from fx_passes.fusions import fuse_swiglu
 from fx_passes.testing import (
     GraphLevel,
     assert_left_alone,
@@ -27,7 +28,7 @@ LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fx_passes.fuse_swiglu()
+    rules = fuse_swiglu()
     passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 
@@ -145,7 +146,7 @@ def test_halves_of_two_tensors_are_left_alone() -> None:
 
 
 def test_rule_declares_that_it_rounds_elsewhere() -> None:
-    (rule,) = fx_passes.fuse_swiglu()
+    (rule,) = fuse_swiglu()
     assert rule.numerics == "rounding"
     assert RULE not in fx_passes.default_npu_pipeline().exact().names()
 

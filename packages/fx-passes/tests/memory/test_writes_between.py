@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 import fx_passes
+from fx_passes.generic_passes import ShareEqualCallsPass
 from fx_passes.testing import assert_same_values, capture_graph
 
 if TYPE_CHECKING:
@@ -273,7 +274,7 @@ def test_nodes_under_another_label_are_neither_matched_nor_shared(key: str, valu
     for target in (torch.sin, "reciprocal"):
         op = "call_method" if isinstance(target, str) else "call_function"
         module.graph.find_nodes(op=op, target=target)[0].meta[key] = value
-    passes = (*PIPELINE.passes, fx_passes.ShareEqualCallsPass(after=()))
+    passes = (*PIPELINE.passes, ShareEqualCallsPass(after=()))
     pipeline = fx_passes.Pipeline(passes=passes)
 
     pipeline.run(plain)

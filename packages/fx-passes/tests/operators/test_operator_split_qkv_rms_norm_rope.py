@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from fx_passes import define_operators
+from fx_passes.operators import define_operators
 from fx_passes.testing import AttentionHeads, qkv_inputs
 
 
@@ -27,8 +27,9 @@ def run(heads: AttentionHeads, tokens: int, device: str, dtype: torch.dtype = to
 
 def test_importing_the_package_defines_nothing() -> None:
     program = (
-        "import torch, fx_passes; assert not hasattr(torch.ops.fx_passes, "
-        "'split_qkv_rms_norm_rope'); fx_passes.define_operators(); fx_passes.define_operators(); "
+        "import torch; from fx_passes.operators import define_operators; "
+        "assert not hasattr(torch.ops.fx_passes, 'split_qkv_rms_norm_rope'); "
+        "define_operators(); define_operators(); "
         "assert hasattr(torch.ops.fx_passes, 'split_qkv_rms_norm_rope')"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
@@ -39,7 +40,8 @@ def test_threads_may_define_the_operator_together() -> None:
         "from concurrent.futures import ThreadPoolExecutor\n"
         "import torch, fx_passes\n"
         "def use(_):\n"
-        "    fx_passes.define_operators()\n"
+        "    from fx_passes.operators import define_operators\n"
+        "    define_operators()\n"
         "    t = lambda *s: torch.empty(s, device='meta')\n"
         "    args = t(3, 32), t(8), t(8), t(1, 3, 1, 8), t(1, 3, 1, 8), 2, 1, 8, 1e-6\n"
         "    return torch.ops.fx_passes.split_qkv_rms_norm_rope(*args)[0].shape\n"

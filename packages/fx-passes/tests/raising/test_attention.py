@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import fx_passes
+from fx_passes.generic_passes import ShareEqualCallsPass
 from fx_passes.raising import raise_attention
 from fx_passes.testing import (
     assert_left_alone,
@@ -31,9 +32,7 @@ QUERY, KEY = (2, 4, 7, 16), (2, 2, 7, 16)
 
 def pipeline() -> fx_passes.Pipeline:
     rules = fx_passes.RulePass(name="raise", rules=raise_attention())
-    return fx_passes.Pipeline(
-        passes=(fx_passes.NormalizePass(), rules, fx_passes.ShareEqualCallsPass())
-    )
+    return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules, ShareEqualCallsPass()))
 
 
 def causal_mask(device: str, queries: int = 7, keys: int = 7) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.fusions import fuse_add_rms_norm
 from fx_passes.raising import raise_rms_norm
 from fx_passes.testing import (
     GraphLevel,
@@ -101,9 +102,7 @@ def test_norm_then_added_fuses_with_the_residual() -> None:
         return llama(total, weight), total
 
     module = capture_graph(function, random_tensors((6, 32), (6, 32), (32,)))
-    rules = fx_passes.RulePass(
-        name="raise", rules=(*raise_rms_norm(), *fx_passes.fuse_add_rms_norm())
-    )
+    rules = fx_passes.RulePass(name="raise", rules=(*raise_rms_norm(), *fuse_add_rms_norm()))
     both = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 
     assert_rewritten(both, module, {RULE: 1, "fuse_add_rms_norm": 1})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fx_passes.errors import PipelineError
 from fx_passes.functional.reinplace import ReinplacePass
 from fx_passes.pipeline import PipelineResult
-from fx_passes.report import Report
+from fx_passes.reports.report import Report
 from fx_passes.torch_internals import aot_autograd
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from torch._higher_order_ops.auto_functionalize import (
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.operator_signature import OperatorSignature
+from fx_passes.normal_form.operator_signature import OperatorSignature
 from fx_passes.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from fx_passes.functional.memory_map import MemoryMap, is_view_operator, same_la
 from fx_passes.functional.mutable_calls import MutableCall, auto_functionalized_v2
 from fx_passes.graph_argument import nodes_in
 from fx_passes.memory.effect import EffectTable
-from fx_passes.operator_signature import overload_names
-from fx_passes.report import MatchRecord, NearMiss, PassReport, RuleReport
+from fx_passes.normal_form.operator_signature import overload_names
+from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
 from fx_passes.torch_internals import OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:

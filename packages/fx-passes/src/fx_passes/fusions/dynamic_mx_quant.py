@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.errors import RuleError
-from fx_passes.fusions.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.fusions.residual_norm import (
+from fx_passes.fusions.norms.residual_norm import (
     RESIDUAL_NORMS,
     ResidualNorm,
     norm_problem,
     residual_norm_problem,
     sum_value,
 )
-from fx_passes.match import Match, NoMatch
-from fx_passes.pattern import label
-from fx_passes.rule import Rule
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = [
     "fuse_add_rms_norm_dynamic_mx_quant",

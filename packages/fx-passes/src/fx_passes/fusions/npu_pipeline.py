@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from fx_passes.fusions.add_rms_norm import fuse_add_rms_norm
-from fx_passes.fusions.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
-from fx_passes.fusions.add_rms_norm_quant import fuse_add_rms_norm_quant
+from fx_passes.fusions.activations.geglu import fuse_geglu
+from fx_passes.fusions.activations.swiglu import fuse_swiglu
+from fx_passes.fusions.activations.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
 from fx_passes.fusions.dynamic_mx_quant import (
     fuse_add_rms_norm_dynamic_mx_quant,
     fuse_rms_norm_dynamic_mx_quant,
     fuse_swiglu_mx_quant,
 )
-from fx_passes.fusions.equal_calls import ShareEqualCallsPass
-from fx_passes.fusions.folded_constants import FoldConstantsPass
-from fx_passes.fusions.geglu import fuse_geglu
-from fx_passes.fusions.multiply_add import fuse_multiply_add
-from fx_passes.fusions.noops import remove_double_reciprocal, remove_noops
-from fx_passes.fusions.rms_norm_quant import fuse_rms_norm_quant
-from fx_passes.fusions.split_qkv_rms_norm_cache import (
+from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
     fuse_split_qkv_rms_norm_mrope,
     fuse_split_qkv_rms_norm_rotary_embedding,
 )
-from fx_passes.fusions.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
-from fx_passes.fusions.swiglu import fuse_swiglu
-from fx_passes.fusions.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
+from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
+from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
+from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
+from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
+from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
+from fx_passes.generic_passes.folded_constants import FoldConstantsPass
+from fx_passes.generic_passes.multiply_add import fuse_multiply_add
+from fx_passes.generic_passes.noops import remove_double_reciprocal, remove_noops
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
 

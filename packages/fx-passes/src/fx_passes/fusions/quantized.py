@@ -9,12 +9,12 @@ from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import literals_equal
-from fx_passes.match import Match, NoMatch
+from fx_passes.matching.match import Match, NoMatch
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = [
     "INT8",

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.graph_index import nodes_by_target
+from fx_passes.memory.graph_index import nodes_by_target
 from fx_passes.memory.python_call import PythonCall
 from fx_passes.memory.undeclared import (
     ALWAYS_VIEWS,

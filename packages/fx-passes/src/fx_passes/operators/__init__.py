@@ -1,3 +1,6 @@
 """Operators that this package defines by an explicit call, and vendor kernels for them."""
 
-__all__: list[str] = []
+from fx_passes.operators.split_qkv_rms_norm_rope import define_operators
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, QkvHeads, VendorKernel
+
+__all__ = ["KNOWN_KERNELS", "QkvCall", "QkvHeads", "VendorKernel", "define_operators"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fx_passes.errors import FxPassesError
-from fx_passes.operator_signature import find_operator
+from fx_passes.normal_form.operator_signature import find_operator
 from fx_passes.torch_internals import has_kernel
 
 __all__ = ["OPERATOR", "define_operators"]

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.operator_signature import find_operator
+from fx_passes.normal_form.operator_signature import find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.fx import Node
 
-    from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["KNOWN_KERNELS", "QkvCall", "QkvHeads", "VendorKernel", "installed_kernel"]
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import Requirement, first_unmet
 from fx_passes.raising.memory_layout import layout_problem
 
 if TYPE_CHECKING:
     from torch.fx import Node
 
-    from fx_passes.graph_builder import GraphBuilder
-    from fx_passes.match import Match, NoMatch
+    from fx_passes.matching.match import Match, NoMatch
+    from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["pair_problem", "side_by_side"]
 

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fusions.geglu import ERROR_FUNCTION, TANH
-from fx_passes.match import NoMatch
+from fx_passes.fusions.activations.geglu import ERROR_FUNCTION, TANH
+from fx_passes.matching.match import NoMatch
 from fx_passes.raising.gated_pair import pair_problem, side_by_side
 from fx_passes.raising.memory_layout import dense_like
-from fx_passes.rule import Rule
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.graph_builder import GraphBuilder
-    from fx_passes.match import Match
+    from fx_passes.matching.match import Match
+    from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["raise_geglu"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from fx_passes.fusions.requirements import sizes_equal
-from fx_passes.match import Match, NoMatch
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import sizes_equal
 from fx_passes.memory import views_of
 
 __all__ = ["dense_like", "is_dense", "layout_problem"]

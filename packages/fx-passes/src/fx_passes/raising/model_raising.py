@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.normalize import normalize_graph
+from fx_passes.normal_form.normalize import normalize_graph
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
 from fx_passes.raising.sites import find_sites
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from fx_passes.pipeline import Pipeline
     from fx_passes.raising.sites import SiteKind
-    from fx_passes.report import Report
+    from fx_passes.reports.report import Report
 
 __all__ = ["RaisingResult", "raise_model"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fx_passes.fusions.geglu import fuse_geglu
+from fx_passes.fusions.activations.geglu import fuse_geglu
+from fx_passes.fusions.activations.swiglu import fuse_swiglu
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
-from fx_passes.fusions.swiglu import fuse_swiglu
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
 from fx_passes.raising.attention import raise_attention

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fx_passes.raising.sites import SiteKind
-    from fx_passes.report import Report
+    from fx_passes.reports.report import Report
 
 __all__ = ["RaisingReport", "Site"]
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.errors import RuleError
-from fx_passes.fusions.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.match import Match, NoMatch
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.raising.memory_layout import dense_like, layout_problem
-from fx_passes.rule import Rule
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.graph_builder import GraphBuilder
+    from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["raise_rotary"]
 

@@ -7,7 +7,6 @@ from fx_passes.testing.decoder import (
     qkv_inputs,
     random_tensors,
 )
-from fx_passes.testing.fusion_case import FusionCase, FusionInputs, NearMissCase
 from fx_passes.testing.random_graphs import RANDOM_GRAPH_SHAPE, random_graph, random_rule
 from fx_passes.testing.ranks import run_ranks
 from fx_passes.testing.rewrite_checks import assert_left_alone, assert_rewritten
@@ -16,10 +15,7 @@ from fx_passes.testing.tolerance import assert_same_values, tolerance_of
 __all__ = [
     "RANDOM_GRAPH_SHAPE",
     "AttentionHeads",
-    "FusionCase",
-    "FusionInputs",
     "GraphLevel",
-    "NearMissCase",
     "assert_left_alone",
     "assert_rewritten",
     "assert_same_values",

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from fx_passes.rule import Rule
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from random import Random
 
-    from fx_passes.graph_builder import GraphBuilder
-    from fx_passes.match import Match
+    from fx_passes.matching.match import Match
+    from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.torch_internals import OpOverload
 
 __all__ = ["RANDOM_GRAPH_SHAPE", "random_graph", "random_rule"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fx_passes.observers import VerifyObserver
+from fx_passes.reports.observers import VerifyObserver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
     from fx_passes.pipeline import Pipeline
-    from fx_passes.report import NearMiss, Report
+    from fx_passes.reports.report import NearMiss, Report
 
 __all__ = ["assert_left_alone", "assert_rewritten"]
 

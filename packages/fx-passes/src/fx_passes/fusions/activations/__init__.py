@@ -1,0 +1,1 @@
+"""Fusions of gated activations."""

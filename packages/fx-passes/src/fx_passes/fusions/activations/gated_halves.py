@@ -1,0 +1,97 @@
+"""Patterns and conditions of `activation(gate) * up`, gate and up the halves of one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+__all__ = ["Activation", "halves_patterns", "halves_problem"]
+
+Activation = Callable[["Tensor"], "Tensor"]
+"""What is applied to the gate, in a pattern."""
+
+Pattern = Callable[..., "dict[str, Tensor]"]
+
+
+def halves_patterns(activation: Activation) -> tuple[Pattern, ...]:
+    """Return the patterns of an activation of the first half times the second: every way to halve.
+
+    Each has the parameters `x` and `dim`, and the output `y`.
+    """
+
+    def chunked(x: Tensor, dim: int) -> dict[str, Tensor]:
+        halves = torch.ops.aten.chunk(x, 2, dim)
+        return {"y": activation(halves[0]) * halves[1]}
+
+    def split_in_equal_parts(x: Tensor, size: int, dim: int) -> dict[str, Tensor]:
+        halves = torch.ops.aten.split.Tensor(x, size, dim)
+        return {"y": activation(halves[0]) * halves[1]}
+
+    def split_in_sizes(x: Tensor, sizes: Sequence[int], dim: int) -> dict[str, Tensor]:
+        halves = torch.ops.aten.split_with_sizes(x, sizes, dim)
+        return {"y": activation(halves[0]) * halves[1]}
+
+    def sliced(
+        x: Tensor, dim: int, start: int | None, middle: int, next_middle: int, end: int | None
+    ) -> dict[str, Tensor]:
+        gate = torch.ops.aten.slice.Tensor(x, dim, start, middle, 1)
+        up = torch.ops.aten.slice.Tensor(x, dim, next_middle, end, 1)
+        return {"y": activation(gate) * up}
+
+    return chunked, split_in_equal_parts, split_in_sizes, sliced
+
+
+def halves_problem(match: Match) -> NoMatch | None:
+    """Return why gate and up are not the two halves of the last dimension, on an NPU."""
+    unmet = first_unmet(
+        match,
+        Requirement.on_npu("x"),
+        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+    )
+    return unmet or _cut_problem(match)
+
+
+def _cut_problem(match: Match) -> NoMatch | None:
+    tensors = match.tensors("x", "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, y = tensors
+    bound = match.bound
+    if bound["dim"] not in {-1, x.dim() - 1}:
+        return NoMatch(f"the halves are along dimension {bound['dim']} of {x.dim()}, not the last")
+    size, half = x.shape[-1], y.shape[-1]
+    if not all(isinstance(each, int) for each in (size, half)):
+        return NoMatch(f"the last dimension must be a number, found {size} and {half}")
+    if 2 * half != size or not all(map(sizes_equal, x.shape[:-1], y.shape[:-1])):
+        return NoMatch(f"{list(y.shape)} is not half of {list(x.shape)}")
+    if "start" in bound and not _slices_are_halves(match, size):
+        return NoMatch(
+            f"the slices [{bound['start']}:{bound['middle']}] and "
+            f"[{bound['next_middle']}:{bound['end']}] are not the two halves of {size}"
+        )
+    return None
+
+
+def _slices_are_halves(match: Match, size: int) -> bool:
+    def place(name: str, default: int) -> object:
+        value = match.bound[name]
+        if value is None:
+            return default
+        if not isinstance(value, int):
+            return value
+        return max(value + size, 0) if value < 0 else min(value, size)
+
+    half = size // 2
+    expected = (0, half, half, size)
+    names = (("start", 0), ("middle", size), ("next_middle", 0), ("end", size))
+    return tuple(place(name, default) for name, default in names) == expected

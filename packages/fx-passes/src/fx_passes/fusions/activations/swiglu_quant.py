@@ -1,0 +1,250 @@
+"""SwiGLU + quantisation, fused into one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.quantized import (
+    cast,
+    dynamic_dtype_problem,
+    inverse_scale,
+    npu_dynamic_quant,
+    quantize_problem,
+)
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_swiglu_dynamic_quant", "fuse_swiglu_quant"]
+
+# aclnnDequantSwigluQuantV2 on A2 and A3: two dimensions, the last one a multiple of this.
+_WIDTH_UNIT = 64
+# aclnnSwiGluQuantV2.
+_WIDEST = 8192
+
+
+def _dynamic(x: Tensor, dim: int, smooth: Tensor | None, dtype: object) -> dict[str, Tensor]:
+    activated = torch.ops.npu.npu_swiglu(x, dim)
+    quant = label(npu_dynamic_quant(activated, smooth, dtype), "quant")
+    return {"quantized": quant[0], "scale": quant[1]}
+
+
+def _static(
+    x: Tensor,
+    dim: int,
+    scale: Tensor,
+    offset: Tensor | None,
+    dtype: object,
+    axis: int,
+    div_mode: bool,
+) -> dict[str, Tensor]:
+    activated = torch.ops.npu.npu_swiglu(x, dim)
+    quantized = torch.ops.npu.npu_quantize(activated, scale, offset, dtype, axis, div_mode)
+    return {"quantized": quantized}
+
+
+def _rows_problem(match: Match) -> NoMatch | None:
+    """Return why `x` is not rows of the width and dtype that npu_dequant_swiglu_quant takes."""
+    unmet = first_unmet(match, Requirement.rank("x", 2), Requirement.dtype_in("x", torch.bfloat16))
+    tensors = match.tensors("x")
+    if unmet is not None or isinstance(tensors, NoMatch):
+        return unmet
+    width = tensors[0].shape[-1]
+    if not sizes_equal(width % _WIDTH_UNIT, 0):
+        return NoMatch(f"the last dimension {width} is no multiple of {_WIDTH_UNIT}")
+    return _halves_problem(match)
+
+
+def _halves_problem(match: Match) -> NoMatch | None:
+    tensors = match.tensors("x")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    (x,) = tensors
+    if match.bound["dim"] not in {-1, x.dim() - 1}:
+        return NoMatch(f"the halves are along dimension {match.bound['dim']} of {x.dim()}")
+    return None
+
+
+def _check_dynamic(match: Match) -> NoMatch | None:
+    problem = dynamic_dtype_problem(match) or _rows_problem(match)
+    if problem is not None:
+        return problem
+    quant, smooth = match.value("quant"), match.value("smooth")
+    if not isinstance(quant, (tuple, list)):
+        return NoMatch("no tensor metadata for the quantised values")
+    if quant[0].dtype != torch.int8:
+        return NoMatch(f"quantisation to {quant[0].dtype}; the kernel gives int8")
+    if isinstance(smooth, torch.Tensor):
+        return _factor_problem(match, smooth, "smooth")
+    return None
+
+
+def _factor_problem(match: Match, factor: Tensor, name: str) -> NoMatch | None:
+    tensors = match.tensors("x")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    half = tensors[0].shape[-1] // 2
+    fits = factor.dim() == 1 and (sizes_equal(factor.shape[0], half) or factor.shape[0] == 1)
+    if not fits:
+        return NoMatch(f"`{name}` has shape {list(factor.shape)}; the kernel takes [{half}] or [1]")
+    return None
+
+
+def _rewrite_dynamic(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, quant = match.bound, match.value("quant")
+    if not isinstance(quant, (tuple, list)):
+        raise RuleError("building npu_dequant_swiglu_quant: npu_dynamic_quant has no metadata")
+    smooth = bound["smooth"]
+    fused = build.call(
+        "npu::npu_dequant_swiglu_quant",
+        bound["x"],
+        quant_scale=_row(smooth, build) if isinstance(smooth, Node) else None,
+        activate_left=True,
+        quant_mode=1,
+        val=tuple(quant),
+    )
+    return build.elements(fused, {"quantized": 0, "scale": 1})
+
+
+def _row(factor: Node, build: GraphBuilder) -> Node:
+    """Return a factor for each channel as the one row of float32 that the kernels take."""
+    wide = cast(factor, torch.float32, build)
+    value = wide.meta["val"]
+    return build.call("aten::unsqueeze", wide, 0, val=value.unsqueeze(0))
+
+
+def _check_static(match: Match) -> NoMatch | None:
+    tensors = match.tensors("x", "scale")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, scale = tensors
+    rows = _rows_problem if x.dtype == torch.bfloat16 else _narrow_problem
+    problem = (
+        rows(match)
+        or quantize_problem(match, "x")
+        or first_unmet(match, Requirement.dtype_in("quantized", torch.int8))
+        or _factor_problem(match, scale, "scale")
+    )
+    offset = match.value("offset")
+    if problem is None and isinstance(offset, torch.Tensor) and offset.shape != scale.shape:
+        return NoMatch("`offset` has another shape than `scale`")
+    return problem
+
+
+def _narrow_problem(match: Match) -> NoMatch | None:
+    """Return why `x` is not what npu_swiglu_quant takes."""
+    unmet = first_unmet(match, Requirement.dtype_in("x", torch.float16))
+    tensors = match.tensors("x")
+    if unmet is not None or isinstance(tensors, NoMatch):
+        return unmet
+    (x,) = tensors
+    known = all(isinstance(size, int) for size in x.shape[-1:])
+    if x.dim() < 2 or not known or x.shape[-1] > _WIDEST:
+        return NoMatch(
+            f"`x` has shape {list(x.shape)}; the kernel takes 2 dimensions or more, the last of at "
+            f"most {_WIDEST}"
+        )
+    return _halves_problem(match)
+
+
+def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, x, quantized = match.bound, match.value("x"), match.value("quantized")
+    scale, offset = bound["scale"], bound["offset"]
+    if (
+        not isinstance(x, torch.Tensor)
+        or not isinstance(quantized, torch.Tensor)
+        or not isinstance(scale, Node)
+    ):
+        raise RuleError("building a fused SwiGLU and quantisation: the match was not checked")
+    divides = x.dtype == torch.bfloat16
+    if bound["div_mode"] is not divides:
+        scale = inverse_scale(scale, build, dtype=torch.float32)
+    row = _row(scale, build)
+    if isinstance(offset, Node):
+        shift = _row(offset, build)
+    else:
+        shift = build.call("aten::zeros_like", row, val=row.meta["val"])
+    scales = x.new_empty(x.shape[:-1], dtype=torch.float32)
+    if divides:
+        fused = build.call(
+            "npu::npu_dequant_swiglu_quant",
+            bound["x"],
+            quant_scale=row,
+            quant_offset=shift,
+            activate_left=True,
+            val=(quantized, scales),
+        )
+    else:
+        fused = build.call(
+            "npu::npu_swiglu_quant",
+            bound["x"],
+            smooth_scales=row,
+            offsets=shift,
+            activate_left=True,
+            val=(quantized, scales),
+        )
+    return build.elements(fused, {"quantized": 0})
+
+
+def fuse_swiglu_dynamic_quant() -> tuple[Rule, ...]:
+    """Return the rule `npu_swiglu` + `npu_dynamic_quant` to `npu_dequant_swiglu_quant`.
+
+    With and without smooth scales, which are cast to the float32 that the kernel takes. Only int8,
+    per token, without groups. Source of the table: aclnnDequantSwigluQuantV2 takes bfloat16 on A2
+    and A3, two dimensions, the last a multiple of 64. `npu_swiglu_quant`, which takes float16, is
+    no substitute: it returns 127 / max, the reciprocal of what `npu_dynamic_quant` does.
+
+    The kernel quantises before rounding: int8 values may differ by one, the numerics are
+    `rounding`.
+    """
+    rule = Rule(
+        name="fuse_swiglu_dynamic_quant",
+        patterns=(_dynamic,),
+        check=_check_dynamic,
+        rewrite=_rewrite_dynamic,
+        operators=(
+            "npu::npu_swiglu",
+            "npu::npu_dynamic_quant",
+            "npu::npu_dequant_swiglu_quant",
+        ),
+        numerics="rounding",
+    )
+    return (rule,)
+
+
+def fuse_swiglu_quant() -> tuple[Rule, ...]:
+    """Return the rule `npu_swiglu` + `npu_quantize` to one operator.
+
+    One scale or one for each channel, both `div_mode`, with and without an offset; scale and offset
+    are cast to the float32 that the kernels take. bfloat16 goes to `npu_dequant_swiglu_quant`,
+    which divides and takes any width that is a multiple of 64; float16 to `npu_swiglu_quant`, which
+    multiplies and takes up to 8192. The scale is inverted where the graph has the other one; see
+    `inverse_scale`.
+
+    The kernels quantise before rounding: int8 values may differ by one, the numerics are
+    `rounding`.
+    """
+    rule = Rule(
+        name="fuse_swiglu_quant",
+        patterns=(_static,),
+        check=_check_static,
+        rewrite=_rewrite_static,
+        operators=(
+            "npu::npu_swiglu",
+            "npu::npu_quantize",
+            "npu::npu_dequant_swiglu_quant",
+            "npu::npu_swiglu_quant",
+        ),
+        numerics="rounding",
+    )
+    return (rule,)

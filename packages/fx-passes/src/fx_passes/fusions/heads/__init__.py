@@ -1,0 +1,1 @@
+"""Fusions of what stands in front of attention: split, norms and rotation of the heads."""

@@ -1,0 +1,207 @@
+"""The opening of QKV fusions: the split of the projections and the norms of q and k by heads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.graph_argument import literals_equal
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR
+from fx_passes.operators.vendor_kernel import (
+    QkvCall,
+    QkvHeads,
+    VendorKernel,
+    installed_kernel,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["build_heads", "heads_of", "heads_problem", "normed_heads"]
+
+
+def normed_heads(
+    parts: Sequence[Tensor],
+    shapes: tuple[Sequence[int], Sequence[int]],
+    weights: tuple[Tensor, Tensor],
+    epsilons: tuple[float, float],
+    biases: tuple[Tensor, Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Return, in a pattern, q and k cut into heads and normalised.
+
+    Args:
+        parts: q and k, [T, heads * head_dim], and v.
+        shapes: What q and k are reshaped to; the last dimension is that of a head.
+        weights: Of the norms.
+        epsilons: Of the norms.
+        biases: What is added to the norms, or None where the pattern has none.
+    """
+    q, k = (
+        torch.ops.npu.npu_rms_norm(part.reshape(shape), weight, epsilon)[0]
+        for part, shape, weight, epsilon in zip(
+            (parts[0], parts[1]), shapes, weights, epsilons, strict=True
+        )
+    )
+    if biases is not None:
+        q, k = q + biases[0], k + biases[1]
+    return label(q, "q_heads"), label(k, "k_heads")
+
+
+def heads_problem(match: Match) -> NoMatch | None:
+    """Return why q, k and v are not heads of one size, normalised alike.
+
+    Reads `qkv`, `sizes`, `split_dim`, `q_weight`, `k_weight`, `q_bias`, `k_bias`, `q_epsilon`,
+    `k_epsilon` and the labels `q_heads` and `k_heads`, q and k cut into heads.
+    """
+    biases = [name for name in ("q_bias", "k_bias") if name in match.bound]
+    unmet = first_unmet(
+        match,
+        Requirement.rank("qkv", 2),
+        Requirement.rank("q_weight", 1),
+        Requirement.rank("k_weight", 1),
+        Requirement.same_shape("q_weight", "k_weight", *biases),
+        Requirement.same_dtype("qkv", "q_weight", "k_weight", *biases),
+        Requirement.dtype_in("qkv", torch.bfloat16, torch.float16, torch.float32),
+    )
+    return unmet or _literal_problem(match) or _size_problem(match)
+
+
+def _literal_problem(match: Match) -> NoMatch | None:
+    """Return what is wrong with the dimension or the epsilons."""
+    bound = match.bound
+    if bound["split_dim"] not in {-1, 1}:
+        return NoMatch(f"the split is along dimension {bound['split_dim']}, not the last")
+    if not isinstance(bound["q_epsilon"], (int, float)):
+        return NoMatch(f"the epsilon {bound['q_epsilon']} is no number")
+    if not literals_equal(bound["q_epsilon"], bound["k_epsilon"]):
+        return NoMatch(
+            f"the norm of q has epsilon {bound['q_epsilon']}, that of k {bound['k_epsilon']}"
+        )
+    return None
+
+
+def _size_problem(match: Match) -> NoMatch | None:
+    """Return what is wrong with the sizes of the heads."""
+    tensors = match.tensors("q_weight", "q_heads", "k_heads")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    weight, q_heads, k_heads = tensors
+    size, sizes = weight.shape[0], match.bound["sizes"]
+    parts = list(sizes) if isinstance(sizes, (list, tuple)) else []
+    if not all(isinstance(each, int) for each in (size, *parts)):
+        return NoMatch(f"head counts and sizes must be numbers, found {parts} and {size}")
+    if len(parts) != 3 or parts[1] != parts[2] or any(part % size for part in parts):
+        return NoMatch(f"the split sizes {parts} do not give heads of {size} and a v like k")
+    for name, heads in (("q", q_heads), ("k", k_heads)):
+        if not sizes_equal(heads.shape[-1], size):
+            return NoMatch(f"`{name}` is cut into {list(heads.shape)}; expected heads of {size}")
+    return None
+
+
+def heads_of(match: Match, rotary_dim: int) -> QkvHeads:
+    """Return the sizes of a match that `heads_problem` has nothing against."""
+    weight, sizes = match.value("q_weight"), match.bound["sizes"]
+    if not isinstance(weight, torch.Tensor) or not isinstance(sizes, (list, tuple)):
+        raise RuleError(f"building {OPERATOR}: the match was not checked")
+    head_dim = weight.shape[0]
+    return QkvHeads(
+        num_heads=sizes[0] // head_dim,
+        num_kv_heads=sizes[1] // head_dim,
+        head_dim=head_dim,
+        rotary_dim=rotary_dim,
+    )
+
+
+def build_heads(
+    match: Match,
+    build: GraphBuilder,
+    kernels: tuple[VendorKernel, ...],
+    heads: QkvHeads,
+    angles: tuple[Node, Node],
+) -> dict[str, Node]:
+    """Build the operator, or the first vendor kernel that is installed and able.
+
+    Args:
+        match: The match.
+        build: The builder of the rewrite.
+        kernels: The kernels that may be installed.
+        heads: The sizes.
+        angles: Cosines and sines, [1, T, 1, rotary_dim].
+
+    Returns:
+        The nodes for `q`, `k` and `v`, in the shapes of the pattern's outputs.
+    """
+    epsilon = match.bound["q_epsilon"]
+    if not isinstance(epsilon, (int, float)):
+        raise RuleError(f"building {OPERATOR}: the match was not checked")
+    call = QkvCall(
+        heads=heads,
+        qkv=_node(match, "qkv"),
+        q_weight=_node(match, "q_weight"),
+        k_weight=_node(match, "k_weight"),
+        q_bias=_node(match, "q_bias") if "q_bias" in match.bound else None,
+        k_bias=_node(match, "k_bias") if "k_bias" in match.bound else None,
+        cos=angles[0],
+        sin=angles[1],
+        eps=float(epsilon),
+    )
+    kernel = installed_kernel(kernels, heads)
+    results = _reference(call, build) if kernel is None else kernel.build(call, build)
+    fused: dict[str, Node] = {}
+    for name, result in zip(("q", "k", "v"), results, strict=True):
+        if name in match.needed:
+            fused[name] = _shaped(result, match, name, build)
+    return fused
+
+
+def _reference(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
+    sizes, qkv = call.heads, call.qkv.meta.get("val")
+    if not isinstance(qkv, torch.Tensor):
+        raise RuleError(f"building {OPERATOR}: `{call.qkv.name}` has no tensor metadata")
+    biases = (call.q_bias, call.k_bias) if call.q_bias is not None else ()
+    fused = build.call(
+        OPERATOR,
+        call.qkv,
+        call.q_weight,
+        call.k_weight,
+        call.cos,
+        call.sin,
+        sizes.num_heads,
+        sizes.num_kv_heads,
+        sizes.head_dim,
+        call.eps,
+        *biases,
+        val=tuple(
+            qkv.new_empty((qkv.shape[0], count, sizes.head_dim))
+            for count in (sizes.num_heads, sizes.num_kv_heads, sizes.num_kv_heads)
+        ),
+    )
+    return build.element(fused, 0), build.element(fused, 1), build.element(fused, 2)
+
+
+def _shaped(result: Node, match: Match, name: str, build: GraphBuilder) -> Node:
+    """Return a result [T, heads, head_dim] as the pattern's output has it, that or [T, size]."""
+    wanted, value = match.value(name), result.meta.get("val")
+    if not isinstance(wanted, torch.Tensor) or not isinstance(value, torch.Tensor):
+        raise RuleError(f"building {OPERATOR}: `{name}` has no tensor metadata")
+    if wanted.dim() == value.dim():
+        return result
+    size = value.shape[1] * value.shape[2]
+    return build.call("aten::reshape", result, [-1, size], val=wanted.new_empty(wanted.shape))
+
+
+def _node(match: Match, name: str) -> Node:
+    node = match.bound[name]
+    if not isinstance(node, Node):
+        raise RuleError(f"building {OPERATOR}: `{name}` is {node!r}, expected a node")
+    return node

@@ -1,0 +1,342 @@
+"""QKV split, RMSNorm of q and k, and RoPE by positions and a cache of angles, in one operator."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.heads.normed_heads import (
+    build_heads,
+    heads_of,
+    heads_problem,
+    normed_heads,
+)
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, VendorKernel, installed_kernel
+from fx_passes.rewriting.rule import Pattern, Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_split_qkv_rms_norm_mrope", "fuse_split_qkv_rms_norm_rotary_embedding"]
+
+
+def _mrope(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_flat: Sequence[int],
+    k_flat: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    positions: Tensor,
+    cache: Tensor,
+    head_size: int,
+    section: Sequence[int] | None,
+    mode: str,
+    cache_mode: str,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
+    turned = torch.ops.npu.npu_mrope(
+        positions,
+        q.reshape(q_flat),
+        k.reshape(k_flat),
+        cache,
+        head_size,
+        mrope_section=section,
+        rotary_mode=mode,
+        cache_mode=cache_mode,
+    )
+    return {"q": turned[0], "k": turned[1], "v": parts[2]}
+
+
+def _mrope_biased(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_flat: Sequence[int],
+    k_flat: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_bias: Tensor,
+    k_bias: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    positions: Tensor,
+    cache: Tensor,
+    head_size: int,
+    section: Sequence[int] | None,
+    mode: str,
+    cache_mode: str,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons, (q_bias, k_bias))
+    turned = torch.ops.npu.npu_mrope(
+        positions,
+        q.reshape(q_flat),
+        k.reshape(k_flat),
+        cache,
+        head_size,
+        mrope_section=section,
+        rotary_mode=mode,
+        cache_mode=cache_mode,
+    )
+    return {"q": turned[0], "k": turned[1], "v": parts[2]}
+
+
+def _rotary_embedding(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_flat: Sequence[int],
+    k_flat: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    positions: Tensor,
+    cache: Tensor,
+    head_size: int,
+    rotary_dim: int,
+    neox: bool,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
+    turned = torch.ops.vllm.npu_rotary_embedding(
+        positions, q.reshape(q_flat), k.reshape(k_flat), cache, head_size, rotary_dim, neox
+    )
+    return {"q": turned[0], "k": turned[1], "v": parts[2]}
+
+
+def _rotary_embedding_biased(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_flat: Sequence[int],
+    k_flat: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_bias: Tensor,
+    k_bias: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    positions: Tensor,
+    cache: Tensor,
+    head_size: int,
+    rotary_dim: int,
+    neox: bool,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons, (q_bias, k_bias))
+    turned = torch.ops.vllm.npu_rotary_embedding(
+        positions, q.reshape(q_flat), k.reshape(k_flat), cache, head_size, rotary_dim, neox
+    )
+    return {"q": turned[0], "k": turned[1], "v": parts[2]}
+
+
+def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
+    unmet = first_unmet(
+        match,
+        Requirement.rank("q", 2),
+        Requirement.rank("k", 2),
+        Requirement.rank("cache", 2),
+        Requirement.same_dtype("qkv", "cache"),
+    )
+    return (
+        unmet
+        or heads_problem(match)
+        or _rotation_problem(match)
+        or _position_problem(match)
+        or _kernel_problem(match, kernels)
+    )
+
+
+def _rotation_problem(match: Match) -> NoMatch | None:
+    bound, tensors = match.bound, match.tensors("q_weight", "cache")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    head_dim, rotary = tensors[0].shape[0], tensors[1].shape[1]
+    if not sizes_equal(bound["head_size"], head_dim):
+        return NoMatch(f"heads of {head_dim} are rotated as heads of {bound['head_size']}")
+    if not all(isinstance(each, int) for each in (rotary,)) or rotary % 2 or rotary > head_dim:
+        return NoMatch(f"`cache` has angles for {rotary} elements of a head of {head_dim}")
+    if not sizes_equal(bound.get("rotary_dim", rotary), rotary):
+        return NoMatch(f"{bound['rotary_dim']} elements are rotated by angles for {rotary}")
+    if bound.get("mode", "half") != "half" or bound.get("neox", True) is not True:
+        return NoMatch("neighbours are rotated; the operator rotates halves")
+    return None
+
+
+def _sections(match: Match) -> list[int]:
+    """Return the sections of the rotation that have positions of their own, none for plain RoPE."""
+    section = match.bound.get("section")
+    return list(section) if isinstance(section, (list, tuple)) and any(section) else []
+
+
+def _position_problem(match: Match) -> NoMatch | None:
+    bound, tensors = match.bound, match.tensors("positions", "cache")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    positions, cache = tensors
+    sections = _sections(match)
+    if not sections:
+        if positions.dim() == 1:
+            return None
+        return NoMatch(f"`positions` has {positions.dim()} dimensions and there are no sections")
+    if bound["cache_mode"] != "default":
+        return NoMatch(f"cache_mode {bound['cache_mode']!r} mixes sections; known is 'default'")
+    fits = positions.dim() == 2 and sizes_equal(positions.shape[0], len(sections))
+    if not fits or not sizes_equal(2 * sum(sections), cache.shape[1]):
+        return NoMatch(
+            f"the sections {sections} do not fit positions {list(positions.shape)} and angles for "
+            f"{cache.shape[1]} elements"
+        )
+    return None
+
+
+def _kernel_problem(match: Match, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
+    """Return why the fused operator would be no better than what it replaces."""
+    cache = match.value("cache")
+    if not kernels or not isinstance(cache, torch.Tensor):
+        return None
+    if installed_kernel(kernels, heads_of(match, cache.shape[1])) is not None:
+        return None
+    names = ", ".join(kernel.operator for kernel in kernels)
+    return NoMatch(
+        f"none of {names} is installed and able; without one the rotation would be two operators"
+    )
+
+
+def _rewrite(
+    match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
+) -> dict[str, Node]:
+    cache = match.value("cache")
+    if not isinstance(cache, torch.Tensor):
+        raise RuleError(f"building {OPERATOR}: the match was not checked")
+    heads = heads_of(match, cache.shape[1])
+    return build_heads(match, build, kernels, heads, _angles(match, build, cache))
+
+
+def _angles(match: Match, build: GraphBuilder, cache: Tensor) -> tuple[Node, Node]:
+    """Build cosines and sines [1, T, 1, rotary_dim], for all layers once they are shared."""
+    positions, held, qkv = match.bound["positions"], match.bound["cache"], match.value("qkv")
+    if not isinstance(positions, Node) or not isinstance(qkv, torch.Tensor):
+        raise RuleError(f"building {OPERATOR}: the match was not checked")
+    tokens, rotary, sections = qkv.shape[0], cache.shape[1], _sections(match)
+    half = rotary // 2
+    if not sections:
+        rows = build.call(
+            "aten::index_select", held, 0, positions, val=cache.new_empty((tokens, rotary))
+        )
+        planes, bounds = [rows], [(0, half)]
+    else:
+        count = len(sections)
+        flat = build.call("aten::reshape", positions, [-1])
+        rows = build.call("aten::index_select", held, 0, flat)
+        folded = build.call("aten::reshape", rows, [count, -1, rotary])
+        plane = cache.new_empty((tokens, rotary))
+        planes = [build.call("aten::select.int", folded, 0, row, val=plane) for row in range(count)]
+        ends = [sum(sections[: row + 1]) for row in range(count)]
+        bounds = [(end - size, end) for end, size in zip(ends, sections, strict=True)]
+    pieces: list[Node] = []
+    for offset in (0, half):
+        parts = [
+            build.call(
+                "aten::slice.Tensor",
+                plane_node,
+                1,
+                offset + start,
+                offset + end,
+                val=cache.new_empty_strided((tokens, end - start), (rotary, 1)),
+            )
+            for plane_node, (start, end) in zip(planes, bounds, strict=True)
+        ]
+        doubled = build.call(
+            "aten::cat", [*parts, *parts], -1, val=cache.new_empty((tokens, rotary))
+        )
+        pieces.append(
+            build.call(
+                "aten::reshape",
+                doubled,
+                [1, -1, 1, rotary],
+                val=cache.new_empty((1, tokens, 1, rotary)),
+            )
+        )
+    cos, sin = pieces
+    return cos, sin
+
+
+def fuse_split_qkv_rms_norm_mrope(
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+) -> tuple[Rule, ...]:
+    """Return the rule that fuses the split of qkv, the norms of q and k, and `npu_mrope`.
+
+    As SGLang writes it: q and k cut into heads by one reshape and put together by another, in any
+    shape; positions [T], or [m, T] with m sections (multimodal RoPE); a bias behind the norms or
+    none; partial RoPE where the cache is narrower than a head. Cosines and sines are looked up and
+    doubled once for all layers that share positions and cache (`ShareEqualCallsPass`).
+
+    Only where a vendor kernel is installed and able: spelt out, the fused operator rotates q and k
+    by one operator each, where `npu_mrope` does both. With `kernels=()` that is done, with the same
+    bits.
+
+    Args:
+        kernels: Vendor kernels, in order of preference.
+    """
+    rule = _rule("mrope", (_mrope, _mrope_biased), "npu::npu_mrope", kernels)
+    return (rule,)
+
+
+def fuse_split_qkv_rms_norm_rotary_embedding(
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+) -> tuple[Rule, ...]:
+    """Return the same rule for `vllm::npu_rotary_embedding`, as vLLM-Ascend writes it.
+
+    That operator takes one position a token and says how much of a head is rotated; else see
+    `fuse_split_qkv_rms_norm_mrope`.
+
+    Args:
+        kernels: Vendor kernels, in order of preference.
+    """
+    patterns = (_rotary_embedding, _rotary_embedding_biased)
+    rule = _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels)
+    return (rule,)
+
+
+def _rule(
+    name: str, patterns: tuple[Pattern, ...], operator: str, kernels: tuple[VendorKernel, ...]
+) -> Rule:
+    return Rule(
+        name=f"fuse_split_qkv_rms_norm_{name}",
+        patterns=patterns,
+        check=partial(_check, kernels=kernels),
+        rewrite=partial(_rewrite, kernels=kernels),
+        operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),
+        numerics="rounding" if kernels else "exact",
+        prepare=define_operators,
+    )

@@ -1,0 +1,204 @@
+"""QKV split, RMSNorm of q and k, and RoPE by given angles, fused into one operator."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.heads.normed_heads import (
+    build_heads,
+    heads_of,
+    heads_problem,
+    normed_heads,
+)
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, VendorKernel
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_split_qkv_rms_norm_rope"]
+
+
+def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    rotated: Tensor = torch.ops.npu.npu_rotary_mul(x.unsqueeze(0), cos, sin).squeeze(0)
+    return rotated
+
+
+def _partly_rotated(
+    x: Tensor, cos: Tensor, sin: Tensor, cut: tuple[int, int | None, int, int, int | None, int]
+) -> Tensor:
+    dim, first, end, start, last, cat_dim = cut
+    rotated = _rotated(torch.ops.aten.slice.Tensor(x, dim, first, end, 1), cos, sin)
+    rest = torch.ops.aten.slice.Tensor(x, dim, start, last, 1)
+    return torch.cat([rotated, rest], cat_dim)
+
+
+def _whole(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    cos: Tensor,
+    sin: Tensor,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
+    return {"q": _rotated(q, cos, sin), "k": _rotated(k, cos, sin), "v": parts[2]}
+
+
+def _whole_biased(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_bias: Tensor,
+    k_bias: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    cos: Tensor,
+    sin: Tensor,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons, (q_bias, k_bias))
+    return {"q": _rotated(q, cos, sin), "k": _rotated(k, cos, sin), "v": parts[2]}
+
+
+def _partial(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+    cos: Tensor,
+    sin: Tensor,
+    dim: int,
+    first: int | None,
+    end: int,
+    start: int,
+    last: int | None,
+    cat_dim: int,
+) -> dict[str, Tensor]:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
+    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
+    cut = (dim, first, end, start, last, cat_dim)
+    return {
+        "q": _partly_rotated(q, cos, sin, cut),
+        "k": _partly_rotated(k, cos, sin, cut),
+        "v": parts[2],
+    }
+
+
+def _check(match: Match) -> NoMatch | None:
+    unmet = first_unmet(
+        match,
+        Requirement.rank("q", 3),
+        Requirement.rank("k", 3),
+        Requirement.rank("cos", 4),
+        Requirement.rank("sin", 4),
+        Requirement.same_dtype("qkv", "cos", "sin"),
+    )
+    return unmet or heads_problem(match) or _rotation_problem(match) or _parts_problem(match)
+
+
+def _rotation_problem(match: Match) -> NoMatch | None:
+    """Return what is wrong with the cosines and sines."""
+    tensors = match.tensors("q", "cos", "sin")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    size = match.bound.get("end", tensors[0].shape[2])
+    for name, tensor in zip(("cos", "sin"), tensors[1:], strict=True):
+        first, _, third, last = tensor.shape
+        if not all(map(sizes_equal, (first, third, last), (1, 1, size))):
+            return NoMatch(
+                f"`{name}` has shape {list(tensor.shape)}; the operator takes [1, T, 1, {size}]"
+            )
+    return None
+
+
+def _parts_problem(match: Match) -> NoMatch | None:
+    """Return why a head is not cut into a part that is rotated and the rest."""
+    bound, heads = match.bound, match.value("q_heads")
+    if "end" not in bound or not isinstance(heads, torch.Tensor):
+        return None
+    size, last = heads.shape[2], bound["last"]
+    to_the_end = last is None or (isinstance(last, int) and last >= size)
+    if any(bound[name] not in {-1, 2} for name in ("dim", "cat_dim")):
+        return NoMatch(f"heads are cut along {bound['dim']} and joined along {bound['cat_dim']}")
+    if bound["end"] != bound["start"] or bound["first"] not in {None, 0} or not to_the_end:
+        rotated = f"[{bound['first']}:{bound['end']}]"
+        return NoMatch(
+            f"the slices {rotated} and [{bound['start']}:{last}] are not the whole of a head of "
+            f"{size}"
+        )
+    return None
+
+
+def _rewrite(
+    match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
+) -> dict[str, Node]:
+    cos, sin, value = match.bound["cos"], match.bound["sin"], match.value("cos")
+    if (
+        not isinstance(value, torch.Tensor)
+        or not isinstance(cos, Node)
+        or not isinstance(sin, Node)
+    ):
+        raise RuleError(f"building {OPERATOR}: the match was not checked")
+    heads = heads_of(match, value.shape[3])
+    return build_heads(match, build, kernels, heads, (cos, sin))
+
+
+def fuse_split_qkv_rms_norm_rope(
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+) -> tuple[Rule, ...]:
+    """Return the rule that fuses the split of qkv, the norms of q and k, and their rotation.
+
+    It matches `split` into q, k and v; `reshape` or `view` of q and k into heads; `npu_rms_norm`,
+    with or without a bias added; `npu_rotary_mul` with shared cosines and sines between
+    `unsqueeze(0)` and `squeeze(0)`, of whole heads or of the first part of each (partial RoPE). Any
+    head size, any counts of heads, any eps, symbolic numbers of tokens. The result is one call of
+    `fx_passes::split_qkv_rms_norm_rope` (see `define_operators`), or of the first vendor kernel
+    that is installed and able. v, which was a view of qkv, gets memory of its own.
+
+    The reference gives the same bits; vendor kernels need not, so the numerics are `exact` only
+    for a rule without them.
+
+    Args:
+        kernels: Vendor kernels to use where they are installed, in order of preference.
+    """
+    rule = Rule(
+        name="fuse_split_qkv_rms_norm_rope",
+        patterns=(_whole, _whole_biased, _partial),
+        check=_check,
+        rewrite=partial(_rewrite, kernels=kernels),
+        operators=("npu::npu_rms_norm", "npu::npu_rotary_mul"),
+        numerics="rounding" if kernels else "exact",
+        prepare=define_operators,
+    )
+    return (rule,)

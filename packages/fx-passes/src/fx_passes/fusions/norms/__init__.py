@@ -1,0 +1,1 @@
+"""Fusions that begin with a norm."""

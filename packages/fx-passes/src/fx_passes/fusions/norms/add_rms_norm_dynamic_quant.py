@@ -1,0 +1,128 @@
+"""Residual add + RMSNorm + per-token quantisation, in `npu::npu_add_rms_norm_dynamic_quant`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.norms.residual_norm import (
+    RESIDUAL_NORMS,
+    ResidualNorm,
+    residual_norm_problem,
+    sum_value,
+)
+from fx_passes.fusions.quantized import dynamic_dtype_problem, npu_dynamic_quant
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_add_rms_norm_dynamic_quant"]
+
+_SMOOTH = (Requirement.same_shape("weight", "smooth"), Requirement.same_dtype("weight", "smooth"))
+
+
+def _plain(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
+    def pattern(
+        x: Tensor,
+        residual: Tensor,
+        weight: Tensor,
+        epsilon: float,
+        smooth: Tensor | None,
+        dtype: object,
+    ) -> dict[str, Tensor]:
+        normed, total = norm(x, residual, weight, epsilon)
+        quant = label(npu_dynamic_quant(normed, smooth, dtype), "quant")
+        return {"quantized": quant[0], "scale": quant[1], "total": total}
+
+    return pattern
+
+
+def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
+    def pattern(
+        x: Tensor,
+        residual: Tensor,
+        weight: Tensor,
+        beta: Tensor,
+        epsilon: float,
+        smooth: Tensor | None,
+        dtype: object,
+    ) -> dict[str, Tensor]:
+        normed, total = norm(x, residual, weight, epsilon)
+        shifted = normed + beta
+        quant = label(npu_dynamic_quant(shifted, smooth, dtype), "quant")
+        return {"quantized": quant[0], "scale": quant[1], "total": total}
+
+    return pattern
+
+
+def _check(match: Match) -> NoMatch | None:
+    smooth = () if match.bound["smooth"] is None else _SMOOTH
+    unmet = dynamic_dtype_problem(match) or residual_norm_problem(match)
+    unmet = unmet or first_unmet(match, *smooth)
+    if unmet is not None:
+        return unmet
+    x = match.value("x")
+    if not isinstance(match.value("quant"), (tuple, list)):
+        return NoMatch("no tensor metadata for the quantised values")
+    if isinstance(x, torch.Tensor) and x.dim() < 2:
+        return NoMatch(f"`x` has {x.dim()} dimension; the kernel takes 2 to 8")
+    return None
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, quant = match.bound, match.value("quant")
+    if not isinstance(quant, (tuple, list)):
+        raise RuleError(
+            "building npu_add_rms_norm_dynamic_quant: npu_dynamic_quant has no metadata"
+        )
+    quantized, scale = quant
+    fused = build.call(
+        "npu::npu_add_rms_norm_dynamic_quant",
+        bound["x"],
+        bound["residual"],
+        bound["weight"],
+        smooth_scale1=bound["smooth"],
+        beta=bound.get("beta"),
+        epsilon=bound["epsilon"],
+        output_mask=[True, False],
+        # Results of the masked half are empty.
+        val=(quantized, quantized.new_empty(0), sum_value(match), scale, scale.new_empty(0)),
+    )
+    return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
+
+
+def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
+    """Return the rule residual add + RMSNorm + `npu_dynamic_quant` to one operator.
+
+    Any eps, with and without a bias added to the norm, with and without smooth scales, with and
+    without use of the sum; after `npu_add_rms_norm` or after an addition and `npu_rms_norm`. Only
+    int8, per token, without groups. Source of the dtype table: aclnnAddRmsNormDynamicQuantV2 takes
+    float16 or bfloat16 of 2 to 8 dimensions, smooth scales and bias like gamma. The kernel
+    quantises the norm as it is before rounding, so int8 values may differ by one: the numerics are
+    `rounding`.
+    """
+    rule = Rule(
+        name="fuse_add_rms_norm_dynamic_quant",
+        patterns=(*map(_plain, RESIDUAL_NORMS), *map(_biased, RESIDUAL_NORMS)),
+        check=_check,
+        rewrite=_rewrite,
+        operators=(
+            "npu::npu_rms_norm",
+            "npu::npu_add_rms_norm",
+            "npu::npu_dynamic_quant",
+            "npu::npu_add_rms_norm_dynamic_quant",
+        ),
+        numerics="rounding",
+    )
+    return (rule,)

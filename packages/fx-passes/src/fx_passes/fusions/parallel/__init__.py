@@ -1,0 +1,1 @@
+"""Fusions of several ranks: communication, and what stands beside it."""

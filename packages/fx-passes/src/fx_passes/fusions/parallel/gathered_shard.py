@@ -1,0 +1,130 @@
+"""The own part of what was gathered from all ranks: no communication is needed for it."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.memory import escapes
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Pattern
+
+__all__ = ["gathered", "remove_gather_of_own_shard"]
+
+
+def gathered(shard: Tensor, size: int, group: str) -> Tensor:
+    """Return, in a pattern, what all ranks have, one behind the other."""
+    collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
+    waited: Tensor = collectives.wait_tensor(collectives.all_gather_into_tensor(shard, size, group))
+    return waited
+
+
+def _chunk_of(rank: int) -> Pattern:
+    def pattern(x: Tensor, size: int, group: str, chunks: int, dim: int) -> dict[str, Tensor]:
+        whole = gathered(x, size, group)
+        return {"whole": whole, "own": torch.ops.aten.chunk(whole, chunks, dim)[rank]}
+
+    return pattern
+
+
+def _part_of(rank: int) -> Pattern:
+    def pattern(x: Tensor, size: int, group: str, part: int, dim: int) -> dict[str, Tensor]:
+        whole = gathered(x, size, group)
+        return {"whole": whole, "own": torch.ops.aten.split.Tensor(whole, part, dim)[rank]}
+
+    return pattern
+
+
+def _slice(
+    x: Tensor, size: int, group: str, dim: int, start: int | None, end: int | None
+) -> dict[str, Tensor]:
+    whole = gathered(x, size, group)
+    return {"whole": whole, "own": torch.ops.aten.slice.Tensor(whole, dim, start, end, 1)}
+
+
+def _check(match: Match, *, groups: tuple[ParallelGroup, ...], rank: int) -> NoMatch | None:
+    group = group_of(match, groups)
+    if isinstance(group, NoMatch):
+        return group
+    unmet = first_unmet(match, Requirement.same_shape("x", "own"))
+    return unmet or _place_problem(match, group, rank)
+
+
+def _place_problem(match: Match, group: ParallelGroup, rank: int) -> NoMatch | None:
+    """Return why the part is not that of this rank."""
+    bound, x = match.bound, match.value("x")
+    problem = ""
+    if bound["dim"] != 0 or not isinstance(x, torch.Tensor):
+        problem = f"the parts are along dimension {bound['dim']}; they are gathered along the first"
+    elif not sizes_equal(bound["size"], group.size):
+        problem = f"{bound['size']} parts are gathered from {group.size} ranks"
+    elif "start" in bound:
+        length, start = x.shape[0], bound["start"]
+        if not sizes_equal(0 if start is None else start, group.rank * length):
+            problem = f"the part begins at {start}, that of the rank {group.rank} elsewhere"
+    elif group.rank != rank:
+        problem = f"the part is that of the rank {rank}; this is rank {group.rank}"
+    elif "chunks" in bound and not sizes_equal(bound["chunks"], group.size):
+        problem = f"{bound['chunks']} chunks of what {group.size} ranks gave"
+    if not problem and "own" in match.outputs and escapes(match.outputs["own"], match.effects):
+        problem = f"`{match.outputs['own'].name}` leaves the graph, in memory of its own"
+    return NoMatch(problem) if problem else None
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    x, bound = match.bound["x"], match.bound
+    if not isinstance(x, Node):
+        raise RuleError(f"taking the own part of what was gathered: `x` is {x!r}, expected a node")
+    replaced = {"own": x}
+    if "whole" in match.needed:
+        whole = match.value("whole")
+        started = build.call(
+            "_c10d_functional::all_gather_into_tensor", x, bound["size"], bound["group"], val=whole
+        )
+        replaced["whole"] = build.call("_c10d_functional::wait_tensor", started, val=whole)
+    return replaced
+
+
+def remove_gather_of_own_shard(groups: tuple[ParallelGroup, ...]) -> tuple[Rule, ...]:
+    """Return the rules that take a rank's own part of a gathered tensor from where it came.
+
+    By `chunk`, `split` or a slice along the first dimension. Where nothing else uses what was
+    gathered, the all-gather goes. Exact. A rule for each rank that this process has in a group.
+
+    Args:
+        groups: The groups whose all-gathers are meant.
+    """
+
+    def rule(name: str, patterns: tuple[Pattern, ...], rank: int) -> Rule:
+        return Rule(
+            name=name,
+            patterns=patterns,
+            check=partial(_check, groups=groups, rank=rank),
+            rewrite=_rewrite,
+            operators=(
+                "_c10d_functional::all_gather_into_tensor",
+                "_c10d_functional::wait_tensor",
+            ),
+            shares_memory=True,
+        )
+
+    ranks = sorted({group.rank for group in groups})
+    return (
+        rule("remove_gather_of_own_slice", (_slice,), -1),
+        *(
+            rule(f"remove_gather_of_shard_{rank}", (_chunk_of(rank), _part_of(rank)), rank)
+            for rank in ranks
+        ),
+    )

@@ -1,0 +1,120 @@
+"""What attention, quantisation and rotation prepare in every layer alike, prepared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.graph_argument import literals_equal
+from fx_passes.memory import AliasAnalysis, EffectTable, escapes
+from fx_passes.reports.report import PassReport
+from fx_passes.rewriting.run_scope import where_it_runs
+
+if TYPE_CHECKING:
+    from torch.fx import Graph, GraphModule, Node
+
+    from fx_passes.graph_pass import Condition
+
+__all__ = ["ShareEqualCallsPass", "prepares"]
+
+
+def prepares(node: Node) -> bool:
+    """Return whether a node calls one of the operators that rewrites prepare arguments with.
+
+    Reciprocals and casts of scales, rows of caches, masks, zeros: deterministic, and small beside
+    what uses them.
+    """
+    aten = torch.ops.aten
+    return node.op == "call_function" and node.target in {
+        aten.reciprocal.default,
+        aten._to_copy.default,  # noqa: SLF001 - the name of the operator
+        aten.to.dtype,
+        aten.index_select.default,
+        aten.reshape.default,
+        aten.unsqueeze.default,
+        aten.slice.Tensor,
+        aten.select.int,
+        aten.cat.default,
+        aten.zeros_like.default,
+        aten.ones.default,
+        aten.triu.default,
+        aten.logical_not.default,
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShareEqualCallsPass:
+    """Replaces a call by an earlier one with the same operator and arguments.
+
+    For the operators that rewrites prepare arguments with (see `prepares`): the reciprocal of a
+    scale, the mask of each attention, the rows of a cache of cosines. Chains of them are shared
+    from their beginning, and those that a rewrite left without a user are removed. A call stays
+    where what it reads is written meanwhile, where its own result is written, or where it is a
+    result of the graph.
+    """
+
+    name: str = "share_equal_calls"
+    after: tuple[str, ...] = ("raise", "npu_fusions")
+    repeats: bool = True
+    preconditions: tuple[Condition, ...] = ()
+    postconditions: tuple[Condition, ...] = ()
+
+    def run(self, graph_module: GraphModule) -> PassReport:
+        """Share the calls."""
+        shared = _share(graph_module.graph)
+        erased = _erase_unused(graph_module.graph)
+        detail = f"{shared} calls replaced by an earlier one, {erased} that nothing used removed"
+        return PassReport(name=self.name, modified=shared + erased > 0, detail=detail)
+
+    def fingerprint(self) -> str:
+        """Return a hash of what the pass does; its code belongs to the package's version."""
+        return fingerprint_of_functions((), type(self).__name__, self.name)
+
+
+def _share(graph: Graph) -> int:
+    effects = EffectTable()
+    aliases: AliasAnalysis | None = None
+    seen: dict[str, Node] = {}
+    shared = 0
+    for node in list(graph.nodes):
+        if not prepares(node):
+            continue
+        first = seen.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
+        if first is node:
+            continue
+        aliases = AliasAnalysis(graph, effects) if aliases is None else aliases
+        if _may_differ(first, node, aliases, effects):
+            continue
+        node.replace_all_uses_with(first)
+        aliases.replace(node, first)
+        graph.erase_node(node)
+        shared += 1
+    return shared
+
+
+def _erase_unused(graph: Graph) -> int:
+    """Remove what rewrites no longer use: arguments prepared for what they replaced."""
+    erased = 0
+    for node in reversed(list(graph.nodes)):
+        one = node.target is torch.ops.aten.mul.Tensor and literals_equal(node.args[1], 1)
+        if not node.users and (prepares(node) or one):
+            graph.erase_node(node)
+            erased += 1
+    return erased
+
+
+def _may_differ(first: Node, second: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
+    """Return whether sharing could show: by a write, a result of the graph, or where they run."""
+    if where_it_runs(first) != where_it_runs(second):
+        return True
+    if not aliases.writes_anywhere():
+        return escapes(first, effects) or escapes(second, effects)
+    return (
+        aliases.writer_between(first, second, second.all_input_nodes) is not None
+        or aliases.writer_between(first, None, (first, second)) is not None
+        or escapes(first, effects)
+        or escapes(second, effects)
+    )

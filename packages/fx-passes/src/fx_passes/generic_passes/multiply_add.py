@@ -1,0 +1,71 @@
+"""A product and a sum, fused into one operator of torch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_multiply_add"]
+
+
+def _by_number(x: Tensor, factor: float, addend: Tensor) -> dict[str, Tensor]:
+    return {"y": x * factor + addend}
+
+
+def _by_tensor(x: Tensor, factor: Tensor, addend: Tensor) -> dict[str, Tensor]:
+    return {"y": x * factor + addend}
+
+
+def _check(match: Match) -> NoMatch | None:
+    factor = match.value("factor")
+    tensors = ["x", "addend", "y"]
+    if isinstance(factor, torch.Tensor):
+        tensors.append("factor")
+    elif isinstance(factor, bool) or not isinstance(factor, (int, float)):
+        return NoMatch(f"the factor is {factor}; it must be a number or a tensor")
+    return first_unmet(
+        match,
+        *(Requirement.on_npu(name) for name in tensors),
+        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+        Requirement.same_dtype(*tensors),
+    )
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, y = match.bound, match.value("y")
+    if isinstance(match.value("factor"), torch.Tensor):
+        arguments = (bound["addend"], bound["x"], bound["factor"])
+        return {"y": build.call("aten::addcmul", *arguments, val=y)}
+    scaled = {"alpha": bound["factor"]}
+    return {"y": build.call("aten::add.Tensor", bound["addend"], bound["x"], **scaled, val=y)}
+
+
+def fuse_multiply_add() -> tuple[Rule, ...]:
+    """Return the rule `x * factor + addend` to one operator.
+
+    A number becomes `alpha` of `add`, as for DeepSeek's routed experts, which are scaled before the
+    shared experts are added; a tensor makes `addcmul`. All tensors of one floating-point dtype;
+    both orders of the product and of the sum; shapes broadcast as before.
+
+    Both operators of torch have one kernel on an NPU, so no operator of an engine's own is needed.
+    They round once where the two operators round twice: the numerics are `rounding`.
+    """
+    rule = Rule(
+        name="fuse_multiply_add",
+        patterns=(_by_number, _by_tensor),
+        check=_check,
+        rewrite=_rewrite,
+        numerics="rounding",
+    )
+    return (rule,)

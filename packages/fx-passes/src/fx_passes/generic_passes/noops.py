@@ -1,0 +1,265 @@
+"""Views, casts and copies that change nothing, and pairs of views that make one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import sizes_equal
+from fx_passes.memory import escapes, meets_its_source
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["remove_double_reciprocal", "remove_noops"]
+
+
+def _reshape(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.reshape(x, shape)}
+
+
+def _expand(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.expand(x, shape)}
+
+
+def _reshape_twice(x: Tensor, first: Sequence[int], shape: Sequence[int]) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.reshape(torch.ops.aten.reshape(x, first), shape)}
+
+
+def _reshape_of_copy(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+    """What AOTAutograd makes of a reshape that has to copy."""
+    copy = torch.ops.aten.clone(x, memory_format=torch.contiguous_format)
+    return {"y": torch.ops.aten.reshape(copy, shape)}
+
+
+def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.slice.Tensor(x, dim, start, end, step)}
+
+
+def _cast(x: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.to.dtype(x, dtype)}
+
+
+def _unsqueeze_squeeze(x: Tensor, dim: int) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.squeeze.dim(torch.ops.aten.unsqueeze(x, dim), dim)}
+
+
+def _transpose_twice(x: Tensor, first: int, second: int) -> dict[str, Tensor]:
+    once = torch.ops.aten.transpose.int(x, first, second)
+    return {"y": torch.ops.aten.transpose.int(once, first, second)}
+
+
+def _contiguous(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.contiguous(x)}
+
+
+def _clone(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.clone(x)}
+
+
+def _copying_cast(x: Tensor, dtype: torch.dtype) -> dict[str, Tensor]:
+    copied: Tensor = torch.ops.aten._to_copy.default(x, dtype=dtype)  # noqa: SLF001 - its name
+    return {"y": copied}
+
+
+def _cat_of_one(x: Tensor, dim: int) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.cat([x], dim)}
+
+
+def _times_one(x: Tensor) -> dict[str, Tensor]:
+    """What AOTAutograd makes of the numerator of `1 / x`."""
+    return {"y": x * 1}
+
+
+def _cast_forth_and_back(x: Tensor, wide: torch.dtype, dtype: torch.dtype) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.to.dtype(torch.ops.aten.to.dtype(x, wide), dtype)}
+
+
+def _copying_cast_forth_and_back(
+    x: Tensor, wide: torch.dtype, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
+    return {"y": cast(cast(x, dtype=wide), dtype=dtype)}
+
+
+def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.reciprocal(torch.ops.aten.reciprocal(x))}
+
+
+def _nothing_changes(match: Match) -> NoMatch | None:
+    tensors = match.tensors("x", "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, y = tensors
+    if x.dtype != y.dtype or x.dim() != y.dim() or not all(map(sizes_equal, x.shape, y.shape)):
+        return NoMatch(f"{list(x.shape)} {x.dtype} becomes {list(y.shape)} {y.dtype}")
+    return None
+
+
+def _copy_shows_nowhere(match: Match) -> NoMatch | None:
+    """Return what a copy is good for: another layout, or memory that leaves the graph."""
+    tensors = match.tensors("x", "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, y = tensors
+    if not all(map(sizes_equal, x.stride(), y.stride())) or x.device != y.device:
+        return NoMatch(f"the strides {list(x.stride())} become {list(y.stride())}")
+    return _nothing_changes(match) or _stays_inside(match)
+
+
+def _stays_inside(match: Match) -> NoMatch | None:
+    """Return why a result must have memory of its own."""
+    copy, source = match.outputs["y"], match.bound["x"]
+    if escapes(copy, match.effects):
+        return NoMatch(f"`{copy.name}` leaves the graph, in memory of its own", (copy,))
+    if isinstance(source, Node) and meets_its_source(copy, source, match.effects):
+        return NoMatch(f"`{copy.name}` is used beside `{source.name}`, which may be written")
+    return None
+
+
+def _copies_as_before(match: Match) -> NoMatch | None:
+    """Return whether one reshape might give a view where the first of two has copied."""
+    views = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}  # noqa: SLF001
+    if all(node.target in views for node in match.nodes):
+        return None
+    tensors = match.tensors("x", "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, y = tensors
+    copies = _copies(x, match.bound["first"])
+    if copies is None or (copies and not _copies(x, y.shape)):
+        return NoMatch(f"the first of two reshapes of strides {list(x.stride())} copies")
+    return None
+
+
+def _copies(x: Tensor, shape: object) -> bool | None:
+    """Return whether a reshape copies its input; None where that is not known."""
+    expected: object = 1
+    is_contiguous = True
+    for size, stride in zip(reversed(x.shape), reversed(x.stride()), strict=True):
+        is_contiguous = is_contiguous and sizes_equal(stride, expected)
+        expected = expected * size  # type: ignore[operator]
+    if is_contiguous:
+        return False
+    if not isinstance(shape, (list, tuple)):
+        return None
+    if not all(isinstance(size, int) for size in (*x.shape, *x.stride(), *shape)):
+        return None
+    try:
+        torch.empty_strided(x.shape, x.stride(), device="meta").view(shape)
+    except RuntimeError:
+        return True
+    return False
+
+
+def _widening_shows_nowhere(match: Match) -> NoMatch | None:
+    x, wide = match.value("x"), match.bound["wide"]
+    if (
+        not isinstance(x, torch.Tensor)
+        or not isinstance(wide, torch.dtype)
+        or not torch.can_cast(x.dtype, wide)
+        or torch.promote_types(x.dtype, wide) != wide
+    ):
+        return NoMatch(f"the values do not all fit into {wide}")
+    return _copy_shows_nowhere(match)
+
+
+def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    del build
+    x = match.bound["x"]
+    if not isinstance(x, Node):
+        raise RuleError(f"removing a no-op: its input is {x!r}, expected a node")
+    return {"y": x}
+
+
+def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    y = match.value("y")
+    return {"y": build.call("aten::reshape", match.bound["x"], match.bound["shape"], val=y)}
+
+
+def remove_noops() -> tuple[Rule, ...]:
+    """Return the rules that remove what only costs host time.
+
+    A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
+    that stays in the graph; a product with one; a cast to a wider dtype and back; `cat` of one
+    tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of two reshapes, or
+    the copy that AOTAutograd puts before one. All are exact. Places where the result differs are no
+    near misses.
+    """
+    views = (
+        ("remove_reshape", _reshape),
+        ("remove_expand", _expand),
+        ("remove_slice", _slice),
+        ("remove_cast", _cast),
+        ("remove_unsqueeze_squeeze", _unsqueeze_squeeze),
+        ("remove_double_transpose", _transpose_twice),
+    )
+    copies = (
+        ("remove_contiguous", (_contiguous,), _copy_shows_nowhere),
+        ("remove_copy", (_clone, _copying_cast, _cat_of_one), _copy_shows_nowhere),
+        ("remove_product_with_one", (_times_one,), _copy_shows_nowhere),
+        (
+            "remove_double_cast",
+            (_cast_forth_and_back, _copying_cast_forth_and_back),
+            _widening_shows_nowhere,
+        ),
+    )
+    merges = (
+        ("merge_reshapes", _reshape_twice, _copies_as_before),
+        ("merge_copy_and_reshape", _reshape_of_copy, _stays_inside),
+    )
+    removals = (
+        *((name, (pattern,), _nothing_changes) for name, pattern in views),
+        *copies,
+    )
+    return (
+        *(
+            Rule(
+                name=name,
+                patterns=(pattern,),
+                check=check,
+                rewrite=_one_reshape,
+                shares_memory=True,
+                reports_near_misses=False,
+            )
+            for name, pattern, check in merges
+        ),
+        *(
+            Rule(
+                name=name,
+                patterns=patterns,
+                check=check,
+                rewrite=_input,
+                shares_memory=True,
+                reports_near_misses=False,
+            )
+            for name, patterns, check in removals
+        ),
+    )
+
+
+def remove_double_reciprocal() -> tuple[Rule, ...]:
+    """Return the rule `1 / (1 / x)` to `x`.
+
+    As rewrites leave it that invert a scale which an engine had inverted. Each reciprocal is
+    rounded, so the numerics are `rounding`.
+    """
+    rule = Rule(
+        name="remove_double_reciprocal",
+        patterns=(_double_reciprocal,),
+        check=_copy_shows_nowhere,
+        rewrite=_input,
+        numerics="rounding",
+        shares_memory=True,
+        reports_near_misses=False,
+    )
+    return (rule,)

@@ -1,0 +1,5 @@
+"""A pipeline in Inductor's form. Importing this folder imports Inductor; `fx_passes` does not."""
+
+from fx_passes.inductor.post_grad_passes import PostGradPasses
+
+__all__ = ["PostGradPasses"]

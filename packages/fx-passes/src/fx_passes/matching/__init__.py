@@ -1,0 +1,1 @@
+"""Patterns, and the places of a graph where they fit."""

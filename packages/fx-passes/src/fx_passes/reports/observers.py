@@ -1,0 +1,193 @@
+"""Observers that look on between the passes of a pipeline."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from typing import TYPE_CHECKING
+
+from fx_passes.errors import ObserverError
+from fx_passes.reports.rewrite_comparison import (
+    ResultComparison,
+    recorded_value_problem,
+    replaced_value_problem,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from torch.fx import GraphModule, Node
+
+    from fx_passes.reports.report import MatchRecord, PassReport
+
+__all__ = ["DiffObserver", "DumpObserver", "TimingObserver", "VerifyObserver"]
+
+
+class VerifyObserver:
+    """Checks before and after every pass that the graph is well formed and means the same.
+
+    No metadata may be lost. The fake value recorded for a new call must be what its operator gives
+    (dtype, shape, strides), and a node that takes the place of another must have its dtype and
+    shape; what cannot be told, such as that of symbolic sizes, is taken to be right. A rewrite that
+    writes memory is refused by the rewriter itself. Raises an `ObserverError` that names the pass
+    and the rules of it that matched.
+
+    Costs about 20 microseconds a node and pass, and a millisecond for each new call.
+
+    Args:
+        execute: Whether each kind of rewrite is also run once, as it was and as it is, on small
+            inputs: on the accelerator, or on the CPU where there is none. Calls without a kernel
+            there, of other libraries' operators and of collectives are not run. Rules that are
+            exact must give the same bits, others values within 16 roundings, or whole numbers that
+            differ by one.
+    """
+
+    def __init__(self, *, execute: bool = False) -> None:
+        self._known: set[str] = set()
+        self._values: dict[str, object] = {}
+        self._execute = execute
+        self._results: ResultComparison | None = None
+        self._compared: set[object] = set()
+
+    def before_pass(self, graph_module: GraphModule, name: str) -> None:
+        """Take note of whether all values have metadata before the pass."""
+        try:
+            graph_module.graph.lint()
+        except RuntimeError as error:
+            raise ObserverError(
+                f"verifying before the pass {name!r}: the graph it is given is not well formed: "
+                f"{error}"
+            ) from error
+        self._known = {node.name for node in graph_module.graph.nodes if "val" not in node.meta}
+        self._values = {node.name: node.meta.get("val") for node in graph_module.graph.nodes}
+        self._results = ResultComparison(graph_module.graph) if self._execute else None
+
+    def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
+        """Check the graph."""
+        try:
+            graph_module.graph.lint()
+        except RuntimeError as error:
+            raise ObserverError(f"verifying after {_who(report)}: {error}") from error
+        if len(self._known) > 1:
+            # More than the output node had none before, so the graph came without metadata.
+            return
+        for node in graph_module.graph.nodes:
+            if node.op != "output" and "val" not in node.meta:
+                raise ObserverError(
+                    f"verifying after {_who(report)}: the new node `{node.name}` has no "
+                    "meta['val'] though all nodes had one before; hand `val` to the graph builder"
+                )
+        nodes = {node.name: node for node in graph_module.graph.nodes}
+        for rule in report.rules:
+            for match in rule.matches:
+                problem = self._problem(graph_module, nodes, match)
+                if problem is not None:
+                    raise ObserverError(
+                        f"verifying the rule {rule.rule!r} at `{match.anchor}` after {_who(report)}"
+                        f": {problem}"
+                    )
+
+    def _problem(
+        self, graph_module: GraphModule, nodes: Mapping[str, Node], match: MatchRecord
+    ) -> str | None:
+        """Return how a rewrite is not what it replaced."""
+        for name in match.created:
+            if name in nodes and (problem := recorded_value_problem(nodes[name])) is not None:
+                return problem
+        for old, new in match.replaced.items():
+            if old in self._values and new in nodes:
+                value = nodes[new].meta.get("val")
+                problem = replaced_value_problem(old, self._values[old], value)
+                if problem is not None:
+                    return problem
+        if self._results is None:
+            return None
+        return self._results.problem(
+            graph_module.graph, match, exact=match.exact, seen=self._compared
+        )
+
+
+def _who(report: PassReport) -> str:
+    rules = [repr(rule.rule) for rule in report.rules if rule.matches]
+    matched = f", whose rules {', '.join(rules)} matched" if rules else ""
+    return f"the pass {report.name!r}{matched}"
+
+
+class TimingObserver:
+    """Measures the passes.
+
+    Attributes:
+        seconds: For each run of a pass its name and duration, in order; wall clock.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: list[tuple[str, float]] = []
+        self._begun = 0.0
+
+    def before_pass(self, graph_module: GraphModule, name: str) -> None:
+        """Start the clock."""
+        del graph_module, name
+        self._begun = time.perf_counter()
+
+    def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
+        """Stop the clock."""
+        del graph_module
+        self.seconds.append((report.name, time.perf_counter() - self._begun))
+
+
+class DiffObserver:
+    """Keeps what each pass changed, as a unified diff of the graph's text.
+
+    Attributes:
+        diffs: For each pass that changed the graph its name and the diff.
+    """
+
+    def __init__(self) -> None:
+        self.diffs: list[tuple[str, str]] = []
+        self._before: list[str] = []
+
+    def before_pass(self, graph_module: GraphModule, name: str) -> None:
+        """Keep the text of the graph."""
+        del name
+        self._before = str(graph_module.graph).splitlines()
+
+    def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
+        """Compare with the text of the graph now."""
+        after = str(graph_module.graph).splitlines()
+        lines = list(
+            difflib.unified_diff(
+                self._before, after, f"before {report.name}", f"after {report.name}", lineterm=""
+            )
+        )
+        if lines:
+            self.diffs.append((report.name, "\n".join(lines)))
+
+
+class DumpObserver:
+    """Writes the graph before the first and after each pass into numbered files.
+
+    Args:
+        folder: Where the files go; made if it is missing. Existing files of these names are
+            replaced.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._count = 0
+
+    def before_pass(self, graph_module: GraphModule, name: str) -> None:
+        """Write the graph as it came, before the first pass."""
+        del name
+        if self._count == 0:
+            self._write(graph_module, "input")
+
+    def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
+        """Write the graph after a pass."""
+        self._write(graph_module, report.name)
+
+    def _write(self, graph_module: GraphModule, name: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._count:03d}-{name}.txt"
+        path.write_text(f"{graph_module.graph}\n", encoding="utf-8")
+        self._count += 1

@@ -1,0 +1,206 @@
+"""Creates the nodes of a rewrite, with metadata, at the place that was found for them."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.graph_argument import value_of
+from fx_passes.torch_internals import FakeTensor, schema_of, tree_leaves
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch.fx import Graph
+
+    from fx_passes.matching.match import Match
+    from fx_passes.memory import AliasAnalysis
+    from fx_passes.normal_form.operator_signature import SignatureTable
+    from fx_passes.torch_internals import OpOverload
+
+__all__ = ["GraphBuilder"]
+
+_NOT_CARRIED = frozenset({"val", "example_value", "tensor_meta"})
+
+
+class GraphBuilder:
+    """Handed to a rewrite; every node it creates stands at a legal place, in the order of creation.
+
+    Stack trace, `nn_module_stack` and all else in the metadata come from the last removed node.
+
+    Attributes:
+        created: The nodes created so far.
+        checked: Nodes from outside of the match that `unchanged` said may be used.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        match: Match,
+        before: Node,
+        signatures: SignatureTable,
+        aliases: AliasAnalysis,
+    ) -> None:
+        self.created: list[Node] = []
+        self.checked: set[Node] = set()
+        self._taken: list[tuple[Node, Node, int]] = []
+        self._aliases = aliases
+        self._graph = graph
+        self._before = before
+        self._needed = match.needed
+        self._outputs = match.outputs
+        self._signatures = signatures
+        self._meta = {
+            key: value for key, value in match.nodes[-1].meta.items() if key not in _NOT_CARRIED
+        }
+
+    def call(
+        self, target: OpOverload | str, *args: object, val: object = None, **kwargs: object
+    ) -> Node:
+        """Create a call of an operator.
+
+        Args:
+            target: The operator, or its name (`npu::npu_add_rms_norm`).
+            args: Positional arguments: nodes, literals, or lists of these.
+            val: The fake value of the result (a tensor, or a tuple of tensors). Give it where it is
+                known, such as that of a replaced output: computing it costs about a millisecond.
+                Left out, the operator runs on the fake values of its arguments.
+            kwargs: Keyword arguments.
+
+        Returns:
+            The new node, arguments in normal form.
+
+        Raises:
+            RuleError: The operator does not exist in this process, or the arguments do not fit it.
+        """
+        found = self._signatures.find(target) if isinstance(target, str) else target
+        if found is None:
+            raise RuleError(
+                f"building a call of {target}: this process has no such operator; list it in the "
+                "rule's `operators`, so that the rule waits until it is there"
+            )
+        signature = self._signatures.of(found)
+        bound = signature.bind(args, kwargs)
+        if bound is None:
+            raise RuleError(
+                f"building a call of {found}: {args} {kwargs} do not fit the schema "
+                f"{schema_of(found)}"
+            )
+        normal_args, normal_kwargs = signature.minimal(bound)
+        value = self._infer(found, bound) if val is None else val
+        node = self._graph.call_function(found, normal_args, normal_kwargs)  # type: ignore[arg-type]
+        return self._finish(node, value)
+
+    def element(self, source: Node, position: int) -> Node:
+        """Create a `getitem` of one result of a call that has several."""
+        value = source.meta.get("val")
+        element = None
+        if isinstance(value, (tuple, list)) and position < len(value):
+            element = value[position]
+        node = self._graph.call_function(operator.getitem, (source, position))
+        return self._finish(node, element)
+
+    def number(self, function: Callable[..., object], *args: object, val: object) -> Node:
+        """Create a call that computes a symbolic number from others.
+
+        Args:
+            function: A function of Python's `operator` or `math`, or `aten.sym_size.int`.
+            args: Nodes and literals.
+            val: The symbolic number it gives.
+        """
+        return self._finish(self._graph.call_function(function, args), val)  # type: ignore[arg-type]
+
+    def elements(self, source: Node, positions: Mapping[str, int]) -> dict[str, Node]:
+        """Take a result of a call for each output that something outside of the match uses.
+
+        The nodes of the outputs become the `getitem`s: they keep their name, their users and their
+        metadata but for the fake value, which is also the cheapest way.
+
+        Args:
+            source: A call that has several results.
+            positions: For each output of the pattern, which result replaces it.
+
+        Returns:
+            What a rewrite returns: the replacement of each needed output.
+        """
+        taken: dict[str, Node] = {}
+        for name, position in positions.items():
+            if name in self._needed:
+                node = taken[name] = self._outputs[name]
+                self._taken.append((node, source, position))
+        return taken
+
+    def unchanged(self, node: Node, since: Node) -> bool:
+        """Return whether a node from outside of the match may stand for what another read of it.
+
+        A rewrite may use what the pattern's parameters stand for. What they were computed from may
+        have been written since; this says that it was not.
+
+        Args:
+            node: The node that the rewrite would use, such as the scale behind a reciprocal.
+            since: The node that read it, such as the reciprocal.
+
+        Returns:
+            Whether nothing writes the memory of either up to where the new nodes stand. If so,
+            the rewrite may use `node`.
+        """
+        before = self._before
+        if not node < before or self._aliases.writer_between(since, before, (node, since)):
+            return False
+        self.checked.add(node)
+        return True
+
+    @property
+    def taken(self) -> set[Node]:
+        """Nodes of outputs that become elements of new calls."""
+        return {node for node, _, _ in self._taken}
+
+    def commit(self) -> None:
+        """Let the outputs that `elements` took become elements of the new calls."""
+        for node, source, position in self._taken:
+            values = source.meta.get("val")
+            if node.target is operator.getitem and node.args[1] == position:
+                node.replace_input_with(node.args[0], source)  # type: ignore[arg-type]
+            else:
+                node.target = operator.getitem
+                node.args = (source, position)
+                if node.kwargs:
+                    node.kwargs = {}
+            if isinstance(values, (tuple, list)) and position < len(values):
+                node.meta["val"] = values[position]
+            if node is not self._before:
+                source.append(node)
+
+    def discard(self) -> None:
+        """Take back the created nodes; the graph is as it was before the rewrite."""
+        for node in reversed(self.created):
+            self._graph.erase_node(node)
+
+    def _finish(self, node: Node, value: object) -> Node:
+        meta = node.meta
+        meta.update(self._meta)
+        if value is not None:
+            meta["val"] = value
+        self.created.append(node)
+        return node
+
+    def _infer(self, target: OpOverload, bound: tuple[object, ...]) -> object:
+        signature = self._signatures.of(target)
+        args, kwargs = signature.minimal(bound)
+        values = [value_of(argument) for argument in args]
+        keywords = {name: value_of(argument) for name, argument in kwargs.items()}
+        tensors = [
+            leaf for leaf in tree_leaves((values, keywords)) if isinstance(leaf, torch.Tensor)
+        ]
+        nodes = sum(isinstance(leaf, Node) for leaf in tree_leaves((args, kwargs)))
+        if len(tensors) < nodes and not tensors:
+            return None
+        mode = next((each.fake_mode for each in tensors if isinstance(each, FakeTensor)), None)
+        if mode is None:
+            return target(*values, **keywords)
+        with mode:
+            return target(*values, **keywords)

@@ -1,0 +1,252 @@
+"""Rules in the form that Inductor's pattern matcher takes: two functions and example inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fx_passes.errors import PatternError, RuleError
+from fx_passes.fingerprint import fingerprint_of_code, fingerprint_of_functions
+from fx_passes.matching.example_trace import ExampleTracer, parameters_of
+from fx_passes.matching.match import NoMatch
+from fx_passes.rewriting.replacement_pattern import Conditions, ReplacementPattern
+from fx_passes.rewriting.replacement_template import ReplacementTemplate
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Literal
+
+    import torch
+    from torch.fx import Node
+
+    from fx_passes.matching.match import Match
+    from fx_passes.matching.pattern import CompiledPattern
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["MatchForExtraCheck", "rule_from_replacement"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchForExtraCheck:
+    """A match as an `extra_check` written for Inductor's matcher sees it.
+
+    Attributes:
+        nodes: All nodes that the replacement removes, in the order of the graph.
+        kwargs: For each parameter of the search function the node or literal it stands for.
+        outputs: The nodes that compute what the search function returns.
+    """
+
+    nodes: list[Node]
+    kwargs: dict[str, object]
+    outputs: tuple[Node, ...]
+
+    def output_nodes(self) -> list[Node]:
+        """Return the nodes that compute what the search function returns."""
+        return list(self.outputs)
+
+    def output_node(self) -> Node:
+        """Return the first of them."""
+        return self.outputs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Traced:
+    patterns: tuple[ReplacementPattern, ...]
+    template: ReplacementTemplate
+    conditions: Conditions
+
+
+class _Replacement:
+    """The two functions, traced together at the first use, and once for each choice of dtypes."""
+
+    def __init__(
+        self,
+        search_fn: Callable[..., object],
+        replace_fn: Callable[..., object],
+        example_inputs: Sequence[torch.Tensor] | Callable[[], Sequence[torch.Tensor]],
+        extra_check: Callable[[MatchForExtraCheck], bool] | None,
+        scalars: Mapping[str, object],
+    ) -> None:
+        self._search = search_fn
+        self._replace = replace_fn
+        self._examples = example_inputs
+        self._extra_check = extra_check
+        self._scalars = dict(scalars)
+        self.parameters = parameters_of(search_fn)
+        if parameters_of(replace_fn) != self.parameters:
+            raise PatternError(
+                f"reading a replacement: the search function has the parameters {self.parameters}, "
+                f"the replacement {parameters_of(replace_fn)}; they must be the same"
+            )
+
+        self._variants: dict[tuple[tuple[str, torch.dtype], ...], _Traced | PatternError] = {}
+
+    @property
+    def traced(self) -> _Traced:
+        """The functions on the examples as they are.
+
+        Raises:
+            PatternError: They cannot be traced.
+        """
+        traced = self._variant({})
+        if isinstance(traced, PatternError):
+            raise traced
+        return traced
+
+    def _variant(self, dtypes: Mapping[str, torch.dtype]) -> _Traced | PatternError:
+        key = tuple(sorted(dtypes.items()))
+        found = self._variants.get(key)
+        if found is None:
+            try:
+                found = self._trace(dtypes)
+            except PatternError as error:
+                found = error
+            self._variants[key] = found
+        return found
+
+    def _traced_for(self, match: Match) -> _Traced | NoMatch:
+        """Return the functions as they are on the dtypes of a match."""
+        dtypes = self.traced.conditions.dtypes(match)
+        if isinstance(dtypes, NoMatch):
+            return dtypes
+        others = ", ".join(f"`{name}` is {dtype}" for name, dtype in dtypes.items())
+        found = self._variant(dtypes)
+        if isinstance(found, PatternError):
+            return NoMatch(f"{others}, other than the example input, on which {found}")
+        if [each.text for each in found.patterns] != [each.text for each in self.traced.patterns]:
+            return NoMatch(
+                f"{others}, other than the example input, and on that the search function calls "
+                "other operators; make a rule with examples of these dtypes"
+            )
+        return found
+
+    def _trace(self, dtypes: Mapping[str, torch.dtype]) -> _Traced:
+        tracer = ExampleTracer(self.parameters, self._examples, self._scalars, dtypes)
+        name = str(getattr(self._search, "__qualname__", self._search))
+        searches = [tracer.trace(self._search, composite=each) for each in (False, True)]
+        replaced = tracer.trace(self._replace, composite=False)
+        wanted, found = len(searches[0].outputs), len(replaced.outputs)
+        if wanted != found:
+            raise PatternError(
+                f"tracing the replacement of {name}: it returns {found} tensors, the search "
+                f"function {wanted}"
+            )
+        device = next(iter(tracer.tensors.values())).device
+        template = ReplacementTemplate.read(name, replaced, device)
+        conditions = Conditions.of(tracer)
+        if str(searches[0].graph) == str(searches[1].graph):
+            searches.pop()
+        patterns = tuple(
+            ReplacementPattern.read(name, each, prefix=f"_{index}")
+            for index, each in enumerate(searches)
+        )
+        return _Traced(patterns=patterns, template=template, conditions=conditions)
+
+    def compile(self) -> tuple[CompiledPattern, ...]:
+        return tuple(pattern.compiled for pattern in self.traced.patterns)
+
+    def check(self, match: Match) -> NoMatch | None:
+        traced = self._traced_for(match)
+        if isinstance(traced, NoMatch):
+            return traced
+        known = traced.conditions.sizes(match)
+        if isinstance(known, NoMatch):
+            return known
+        for pattern in traced.patterns:
+            problem = pattern.problem(match, known)
+            if problem is not None:
+                return problem
+        if self._extra_check is None:
+            return None
+        seen = MatchForExtraCheck(
+            nodes=list(match.nodes),
+            kwargs={name: match.bound[name] for name in self.parameters if name in match.bound},
+            outputs=tuple(match.outputs.values()),
+        )
+        try:
+            accepted = self._extra_check(seen)
+        except Exception as error:  # noqa: BLE001 - others wrote it, for another matcher
+            return NoMatch(f"extra_check raised {type(error).__name__}: {error}", match.nodes)
+        return None if accepted else NoMatch("extra_check says no", match.nodes)
+
+    def rewrite(self, match: Match, build: GraphBuilder) -> dict[str, Node]:
+        traced = self._traced_for(match)
+        if isinstance(traced, NoMatch):
+            raise RuleError(f"building a replacement: the match was not checked: {traced.reason}")
+        return traced.template.build(match, build)
+
+    def fingerprint(self) -> str:
+        traced = self._variant({})
+        if isinstance(traced, PatternError):
+            # It does nothing, and where it can be traced its hash is another.
+            return fingerprint_of_functions((), "left out")
+        tensors = traced.conditions.tensors.items()
+        parts = (
+            *(pattern.text for pattern in traced.patterns),
+            str(traced.template),
+            *(str((name, each.dtype, each.device, each.dim())) for name, each in tensors),
+            *map(str, traced.conditions.guards),
+            # What the functions do on other dtypes is not traced yet.
+            *(fingerprint_of_code(each) for each in (self._search, self._replace)),
+        )
+        checks = () if self._extra_check is None else (self._extra_check,)
+        return fingerprint_of_functions(checks, *parts)
+
+
+def rule_from_replacement(
+    search_fn: Callable[..., object],
+    replace_fn: Callable[..., object],
+    example_inputs: Sequence[torch.Tensor] | Callable[[], Sequence[torch.Tensor]],
+    extra_check: Callable[[MatchForExtraCheck], bool] | None = None,
+    scalar_workaround: Mapping[str, object] | None = None,
+    *,
+    name: str | None = None,
+    operators: tuple[str, ...] = (),
+    numerics: Literal["exact", "rounding"] = "rounding",
+) -> Rule:
+    """Make a rule of what `torch._inductor.pattern_matcher.register_replacement` takes.
+
+    Both functions are traced once, at the first use of the rule, on fake tensors with symbolic
+    sizes: no device is needed, and nothing is traced again at a match, but once for dtypes that are
+    not those of the examples. Sizes that the functions compute from shapes are computed anew at
+    every match; relations between sizes that held during the trace must hold there, or the rule
+    does not apply and says so.
+
+    The rule is `optional`: where the functions cannot be traced on the examples, it is left out and
+    the report says why. So is a match at which the replacement or `extra_check` fails.
+
+    Differences to Inductor: nothing is registered anywhere; ranks of the examples count (make one
+    rule for each), and so do their dtypes where the search function calls other operators for
+    others; a float given by `scalar_workaround` matches any value, other
+    numbers there match themselves; a value inside the match that is used elsewhere, written
+    meanwhile or on another stream prevents the match.
+
+    Args:
+        search_fn: The pattern; returns one tensor or a tuple, list or dict of tensors.
+        replace_fn: The replacement; same parameters, as many results in the same order.
+        example_inputs: A tensor for each parameter that is no scalar, in order; or a function that
+            makes them, which may name a device that does not exist in the process.
+        extra_check: Called at a match; False refuses it.
+        scalar_workaround: Values of parameters that are numbers.
+        name: Name of the rule; the qualified name of `search_fn` if left out.
+        operators: Operators that must exist, else the rule waits; see `Rule`.
+        numerics: Whether the replacement gives the same bits; see `Rule`.
+
+    Raises:
+        PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also: the
+            functions cannot be traced, write memory, create constants, return differently many
+            tensors, or compute with a scalar of `scalar_workaround` outside of operators.
+    """
+    replacement = _Replacement(
+        search_fn, replace_fn, example_inputs, extra_check, scalar_workaround or {}
+    )
+    return Rule(
+        name=name or str(getattr(search_fn, "__qualname__", search_fn)),
+        patterns=(replacement,),
+        check=replacement.check,
+        rewrite=replacement.rewrite,
+        operators=operators,
+        numerics=numerics,
+        optional=True,
+    )

@@ -1,0 +1,1 @@
+"""Every fusion, on graphs as engines produce them."""

@@ -1,0 +1,17 @@
+"""The cases of all fusions, by what they end with."""
+
+from fusions.cases.activation import ACTIVATION_CASES
+from fusions.cases.noop import NOOP_CASES
+from fusions.cases.norm import NORM_CASES
+from fusions.cases.norm_quant import NORM_QUANT_CASES
+from fusions.cases.rotary import ROTARY_CASES
+
+FUSION_CASES = (
+    *NORM_CASES,
+    *NORM_QUANT_CASES,
+    *ACTIVATION_CASES,
+    *ROTARY_CASES,
+    *NOOP_CASES,
+)
+
+__all__ = ["FUSION_CASES"]
