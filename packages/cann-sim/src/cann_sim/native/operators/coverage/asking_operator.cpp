@@ -6,11 +6,13 @@
 #include <execinfo.h>
 #include <unwind.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <regex>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -44,14 +46,12 @@ std::string FullName(const c10::OperatorName& name) {
 struct TorchOperators {
   std::map<void*, std::string> by_kernel;                // start of the code of a device kernel -> operator
   std::map<std::string, std::string> by_function;        // function of at::_ops -> operator
-  size_t count = 0;
 };
 
 TorchOperators ReadTorchOperators(const std::vector<c10::OperatorName>& names) {
   TorchOperators operators;
   auto& kernels = operators.by_kernel;
   auto& names_by_function = operators.by_function;
-  operators.count = names.size();
   c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
   for (const c10::OperatorName& name : names) {
     const std::string full_name = FullName(name);
@@ -74,14 +74,31 @@ TorchOperators ReadTorchOperators(const std::vector<c10::OperatorName>& names) {
   return operators;
 }
 
-// Read again only where operators have been added: refusals that a program catches may be many.
+// Counts the operators that torch has had, without asking for their names.
+class Registrations final : public c10::OpRegistrationListener {
+ public:
+  static std::atomic<size_t>& Count() {
+    static std::atomic<size_t> count{0};
+    return count;
+  }
+  void onOperatorRegistered(const c10::OperatorHandle& /*operator*/) override { ++Count(); }
+  void onOperatorDeregistered(const c10::OperatorHandle& /*operator*/) override { ++Count(); }
+};
+
+// Read again only where operators have come or gone: refusals that a program catches may be many.
 std::shared_ptr<const TorchOperators> KnownTorchOperators() {
   static std::mutex mutex;
   static auto* known = new std::shared_ptr<const TorchOperators>;
-  const auto names = c10::Dispatcher::singleton().getAllOpNames();
+  static size_t known_at = 0;
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  // For the life of the process: torch may register while it ends.
+  [[maybe_unused]] static auto* listening =
+      new c10::RegistrationHandleRAII(dispatcher.addRegistrationListener(std::make_unique<Registrations>()));
+  const size_t now = Registrations::Count();
   const std::lock_guard<std::mutex> lock(mutex);
-  if (*known == nullptr || (*known)->count != names.size()) {
-    *known = std::make_shared<const TorchOperators>(ReadTorchOperators(names));
+  if (*known == nullptr || known_at != now) {
+    *known = std::make_shared<const TorchOperators>(ReadTorchOperators(dispatcher.getAllOpNames()));
+    known_at = now;
   }
   return *known;
 }
@@ -102,6 +119,21 @@ std::string OperatorFunction(void* address) {
   return end == std::string::npos ? "" : symbol.substr(start + prefix.size(), end - start - prefix.size());
 }
 
+// What a place in the code belongs to. Looked up once: `dladdr` reads all symbols of a library, and refusals may be many.
+struct CallSite {
+  void* function;
+  std::string operator_function;
+};
+
+const CallSite& CallSiteAt(void* address) {
+  static thread_local std::unordered_map<void*, CallSite> known;
+  const auto found = known.find(address);
+  if (found != known.end()) {
+    return found->second;
+  }
+  return known.emplace(address, CallSite{_Unwind_FindEnclosingFunction(address), OperatorFunction(address)}).first->second;
+}
+
 }  // namespace
 
 namespace cann_sim::operators {
@@ -111,12 +143,11 @@ std::string AskingOperator() {
   void* frames[128];
   const int depth = backtrace(frames, 128);
   for (int frame = 0; frame < depth; ++frame) {
-    void* call_site = static_cast<char*>(frames[frame]) - 1;
-    if (const auto kernel = operators->by_kernel.find(_Unwind_FindEnclosingFunction(call_site));
-        kernel != operators->by_kernel.end()) {
+    const CallSite& site = CallSiteAt(static_cast<char*>(frames[frame]) - 1);
+    if (const auto kernel = operators->by_kernel.find(site.function); kernel != operators->by_kernel.end()) {
       return kernel->second;
     }
-    if (const auto name = operators->by_function.find(OperatorFunction(call_site)); name != operators->by_function.end()) {
+    if (const auto name = operators->by_function.find(site.operator_function); name != operators->by_function.end()) {
       return name->second;
     }
   }
