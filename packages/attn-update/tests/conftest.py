@@ -36,6 +36,7 @@ CaptureDispatched: TypeAlias = "Callable[[PagedModel, int], Any]"
 CheckBurst: TypeAlias = "Callable[[UpdateLane, list[PagedModel], Random], None]"
 BLOCK_SIZE = 4
 SCHEDULES = 200
+BURSTS = 8
 
 
 @dataclass(kw_only=True)
@@ -127,7 +128,14 @@ class Model:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attn-update")
     group.addoption("--schedules", type=int, default=SCHEDULES, help="fuzzed schedules to run")
+    group.addoption("--bursts", type=int, default=BURSTS, help="bursts of steps of every kind")
     group.addoption("--schedule-seed", type=int, default=0, help="seed of the fuzzed schedules")
+
+
+@pytest.fixture
+def num_bursts(request: pytest.FixtureRequest) -> int:
+    count: int = request.config.getoption("--bursts", BURSTS)
+    return count
 
 
 @pytest.fixture
