@@ -266,6 +266,12 @@ def random_graphs(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def every_operator(session: nox.Session) -> None:
+    """Spell every operator of torch in every way, on all samples; the gate takes one of each."""
+    _long_tests(session, "fx-passes", "tests/normal_form/test_every_operator.py", "--samples=1000")
+
+
+@nox.session(default=False)
 def random_writes(session: nox.Session) -> None:
     """Rewrite 20,000 random programs of writes and views; the gate runs a small share of them."""
     _long_tests(session, "fx-passes", "tests/memory/test_random_writes.py", "--programs=20000")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes import engine_forms, fusions, generic_passes, raising
 from fx_passes.fusions import fuse_swiglu
 from fx_passes.inductor import PostGradPasses
 from fx_passes.testing import capture_graph, random_tensors
@@ -139,15 +140,15 @@ def test_all_functions_that_make_rules_return_a_tuple_of_them() -> None:
         "shard_all_reduce_norm": ((),),
         "remove_gather_of_own_shard": ((),),
     }
-    makers = [
-        name
-        for name in fx_passes.__all__
+    makers = {
+        name: getattr(folder, name)
+        for folder in (engine_forms, fusions, generic_passes, raising)
+        for name in folder.__all__
         if name.startswith(("fuse_", "raise_", "remove_", "shard_")) or name.endswith("_forms")
-    ]
-    makers.remove("raise_model")
+    }
+    del makers["raise_model"]
     assert len(makers) > 20
-    for name in makers:
-        maker = getattr(fx_passes, name)
+    for name, maker in makers.items():
         assert inspect.signature(maker).return_annotation == "tuple[Rule, ...]", name
         made = maker(*arguments.get(name, ()))
         assert isinstance(made, tuple), name

@@ -55,6 +55,9 @@ _CASTS = types.MappingProxyType(
         "bool": torch.bool,
     }
 )
+# Methods of tensors that torch writes in Python and that mean the operator of their name. Others do
+# not: `stft` pads first, `unique_consecutive` returns what it was asked for.
+_PYTHON_METHODS = frozenset({"split", "unflatten"})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +183,7 @@ class CallTranslator:
             return _call("to", (node.args[0], _CASTS[name]), {})
         if name == "where":
             return self._where(node)
-        if not _takes_receiver_first(name):
+        if not (_means_its_operator(name) and _takes_receiver_first(name)):
             return None
         return _call(name, node.args, node.kwargs)
 
@@ -224,6 +227,11 @@ class CallTranslator:
             if getattr(owner, name, None) is target:
                 return _aten(name)
         return None
+
+
+def _means_its_operator(name: str) -> bool:
+    method = getattr(torch.Tensor, name, None)
+    return isinstance(method, types.MethodDescriptorType) or name in _PYTHON_METHODS
 
 
 def _takes_receiver_first(name: str) -> bool:

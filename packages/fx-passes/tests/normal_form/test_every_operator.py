@@ -1,0 +1,79 @@
+"""The normal form of every operator that torch has samples of gives what was spelt, to the bit."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_leaves
+
+from fx_passes import normalize_graph
+from normal_form.spelt_calls import SpeltCall, spelt_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.fx import GraphModule
+    from torch.testing._internal.opinfo.core import OpInfo
+
+# What torch says of samples is not what is tested.
+pytestmark = pytest.mark.filterwarnings("ignore")
+DTYPES = (torch.float32, torch.int64, torch.bool)
+SEED = 11
+
+
+def samples(info: OpInfo, most: int) -> Iterator[SpeltCall]:
+    supported = info.supported_dtypes("cpu")
+    others = sorted(supported, key=str)[:1]
+    for dtype in [dtype for dtype in DTYPES if dtype in supported] or others:
+        for sample in islice(info.sample_inputs("cpu", dtype), most):
+            yield from spelt_calls(info, sample)
+
+
+def results(module: GraphModule, tensors: list[Tensor]) -> list[Any]:
+    """Run on copies; the module gives the tensors back, which it may have written."""
+    torch.manual_seed(SEED)
+    return tree_leaves(module(*(tensor.clone() for tensor in tensors)))
+
+
+def comparable(tensor: Tensor) -> Tensor:
+    dense = tensor if tensor.layout is torch.strided else tensor.to_dense()
+    return dense.to(torch.complex64) if dense.dtype is torch.complex32 else dense
+
+
+def assert_same(expected: list[Any], actual: list[Any], *, values: bool) -> None:
+    assert len(expected) == len(actual)
+    for left, right in zip(expected, actual, strict=True):
+        if not isinstance(left, Tensor):
+            assert left == right or left != left  # noqa: PLR0124  # NaN
+            continue
+        assert (left.dtype, left.shape, left.layout) == (right.dtype, right.shape, right.layout)
+        if left.layout is torch.strided:
+            assert left.stride() == right.stride()
+        if values:
+            torch.testing.assert_close(
+                comparable(right), comparable(left), rtol=0, atol=0, equal_nan=True
+            )
+
+
+@pytest.mark.parametrize("info", op_db, ids=lambda info: info.full_name)
+def test_every_spelling_means_what_it_did(info: OpInfo, num_samples: int) -> None:
+    tried = 0
+    for call in samples(info, num_samples):
+        try:
+            module, tensors = call.graph(FakeTensorMode().from_tensor)
+            expected = results(module, tensors)
+        except Exception:  # noqa: BLE001  # no graph holds it so, or torch refuses it
+            continue
+        tried += 1
+        if normalize_graph(module):
+            module.recompile()
+            # Memory that nobody has written holds anything.
+            assert_same(expected, results(module, tensors), values="empty" not in info.name)
+    if not tried:
+        pytest.skip("torch has no sample of it on the CPU that a graph can hold as one call")
