@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule
+
+from fx_passes.normal_form.operator_signature import overload_names
+from fx_passes.torch_internals import OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -76,44 +78,46 @@ def spelt_calls(info: OpInfo, sample: SampleInput) -> Iterator[SpeltCall]:
         info: The operator, of torch's own table.
         sample: What it is called with.
     """
-    args = (sample.input, *sample.args)
+    given: object = sample.input
+    args = (given, *sample.args)
     for spelling, target in _targets(info, args):
         yield SpeltCall(spelling=spelling, target=target, args=args, kwargs=sample.kwargs)
-    if info.method_variant is not None and isinstance(sample.input, Tensor):
-        name = info.method_variant.__name__
+    name = getattr(info.method_variant, "__name__", "")
+    if name and isinstance(given, Tensor):
         yield SpeltCall(spelling="method", target=name, args=args, kwargs=sample.kwargs)
         yield from _other_spellings(name, args, sample.kwargs)
         for names in _argument_names(info.aten_name):
             kwargs = {**dict(zip(names[1:], args[1:], strict=False)), **sample.kwargs}
             yield SpeltCall(spelling="keywords", target=name, args=args[:1], kwargs=kwargs)
     name = getattr(info.inplace_variant, "__name__", "")
-    if name and isinstance(sample.input, Tensor):
+    if name and isinstance(given, Tensor):
         yield SpeltCall(spelling="in place", target=name, args=args, kwargs=sample.kwargs)
     yield from _other_spellings(info.op, args, sample.kwargs)
-    if isinstance(sample.input, Tensor) and isinstance(info.op, type(torch.add)):
+    if isinstance(given, Tensor) and isinstance(info.op, type(torch.add)):
         for names in _argument_names(info.aten_name):
             kwargs = dict(zip(("input", *names[1:]), args, strict=False))
             kwargs |= sample.kwargs
             yield SpeltCall(spelling="keywords", target=info.op, args=(), kwargs=kwargs)
 
 
-def _argument_names(operator_name: str) -> set[tuple[str, ...]]:
+def _argument_names(operator_name: str) -> list[tuple[str, ...]]:
     """Return the names of the arguments of each overload of an operator."""
     packet = getattr(torch.ops.aten, operator_name, None)
-    if not isinstance(packet, torch._ops.OpOverloadPacket):
-        return set()
-    schemas = [getattr(packet, overload)._schema for overload in packet.overloads()]
-    return {tuple(argument.name for argument in schema.arguments) for schema in schemas}
+    if not isinstance(packet, OpOverloadPacket):
+        return []
+    schemas = [schema_of(getattr(packet, overload)) for overload in overload_names(packet)]
+    names = (tuple(argument.name for argument in schema.arguments) for schema in schemas)
+    return list(dict.fromkeys(names))
 
 
 def _targets(info: OpInfo, args: tuple[Any, ...]) -> Iterator[tuple[str, Callable[..., object]]]:
     yield "function", info.op
     packet = getattr(torch.ops.aten, info.aten_name, None)
-    if isinstance(packet, torch._ops.OpOverloadPacket):
+    if isinstance(packet, OpOverloadPacket):
         yield "packet", packet
     if len(args) <= 2:
         for variant in (info.operator_variant, info.inplace_operator_variant):
-            if variant is not None and variant is not operator.getitem:
+            if getattr(variant, "__name__", "getitem") != "getitem":
                 yield "operator", variant
 
 

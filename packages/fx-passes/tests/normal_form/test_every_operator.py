@@ -28,10 +28,11 @@ SEED = 11
 
 
 def samples(info: OpInfo, most: int) -> Iterator[SpeltCall]:
-    supported = info.supported_dtypes("cpu")
+    supported: set[torch.dtype] = info.supported_dtypes("cpu")  # type: ignore[no-untyped-call]
     others = sorted(supported, key=str)[:1]
     for dtype in [dtype for dtype in DTYPES if dtype in supported] or others:
-        for sample in islice(info.sample_inputs("cpu", dtype), most):
+        drawn = info.sample_inputs("cpu", dtype)  # type: ignore[no-untyped-call]
+        for sample in islice(drawn, most):
             yield from spelt_calls(info, sample)
 
 
