@@ -173,3 +173,56 @@ def test_fusions_for_npus_pass_when_they_are_run(dtype: torch.dtype) -> None:
 
     assert result.report.match_counts()["fuse_swiglu"] == 1
     assert observer._compared
+
+
+def _drops_the_write(module: GraphModule) -> bool:
+    (write,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    write.replace_all_uses_with(write.args[1])  # type: ignore[arg-type]  # a node
+    module.graph.erase_node(write)
+    return True
+
+
+def _writes_an_input(module: GraphModule) -> bool:
+    (negated,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
+    negated.target = torch.ops.aten.neg_.default
+    return True
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_drops_the_write, "the graph no longer writes `L_cache_`"),
+        (_writes_an_input, "the graph writes `L_x_`, which nothing wrote before"),
+    ],
+)
+def test_pass_that_writes_something_else_is_found(
+    spoil: Callable[[GraphModule], bool], message: str
+) -> None:
+    def step(x: Tensor, cache: Tensor) -> Tensor:
+        cache.view(12).copy_(x.view(12))
+        return x.neg()
+
+    spoiling = fx_passes.FunctionPass(name="spoiling", function=spoil)
+    pipeline = fx_passes.Pipeline(
+        passes=(fx_passes.NormalizePass(), spoiling), observers=(fx_passes.VerifyObserver(),)
+    )
+    module = capture_graph(step, random_tensors((3, 4), (3, 4), device="cpu"))
+
+    with pytest.raises(fx_passes.ObserverError, match=message) as raised:
+        pipeline.run(module)
+
+    assert "after the pass 'spoiling'" in str(raised.value)
+
+
+def test_write_that_is_spelt_otherwise_is_the_same() -> None:
+    def step(x: Tensor, cache: Tensor) -> Tensor:
+        cache[0] = 1.0
+        cache += x
+        return x + cache.add_(1)
+
+    pipeline = fx_passes.Pipeline(
+        passes=(fx_passes.NormalizePass(),), observers=(fx_passes.VerifyObserver(),)
+    )
+    module = capture_graph(step, random_tensors((3, 4), (3, 4), device="cpu"))
+
+    assert pipeline.run(module).modified

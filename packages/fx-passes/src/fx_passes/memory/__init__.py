@@ -2,6 +2,15 @@
 
 from fx_passes.memory.alias_analysis import AliasAnalysis
 from fx_passes.memory.effect import Effect, EffectTable
+from fx_passes.memory.outside_writes import OutsideWrites
 from fx_passes.memory.view_users import escapes, meets_its_source, views_of
 
-__all__ = ["AliasAnalysis", "Effect", "EffectTable", "escapes", "meets_its_source", "views_of"]
+__all__ = [
+    "AliasAnalysis",
+    "Effect",
+    "EffectTable",
+    "OutsideWrites",
+    "escapes",
+    "meets_its_source",
+    "views_of",
+]

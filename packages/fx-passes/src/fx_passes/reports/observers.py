@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import ObserverError
+from fx_passes.memory import OutsideWrites
 from fx_passes.reports.rewrite_comparison import (
     ResultComparison,
     recorded_value_problem,
@@ -29,9 +30,9 @@ class VerifyObserver:
 
     No metadata may be lost. The fake value recorded for a new call must be what its operator gives
     (dtype, shape, strides), and a node that takes the place of another must have its dtype and
-    shape; what cannot be told, such as that of symbolic sizes, is taken to be right. A rewrite that
-    writes memory is refused by the rewriter itself. Raises an `ObserverError` that names the pass
-    and the rules of it that matched.
+    shape; what cannot be told, such as that of symbolic sizes, is taken to be right. The inputs and
+    tensors of the module that the graph writes must be those that it wrote. Raises an
+    `ObserverError` that names the pass and the rules of it that matched.
 
     Costs about 20 microseconds a node and pass, and a millisecond for each new call.
 
@@ -46,6 +47,7 @@ class VerifyObserver:
     def __init__(self, *, execute: bool = False) -> None:
         self._known: set[str] = set()
         self._values: dict[str, object] = {}
+        self._written: OutsideWrites | None = None
         self._execute = execute
         self._results: ResultComparison | None = None
         self._compared: set[object] = set()
@@ -61,6 +63,7 @@ class VerifyObserver:
             ) from error
         self._known = {node.name for node in graph_module.graph.nodes if "val" not in node.meta}
         self._values = {node.name: node.meta.get("val") for node in graph_module.graph.nodes}
+        self._written = OutsideWrites.of(graph_module.graph)
         self._results = ResultComparison(graph_module.graph) if self._execute else None
 
     def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
@@ -69,6 +72,12 @@ class VerifyObserver:
             graph_module.graph.lint()
         except RuntimeError as error:
             raise ObserverError(f"verifying after {_who(report)}: {error}") from error
+        change = self._written and self._written.change(OutsideWrites.of(graph_module.graph))
+        if change:
+            raise ObserverError(
+                f"verifying after {_who(report)}: the graph {change}; a pass must leave what a "
+                "graph does to its inputs and to the tensors of its module as it is"
+            )
         if len(self._known) > 1:
             # More than the output node had none before, so the graph came without metadata.
             return
