@@ -177,7 +177,7 @@ def test_fusions_for_npus_pass_when_they_are_run(dtype: torch.dtype) -> None:
 
 def _drops_the_write(module: GraphModule) -> bool:
     (write,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
-    write.replace_all_uses_with(write.args[1])  # type: ignore[arg-type]  # a node
+    write.replace_all_uses_with(write.args[1])
     module.graph.erase_node(write)
     return True
 
