@@ -151,6 +151,54 @@ def test_sizes_stay_what_they_are() -> None:
     assert_same_values(module(4, *inputs)[0], inputs[0] + 4)
 
 
+def test_shape_of_a_value_becomes_the_sizes_that_were_given() -> None:
+    def function(x: Tensor) -> tuple[Tensor, ...]:
+        y = x.neg()
+        return x.reshape(-1).view(y.shape), x.new_zeros(y.shape[0]), x.flatten().view(*y.shape)
+
+    inputs = random_tensors((4, 8), device="cpu")
+    module = capture_graph(function, inputs, dynamic={0: 0})
+    before = module(4, *inputs)
+
+    normalize_graph(module)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+    assert not module.graph.find_nodes(op="call_method", target="size")
+    assert torch.ops.aten.neg.default not in targets(module)
+    assert normalize_graph(module) == 0
+    assert_same_values(tuple(module(4, *inputs)), tuple(before))
+    other = random_tensors((6, 8), device="cpu")
+    assert [tuple(each.shape) for each in module(6, *other)] == [(6, 8), (6,), (6, 8)]
+
+
+def test_shapes_that_are_computed_with_stay() -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    size = graph.call_method("size", (x,))
+    joined = graph.call_function(operator.add, (size, (2,)))
+    number = graph.call_method("numel", (size,))
+    graph.output((graph.call_method("expand", (x, joined)), number, size))
+    for node, value in ((x, torch.empty(1, 1)), (size, torch.Size([1, 1])), (number, 1)):
+        node.meta["val"] = value
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+
+    assert normalize_graph(module) == 0
+
+
+def test_shape_that_no_input_gives_stays() -> None:
+    inputs = random_tensors((4, 8), device="cpu")
+    module = capture_graph(
+        lambda x: x.flatten().view(torch.cat([x, x]).t().shape[1] // 2, 8), inputs, dynamic={0: 0}
+    )
+    before = module(4, *inputs)
+
+    normalize_graph(module)
+    module.recompile()
+
+    assert_same_values(tuple(module(4, *inputs)), tuple(before))
+
+
 def test_sum_of_symbolic_numbers_stays() -> None:
     inputs = random_tensors((4, 8), device="cpu")
     module = capture_graph(lambda x: x.new_zeros(x.shape[0] + 3), inputs, dynamic={0: 0})

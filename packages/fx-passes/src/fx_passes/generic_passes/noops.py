@@ -41,6 +41,10 @@ def _reshape_of_copy(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.reshape(copy, shape)}
 
 
+def _reshape_of_contiguous(x: Tensor, shape: Sequence[int]) -> dict[str, Tensor]:
+    return {"y": torch.ops.aten.reshape(torch.ops.aten.contiguous(x), shape)}
+
+
 def _slice(x: Tensor, dim: int, start: int | None, end: int | None, step: int) -> dict[str, Tensor]:
     return {"y": torch.ops.aten.slice.Tensor(x, dim, start, end, step)}
 
@@ -141,14 +145,19 @@ def _copies_as_before(match: Match) -> NoMatch | None:
     return None
 
 
+def _is_contiguous(x: Tensor) -> bool:
+    """Return whether a tensor is known to be contiguous; adds no guard to symbolic sizes."""
+    expected: object = 1
+    for size, stride in zip(reversed(x.shape), reversed(x.stride()), strict=True):
+        if not sizes_equal(stride, expected):
+            return False
+        expected = expected * size  # type: ignore[operator]
+    return True
+
+
 def _copies(x: Tensor, shape: object) -> bool | None:
     """Return whether a reshape copies its input; None where that is not known."""
-    expected: object = 1
-    is_contiguous = True
-    for size, stride in zip(reversed(x.shape), reversed(x.stride()), strict=True):
-        is_contiguous = is_contiguous and sizes_equal(stride, expected)
-        expected = expected * size  # type: ignore[operator]
-    if is_contiguous:
+    if _is_contiguous(x):
         return False
     if not isinstance(shape, (list, tuple)):
         return None
@@ -182,8 +191,10 @@ def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
 
 
 def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    y = match.value("y")
-    return {"y": build.call("aten::reshape", match.bound["x"], match.bound["shape"], val=y)}
+    x, y = match.value("x"), match.value("y")
+    # A reshape of what is not contiguous may be a view, laid out otherwise than the copy was.
+    known = y if isinstance(x, torch.Tensor) and _is_contiguous(x) else None
+    return {"y": build.call("aten::reshape", match.bound["x"], match.bound["shape"], val=known)}
 
 
 def remove_noops() -> tuple[Rule, ...]:
@@ -192,8 +203,8 @@ def remove_noops() -> tuple[Rule, ...]:
     A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
     that stays in the graph; a product with one; a cast to a wider dtype and back; `cat` of one
     tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of two reshapes, or
-    the copy that AOTAutograd puts before one. All are exact. Places where the result differs are no
-    near misses.
+    the copy that AOTAutograd or a model puts before one. All are exact. Places where the result
+    differs are no near misses.
     """
     views = (
         ("remove_reshape", _reshape),
@@ -214,8 +225,12 @@ def remove_noops() -> tuple[Rule, ...]:
         ),
     )
     merges = (
-        ("merge_reshapes", _reshape_twice, _copies_as_before),
-        ("merge_copy_and_reshape", _reshape_of_copy, _stays_inside),
+        ("merge_reshapes", (_reshape_twice,), _copies_as_before),
+        (
+            "merge_copy_and_reshape",
+            (_reshape_of_copy, _reshape_of_contiguous),
+            _stays_inside,
+        ),
     )
     removals = (
         *((name, (pattern,), _nothing_changes) for name, pattern in views),
@@ -225,13 +240,13 @@ def remove_noops() -> tuple[Rule, ...]:
         *(
             Rule(
                 name=name,
-                patterns=(pattern,),
+                patterns=patterns,
                 check=check,
                 rewrite=_one_reshape,
                 shares_memory=True,
                 reports_near_misses=False,
             )
-            for name, pattern, check in merges
+            for name, patterns, check in merges
         ),
         *(
             Rule(

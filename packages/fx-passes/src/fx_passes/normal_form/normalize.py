@@ -10,6 +10,7 @@ from torch.fx import Node
 
 from fx_passes.graph_argument import value_of
 from fx_passes.normal_form.call_translation import CallTranslator
+from fx_passes.normal_form.known_sizes import KnownSizes
 from fx_passes.normal_form.operator_signature import SignatureTable, overload_names
 from fx_passes.normal_form.overload_resolution import resolve_overload
 from fx_passes.normal_form.tensor_indexing import views_of_index
@@ -31,9 +32,10 @@ def normalize_graph(graph_module: GraphModule) -> int:
     Operator packets, tensor methods, Python's operators on tensors and the functions of `torch` and
     `torch.nn.functional` become call_function nodes of `OpOverload`s; keyword arguments that can be
     given by position are, arguments equal to their default are dropped; indexing becomes views;
-    `getitem`s of the same element become one. `meta["val"]` is filled from Dynamo's
-    `meta["example_value"]`. What is not known, or has no fake value to choose an overload by, stays
-    as it is. Nodes keep their identity, name and metadata. The module is not recompiled.
+    `getitem`s of the same element become one; the shape of a tensor becomes numbers and inputs.
+    `meta["val"]` is filled from Dynamo's `meta["example_value"]`. What is not known, or has no fake
+    value to choose an overload by, stays as it is. Nodes keep their identity, name and metadata.
+    The module is not recompiled.
 
     Args:
         graph_module: The module whose graph is changed.
@@ -74,6 +76,7 @@ class _Normalizer:
         self._graph = graph
         self._signatures = SignatureTable()
         self._translator = CallTranslator()
+        self._sizes = KnownSizes(graph)
 
     def normalize(self, node: Node) -> None:
         if "val" not in node.meta and "example_value" in node.meta:
@@ -88,6 +91,9 @@ class _Normalizer:
                 self._normalize_getitem(node)
                 return
         elif node.op != "call_method":
+            return
+        elif node.target == "size" and len(node.args) == 1 and not node.kwargs:
+            self.changed += self._sizes.spread(node)
             return
         found = self.spelling(node)
         if found is not None:

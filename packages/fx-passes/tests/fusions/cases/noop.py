@@ -75,6 +75,13 @@ _IN_ATEN = FusionCase(
     levels=("aten",),
     near_misses=(NearMissCase(name="result", function=lambda x: x.t().reshape(-1, 2)),),
 )
+_WRITTEN_OUT = FusionCase(
+    name="contiguous",
+    rule="merge_copy_and_reshape",
+    function=lambda x: x.t().contiguous().view(-1, 2) * 2,
+    inputs=_rows,
+    near_misses=(NearMissCase(name="result", function=lambda x: x.t().contiguous().view(-1, 2)),),
+)
 # AOTAutograd drops what already is as asked for.
 _BEFORE_ATEN = (
     _case(
@@ -100,4 +107,4 @@ _RECIPROCAL = FusionCase(
     near_misses=(NearMissCase(name="once", function=lambda x: 1.0 / (2.0 / x) * 2),),
 )
 
-NOOP_CASES = (*_ALWAYS, _IN_ATEN, *_BEFORE_ATEN, _RECIPROCAL)
+NOOP_CASES = (*_ALWAYS, _IN_ATEN, _WRITTEN_OUT, *_BEFORE_ATEN, _RECIPROCAL)

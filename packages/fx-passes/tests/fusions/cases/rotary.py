@@ -179,7 +179,23 @@ def _pipeline_without_kernels() -> Pipeline:
 
 
 # Rows of heads are no view of the projections.
-_IN_ATEN = MappingProxyType({"merge_copy_and_reshape": 2})
+_COPIES_MERGED = MappingProxyType({"merge_copy_and_reshape": 2})
+
+
+def _own_shape(
+    qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos: Tensor, sin: Tensor
+) -> tuple[Tensor, ...]:
+    """What SGLang writes: contiguous heads, and the shape that the projection had."""
+
+    def rotated(x: Tensor, weight: Tensor) -> Tensor:
+        heads = x.contiguous().view(x.shape[0], -1, _HEADS.head_dim)
+        normed = torch.ops.npu.npu_rms_norm(heads, weight, _HEADS.eps)[0]
+        turned: Tensor = torch.ops.npu.npu_rotary_mul(normed.unsqueeze(0), cos, sin)
+        return turned.squeeze(0).view(x.shape)
+
+    sizes = [_HEADS.q_size, _HEADS.kv_size, _HEADS.kv_size]
+    q, k, v = qkv.split(sizes, dim=-1)  # type: ignore[no-untyped-call]
+    return rotated(q, q_weight), rotated(k, k_weight), v
 
 
 _GIVEN_ANGLES = (
@@ -207,6 +223,14 @@ _GIVEN_ANGLES = (
         tokens={0: 0, 3: 1, 4: 1},
     ),
     FusionCase(
+        name="own_shape",
+        rule=_ROPE,
+        function=_own_shape,
+        inputs=_inputs,
+        tokens={0: 0, 3: 1, 4: 1},
+        matches={_ROPE: 1, **_COPIES_MERGED},
+    ),
+    FusionCase(
         name="biased",
         rule=_ROPE,
         function=_biased,
@@ -229,7 +253,7 @@ _BY_POSITIONS = (
         function=_CachedRope().__call__,
         inputs=_cached_inputs(),
         tokens={0: 0, 4: 0},
-        in_aten=_IN_ATEN,
+        in_aten=_COPIES_MERGED,
         pipeline=_pipeline_without_kernels,
         near_misses=(
             NearMissCase(
@@ -251,7 +275,7 @@ _BY_POSITIONS = (
         function=_CachedRope(section=(2, 3, 3)).__call__,
         inputs=_cached_inputs(planes=3),
         tokens={0: 0, 4: 1},
-        in_aten=_IN_ATEN,
+        in_aten=_COPIES_MERGED,
         pipeline=_pipeline_without_kernels,
     ),
     FusionCase(
@@ -260,7 +284,7 @@ _BY_POSITIONS = (
         function=_CachedRope(section=None).__call__,
         inputs=_cached_inputs(rotary=_ROTARY_DIM),
         tokens={0: 0, 4: 0},
-        in_aten=_IN_ATEN,
+        in_aten=_COPIES_MERGED,
         pipeline=_pipeline_without_kernels,
     ),
     FusionCase(
@@ -269,7 +293,7 @@ _BY_POSITIONS = (
         function=_CachedRope(biased=True).__call__,
         inputs=_cached_inputs(biased=True),
         tokens={0: 0, 4: 0},
-        in_aten=_IN_ATEN,
+        in_aten=_COPIES_MERGED,
         pipeline=_pipeline_without_kernels,
     ),
 )
@@ -280,7 +304,7 @@ ROTARY_EMBEDDING_CASE = FusionCase(
     function=_CachedRope(vllm=True).__call__,
     inputs=_cached_inputs(rotary=_ROTARY_DIM),
     tokens={0: 0, 4: 0},
-    in_aten=_IN_ATEN,
+    in_aten=_COPIES_MERGED,
     pipeline=_pipeline_without_kernels,
     near_misses=(
         NearMissCase(
