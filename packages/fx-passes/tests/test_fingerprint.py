@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -86,7 +87,10 @@ def test_closed_over_values_and_partial_arguments_count() -> None:
     )
 
 
-def test_function_without_source_counts_with_its_code() -> None:
+def test_function_without_source_counts_with_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    # What Python 3.13 does for the text of `python -c`.
+    text = "def made(x): return x\n"
+    monkeypatch.setitem(linecache.cache, "<string>", (len(text), None, [text], "<string>"))
     namespace: dict[str, object] = {}
     exec("def made(x): return x + 1", namespace)
     first = namespace["made"]

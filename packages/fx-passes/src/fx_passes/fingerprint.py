@@ -102,17 +102,15 @@ class _Reader:
         if function in self._read:
             return function.__qualname__
         self._read.add(function)
-        try:
-            source = textwrap.dedent(inspect.getsource(function))
-        except (OSError, TypeError):
-            source = _code(function.__code__)
         held = [
             *(function.__defaults__ or ()),
             *(function.__kwdefaults__ or {}).items(),
             *_cells(function),
         ]
         read = [f"{name}={self._global(value, function)}" for name, value in _globals(function)]
-        return f"{function.__qualname__}: {source} {self.content(held)} {', '.join(read)}"
+        return (
+            f"{function.__qualname__}: {_source(function)} {self.content(held)} {', '.join(read)}"
+        )
 
     def _global(self, item: object, reader: FunctionType) -> str:
         """Return the content of what a function reads from its module."""
@@ -174,6 +172,17 @@ def _names(code: CodeType) -> Iterator[str]:
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield from _names(constant)
+
+
+def _source(function: FunctionType) -> str:
+    code = function.__code__
+    # `<string>` names many texts; Python 3.13 gives the source of another for it.
+    if not code.co_filename.startswith("<"):
+        try:
+            return textwrap.dedent(inspect.getsource(function))
+        except (OSError, TypeError):
+            pass
+    return _code(code)
 
 
 def _code(code: CodeType) -> str:
