@@ -20,6 +20,7 @@ from fx_passes.errors import (
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_pass import Condition, GraphPass, RulePass, passes_problem
 from fx_passes.reports.report import PassReport, Report
+from fx_passes.reports.structured_trace import trace_graph, trace_report
 from fx_passes.snapshot import GraphSnapshot
 
 if TYPE_CHECKING:
@@ -91,7 +92,8 @@ class Pipeline:
     def run(self, graph_module: GraphModule, *, require: tuple[str, ...] = ()) -> PipelineResult:
         """Run the passes on a module's graph, in place.
 
-        The module is recompiled once, at the end, if anything changed.
+        The module is recompiled once, at the end, if anything changed. Where torch's structured
+        trace is on (`TORCH_TRACE`), the graph before and after and the report are left in it.
 
         Args:
             graph_module: The module. Its graph may be of Dynamo's or of ATen's level.
@@ -113,12 +115,15 @@ class Pipeline:
         """
         self._check_required(require)
         snapshot = GraphSnapshot(graph_module)
+        trace_graph(graph_module, "before")
         try:
             report = Report(passes=tuple(self._run_rounds(graph_module)))
             report.require(*require)
         except BaseException:
             snapshot.restore()
             raise
+        trace_graph(graph_module, "after")
+        trace_report(report)
         modified = any(each.modified for each in report.passes)
         if modified:
             graph_module.recompile()
