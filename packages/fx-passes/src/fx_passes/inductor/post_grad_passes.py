@@ -102,7 +102,11 @@ class _ForeignPass:
 
 
 class PostGradPasses(CustomGraphPass):
-    """What `Platform.get_pass_manager_cls` of vLLM and `post_grad_custom_*_pass` of Inductor take.
+    """What `Platform.get_pass_manager_cls` of vLLM and `post_grad_custom_*_pass` take.
+
+    These are options of Inductor, of npugraph_ex and of torchair. The last two keep what they
+    compile (`cache_compile`) under a key that a custom pass is not part of: give each pipeline a
+    cache folder of its own, such as one named after `uuid()`.
 
     Args:
         pipeline: What runs; if left out all fusions for NPUs, and before them the rules that bring
@@ -193,12 +197,14 @@ class PostGradPasses(CustomGraphPass):
         self.pipeline = replace(self.pipeline, passes=(*self.pipeline.passes, new))
 
     def __call__(  # type: ignore[override]  # the protocol returns nothing
-        self, graph: Graph | GraphModule
+        self, graph: Graph | GraphModule, example_inputs: object = None, config: object = None
     ) -> Graph | GraphModule:
         """Run the passes in place.
 
         Args:
             graph: The graph, or its module. A module is recompiled if anything changed.
+            example_inputs: What npugraph_ex and torchair hand over as well; not read.
+            config: The same.
 
         Returns:
             What was given, as vLLM-Ascend's compiler expects it.
@@ -206,6 +212,7 @@ class PostGradPasses(CustomGraphPass):
         Raises:
             FxPassesError: See `Pipeline.run`; the graph is as it was.
         """
+        del example_inputs, config
         if isinstance(graph, GraphModule):
             module = graph
         else:
