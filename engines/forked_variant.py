@@ -1,4 +1,4 @@
-"""One variant of a session in a process of its own, forked from one that has imported the engine."""
+"""One variant of a session in a process of its own, forked from one that imported the engine."""
 
 from __future__ import annotations
 

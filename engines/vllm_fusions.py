@@ -75,9 +75,8 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
 
 def make_norms_wrong() -> None:
     """Let our passes put another epsilon into what they fused, to see that tokens tell it."""
-    import vllm_npu_graph.fusions as door
-
     import fx_passes
+    import vllm_npu_graph.fusions as door
     from fx_passes.inductor import PostGradPasses
 
     def change(module: GraphModule) -> bool:
@@ -132,9 +131,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
     """Return the variants that a run was asked for."""
-    made = functools.partial(
-        Variant, dtype="bfloat16", num_layers=options.layers, mode="PIECEWISE"
-    )
+    made = functools.partial(Variant, dtype="bfloat16", num_layers=options.layers, mode="PIECEWISE")
     stock = made(name="stock", worker=False)
     fused = made(name="fused", key={"fusions": True})
     pairs = [
@@ -144,9 +141,7 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
     ]
     control = dataclasses.replace(fused, name="control", quantisation="W8A8_DYNAMIC")
     return [
-        each
-        for each in (*pairs, control)
-        if (each.quantisation or FLOAT) in options.quantisations
+        each for each in (*pairs, control) if (each.quantisation or FLOAT) in options.quantisations
     ]
 
 

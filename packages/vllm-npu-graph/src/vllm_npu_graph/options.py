@@ -50,8 +50,8 @@ class FusionOptions:
         require = value.get("require", ())
         if isinstance(require, str):
             raise OptionsError(
-                f"reading 'require' of 'fusions': expected names of rules, found {require!r}; write "
-                f"[{require!r}]"
+                f"reading 'require' of 'fusions': expected names of rules, found {require!r}; "
+                f"write [{require!r}]"
             )
         settings = {name: each for name, each in value.items() if name != "require"}
         return cls(require=tuple(require), settings=settings)

@@ -65,9 +65,9 @@ class Replacements:
         name = str(getattr(search_fn, "__qualname__", search_fn))
         if search_fn_pattern is not None:
             raise PatternError(
-                f"registering the replacement {name!r}: expected a search function, found a pattern "
-                "that Inductor compiled (search_fn_pattern), which says nothing of the operators' "
-                "defaults; write the search function out and leave the pattern away"
+                f"registering the replacement {name!r}: expected a search function, found a "
+                "pattern that Inductor compiled (search_fn_pattern), which says nothing of the "
+                "operators' defaults; write the search function out and leave the pattern away"
             )
         if skip_duplicates and (search_fn, replace_fn) in self._known:
             return

@@ -41,9 +41,7 @@ class PageObserver:
         """Keep the graph as it is now."""
         before = self._before or GraphListing(graph_module.graph)
         after = GraphListing(graph_module.graph) if report.modified else before
-        self._steps.append(
-            PageStep(graph=self._graphs, report=report, before=before, after=after)
-        )
+        self._steps.append(PageStep(graph=self._graphs, report=report, before=before, after=after))
         self._before = after
 
     def html(self) -> str:

@@ -138,8 +138,9 @@ class Report:
             return
         lines = [line for rule in missing for line in self._why_nothing(rule)]
         raise ConditionError(
-            f"requiring rules to match: {', '.join(map(repr, missing))} matched nothing. Change the "
-            "model or the rule by the reasons below, or require it no longer\n" + "\n".join(lines)
+            f"requiring rules to match: {', '.join(map(repr, missing))} matched nothing. Change "
+            "the model or the rule by the reasons below, or require it no longer\n"
+            + "\n".join(lines)
         )
 
     def _why_nothing(self, rule: str) -> list[str]:
