@@ -184,13 +184,20 @@ def engine(session: nox.Session, engine: Engine) -> None:
     """Run an engine that others wrote on simulated CANN, with its own code and with ours.
 
     After ``--``: ``--release=torch-2.10`` for the versions that the engine pins, with the Python of
-    that row; further options are those of ``engines/<engine>_session.py``, which then runs alone.
+    that row; ``--part=fusions`` for one of the scripts; further options are that script's, or those
+    of ``engines/<engine>_session.py``, which then runs alone.
     """
     installer, release = _with_torch(session)
     python = sys.executable
     options = []
+    scripts = engine.scripts
     for text in session.posargs:
-        if text.startswith("--release="):
+        if text.startswith("--part="):
+            path = f"engines/{engine.name}_{text.partition('=')[2]}.py"
+            if path not in engine.scripts:
+                session.error(f"there is no {path}; there are: {', '.join(engine.scripts)}")
+            scripts = [path]
+        elif text.startswith("--release="):
             (release,) = (each for each in releases() if each.name == text.partition("=")[2])
             python = find_interpreter(release.python)
         else:
@@ -201,7 +208,7 @@ def engine(session: nox.Session, engine: Engine) -> None:
     _build_simulator(session, python)
     # Threads of torch's own kernels would wait for each other on the cores that are timed.
     environment = {"OMP_NUM_THREADS": "1", **ENVIRONMENT}
-    for script in engine.scripts[:1] if options else engine.scripts:
+    for script in scripts[:1] if options else scripts:
         command = [python, "-m", "cann_sim", "run", "--", python, script, *options]
         session.run(*command, env=environment, external=True)
 

@@ -10,17 +10,17 @@ with kernels that do nothing, in turns of one process. Rows go to build/engines/
 from __future__ import annotations
 
 import dataclasses
-import multiprocessing
+import functools
 import os
 import statistics
 import sys
 import time
-import traceback
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
+from forked_variant import run_forked
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -68,6 +68,8 @@ class Variant:
         worker: Whether our worker is the engine's.
         timed: The numbers of sequences whose host time is measured, with kernels that do nothing;
             empty where tokens are compared.
+        mode: Which graphs the engine captures.
+        quantisation: How the checkpoint is quantised; None for floats.
     """
 
     name: str
@@ -76,6 +78,8 @@ class Variant:
     key: object = None
     worker: bool = True
     timed: tuple[int, ...] = ()
+    mode: str = "FULL_DECODE_ONLY"
+    quantisation: str | None = None
 
 
 def make_engine(variant: Variant, checkpoint: Path) -> Any:
@@ -91,13 +95,14 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
         model=str(checkpoint),
         skip_tokenizer_init=True,
         dtype=variant.dtype,
+        quantization="ascend" if variant.quantisation else None,
         max_model_len=512,
         max_num_seqs=max(variant.timed, default=MOST_SEQUENCES),
         gpu_memory_utilization=0.5,
         block_size=BLOCK_SIZE,
         enable_prefix_caching=False,
         compilation_config={
-            "cudagraph_mode": "FULL_DECODE_ONLY",
+            "cudagraph_mode": variant.mode,
             "cudagraph_capture_sizes": list(variant.timed or (1, 2, 4, 8, 16)),
         },
         additional_config=config,
@@ -125,10 +130,14 @@ def shift_lengths(update: Any, shift: int) -> None:
     update.begin = shifted
 
 
+def worker_of(llm: Any) -> Any:
+    """Return the worker of an engine."""
+    return llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
+
+
 def runner_of(llm: Any) -> Any:
     """Return the model runner of an engine."""
-    worker = llm.llm_engine.engine_core.engine_core.model_executor.driver_worker.worker
-    return worker.model_runner
+    return worker_of(llm).model_runner
 
 
 def generate(llm: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
@@ -358,46 +367,6 @@ def describe(variant: Variant) -> dict[str, Any]:
     return {"name": variant.name, "dtype": variant.dtype, "num_layers": variant.num_layers}
 
 
-def run_variant(
-    variant: Variant,
-    checkpoint: Path,
-    count: int,
-    rows: list[dict[str, Any]],
-    log: Path,
-    out: Any,
-) -> None:
-    """Run a variant in this process, which is its own, and send its rows.
-
-    Args:
-        variant: What is run.
-        checkpoint: Of its model.
-        count: Number of sequences whose tokens are compared.
-        rows: Of the variants before.
-        log: Where the process prints.
-        out: Connection for the rows.
-    """
-    with log.open("w") as stream:
-        os.dup2(stream.fileno(), 1)
-        os.dup2(stream.fileno(), 2)
-    run = (
-        run_turns
-        if variant.timed
-        else run_judgement
-        if variant.name == "transformers"
-        else run_load
-    )
-    try:
-        out.send(run(variant, checkpoint, count, rows))
-    except BaseException:
-        traceback.print_exc()
-        ended = traceback.format_exc().strip().splitlines()[-1]
-        out.send([{**describe(variant), "error": f"{ended} (see {log})"}])
-    finally:
-        sys.stdout.flush()
-        # Nothing of the engine that is forked has to be taken down.
-        os._exit(0)
-
-
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
     wrong = find_wrong(rows)
@@ -465,21 +434,15 @@ def run_apart(
     if not checkpoint.exists():
         dtype = getattr(torch, variant.dtype)
         write_checkpoint(checkpoint, num_layers=variant.num_layers, dtype=dtype)
-    context = multiprocessing.get_context("fork")
-    receive, send = context.Pipe(duplex=False)
-    log = options.out.with_name(f"vllm-{number}.log")
-    given = (variant, checkpoint, options.sequences, rows, log, send)
-    process = context.Process(target=run_variant, args=given)
-    process.start()
-    send.close()
-    try:
-        found: list[dict[str, Any]] = receive.recv()
-    except EOFError:
-        process.join()
-        ended = f"its process ended with {process.exitcode}; see {log}"
-        found = [{**describe(variant), "error": ended}]
-    process.join()
-    return found
+    run = (
+        run_turns
+        if variant.timed
+        else run_judgement
+        if variant.name == "transformers"
+        else run_load
+    )
+    call = functools.partial(run, variant, checkpoint, options.sequences, rows)
+    return run_forked(call, describe(variant), options.out.with_name(f"vllm-{number}.log"))
 
 
 def main() -> int:

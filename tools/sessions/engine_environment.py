@@ -44,8 +44,8 @@ class Engine:
 
     @property
     def scripts(self) -> list[str]:
-        """What the session runs: the engine with its own code and with ours, then failures."""
-        names = (f"engines/{self.name}_{part}.py" for part in ("session", "failures"))
+        """What the session runs: the engine with its own code and with ours, failures, fusions."""
+        names = (f"engines/{self.name}_{part}.py" for part in ("session", "failures", "fusions"))
         return [name for name in names if (ROOT / name).exists()]
 
 

@@ -54,8 +54,8 @@ def test_second_manager_in_a_process_has_all_patterns() -> None:
         passes = PostGradPasses()
         module = norm_graph()
         passes(module)
-        assert passes.last is not None
-        assert passes.last.report.match_counts()[NORM] == 1
+        assert passes.results
+        assert passes.report.match_counts()[NORM] == 1
 
 
 def test_model_of_other_head_size_in_one_process_is_fused_with_its_own_sizes() -> None:
@@ -193,8 +193,8 @@ def test_switch_of_a_fusion_is_named_and_an_unknown_one_refused() -> None:
     passes.configure({"disabled": (NORM,)})
     module = norm_graph()
     passes(module)
-    assert passes.last is not None
-    assert NORM not in passes.last.report.match_counts()
+    assert passes.results
+    assert NORM not in passes.report.match_counts()
 
     with pytest.raises(fx_passes.PipelineError, match=f"near: {NORM}"):
         passes.configure({"disabled": ("fuse_add_rms_nrm",)})
@@ -206,5 +206,5 @@ def test_range_of_sizes_decides_for_each_graph() -> None:
         sizes = fx_passes.TokenRange(start=start, end=end)
         passes = PostGradPasses(selection=selection, tokens=lambda sizes=sizes: sizes)  # type: ignore[misc]
         passes(norm_graph())
-        assert passes.last is not None
-        assert passes.last.report.match_counts().get(NORM, 0) == expected
+        assert passes.results
+        assert passes.report.match_counts().get(NORM, 0) == expected

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vllm_npu_graph import EngineVersionError, Options, OptionsError
+from vllm_npu_graph import EngineVersionError, FusionOptions, Options, OptionsError
 
 TRIED = {"vllm": "0.23.0+empty", "vllm-ascend": "0.23.0"}
 
@@ -24,8 +24,33 @@ def test_the_key_is_true_or_a_mapping() -> None:
 
 @pytest.mark.parametrize("value", [1, "auto", {"updaters": "auto"}, ["updater"]])
 def test_another_value_is_refused_with_the_options_that_there_are(value: object) -> None:
-    with pytest.raises(OptionsError, match="any_version, updater"):
+    with pytest.raises(OptionsError, match="any_version, fusions, updater"):
         Options.read({"npu_graph": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (True, FusionOptions()),
+        (False, None),
+        ({}, FusionOptions()),
+        (
+            {"require": ["fuse_swiglu"], "disabled": ["noops"]},
+            FusionOptions(require=("fuse_swiglu",), settings={"disabled": ["noops"]}),
+        ),
+    ],
+)
+def test_fusions_are_asked_for(value: object, expected: FusionOptions | None) -> None:
+    options = Options.read({"npu_graph": {"fusions": value}})
+
+    assert options == Options(fusions=expected)
+    assert Options.read({"npu_graph": True}) == Options(fusions=None)
+
+
+@pytest.mark.parametrize("value", ["fuse_swiglu", 3, {"require": "fuse_swiglu"}])
+def test_other_values_of_fusions_are_refused(value: object) -> None:
+    with pytest.raises(OptionsError, match="fusions"):
+        Options.read({"npu_graph": {"fusions": value}})
 
 
 def find(versions: dict[str, str]) -> Any:

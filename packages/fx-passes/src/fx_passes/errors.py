@@ -32,7 +32,7 @@ class PassError(FxPassesError, RuntimeError):
 
 
 class ConditionError(PassError):
-    """A precondition or postcondition of a pass does not hold."""
+    """A condition of a pass does not hold, or a rule that a run requires matched nothing."""
 
 
 class ConvergenceError(PassError):

@@ -20,6 +20,7 @@ from fx_passes.errors import (
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_pass import Condition, GraphPass, RulePass, passes_problem
 from fx_passes.reports.report import PassReport, Report
+from fx_passes.reports.structured_trace import trace_graph, trace_report
 from fx_passes.snapshot import GraphSnapshot
 
 if TYPE_CHECKING:
@@ -88,35 +89,45 @@ class Pipeline:
                     f"is {names}"
                 )
 
-    def run(self, graph_module: GraphModule) -> PipelineResult:
+    def run(self, graph_module: GraphModule, *, require: tuple[str, ...] = ()) -> PipelineResult:
         """Run the passes on a module's graph, in place.
 
-        The module is recompiled once, at the end, if anything changed.
+        The module is recompiled once, at the end, if anything changed. Where torch's structured
+        trace is on (`TORCH_TRACE`), the graph before and after and the report are left in it.
 
         Args:
             graph_module: The module. Its graph may be of Dynamo's or of ATen's level.
+            require: Names of rules each of which must match at least once. For a model of several
+                graphs see `Report.require`.
 
         Returns:
             Whether the graph changed, and the report.
 
         Raises:
-            ConditionError: A condition of a pass does not hold.
+            ConditionError: A condition of a pass does not hold, or a required rule matched nothing;
+                the message has its near misses.
             ConvergenceError: The last permitted round still changed the graph.
             PassError: A pass failed. The message names the pass and those before it.
+            PipelineError: The pipeline has no rule of a required name.
             FxPassesError: A rule or an observer failed.
 
         After any of these the graph is as it was, in the same object, of new, equal nodes.
         """
+        self._check_required(require)
         snapshot = GraphSnapshot(graph_module)
+        trace_graph(graph_module, "before")
         try:
-            reports = self._run_rounds(graph_module)
+            report = Report(passes=tuple(self._run_rounds(graph_module)))
+            report.require(*require)
         except BaseException:
             snapshot.restore()
             raise
-        modified = any(report.modified for report in reports)
+        trace_graph(graph_module, "after")
+        trace_report(report)
+        modified = any(each.modified for each in report.passes)
         if modified:
             graph_module.recompile()
-        return PipelineResult(modified=modified, report=Report(passes=tuple(reports)))
+        return PipelineResult(modified=modified, report=report)
 
     def hash(self) -> str:
         """Return a hash of what the pipeline does, for the key of a compile cache.
@@ -143,8 +154,7 @@ class Pipeline:
         known = self.names()
         for name in names:
             if name not in known:
-                near = difflib.get_close_matches(name, known)
-                hint = f"; near: {', '.join(near)}" if near else f"; known: {', '.join(known)}"
+                hint = _near(name, known)
                 raise PipelineError(f"leaving {name!r} out of a pipeline: it has none{hint}")
         kept: list[GraphPass] = []
         for each in self.passes:
@@ -174,6 +184,22 @@ class Pipeline:
     def observed_by(self, *observers: PassObserver) -> Pipeline:
         """Return the pipeline with further observers."""
         return replace(self, observers=(*self.observers, *observers))
+
+    def _check_required(self, require: tuple[str, ...] | str) -> None:
+        if isinstance(require, str):
+            raise PipelineError(
+                f"running a pipeline: `require` is one name, expected a tuple; write "
+                f"`require=({require!r},)`"
+            )
+        rules = [
+            rule.name for each in self.passes if isinstance(each, RulePass) for rule in each.rules
+        ]
+        for name in require:
+            if name not in rules:
+                raise PipelineError(
+                    f"running a pipeline that requires {name!r}: it has no rule of this name"
+                    f"{_near(name, rules)}"
+                )
 
     def _run_rounds(self, graph_module: GraphModule) -> list[PassReport]:
         reports: list[PassReport] = []
@@ -237,6 +263,12 @@ class Pipeline:
                     f"running the pass {each.name!r}: its {kind} {condition.name!r} does not hold: "
                     f"{problem}; passes run before it: {ran}"
                 )
+
+
+def _near(name: str, known: Sequence[str]) -> str:
+    """Return which names may have been meant."""
+    near = difflib.get_close_matches(name, known)
+    return f"; near: {', '.join(near)}" if near else f"; known: {', '.join(known)}"
 
 
 def _version_of(distribution: str) -> str | None:

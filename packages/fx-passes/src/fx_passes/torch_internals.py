@@ -51,6 +51,7 @@ __all__ = [
     "storage_key",
     "symbol_of",
     "table_of_nodes",
+    "trace_artifact",
     "tree_flatten",
     "tree_leaves",
 ]
@@ -120,6 +121,26 @@ def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
     `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
     """
     torch._dynamo.mark_dynamic(tensor, dimension)
+
+
+def trace_artifact(name: str, text: Callable[[], str]) -> None:
+    """Leave a text in the structured trace of torch, beside those of the compilation at hand.
+
+    `torch._logging.trace_structured`, torch 2.10 to 2.14: what `TORCH_TRACE` switches on and
+    tlparse shows; there is no public name.
+
+    Args:
+        name: Of the text.
+        text: Makes it; called only where somebody traces, and at the first event of a process,
+            after which torch's handler takes itself away.
+    """
+    torch._logging.trace_structured(
+        "artifact",
+        metadata_fn=lambda: {"name": name, "encoding": "string"},
+        payload_fn=text,
+        # A pipeline may run outside of any compilation.
+        expect_trace_id=False,
+    )
 
 
 def aot_autograd(**compilers: Any) -> Callable[..., Any]:

@@ -58,8 +58,8 @@ def test_call_rewrites_a_graph_in_place() -> None:
     passes(graph)
 
     assert targets(graph) == [aten.abs.default]
-    assert passes.last is not None
-    assert passes.last.modified
+    assert passes.results
+    assert passes.results[-1].modified
 
 
 def test_call_takes_a_graph_without_a_module() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from attn_update import UpdaterChoice
 
 KEY = "npu_graph"
@@ -27,11 +26,44 @@ class EngineVersionError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
+class FusionOptions:
+    """The value of ``fusions``: ``true``, or a mapping.
+
+    Attributes:
+        require: Names of rules each of which must match in some graph, or the engine does not
+            start.
+        settings: What `fx_passes.inductor.PostGradPasses.configure` takes.
+    """
+
+    require: tuple[str, ...] = ()
+    settings: Mapping[str, object] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, value: object) -> FusionOptions | None:
+        """Return the options, or None where the value is false."""
+        if value is None or isinstance(value, bool):
+            return cls() if value else None
+        if not isinstance(value, Mapping):
+            raise OptionsError(
+                f"reading 'fusions' of {KEY!r}: expected true, false or a mapping, found {value!r}"
+            )
+        require = value.get("require", ())
+        if isinstance(require, str):
+            raise OptionsError(
+                f"reading 'require' of 'fusions': expected names of rules, found {require!r}; "
+                f"write [{require!r}]"
+            )
+        settings = {name: each for name, each in value.items() if name != "require"}
+        return cls(require=tuple(require), settings=settings)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """The value of the key: ``true``, or a mapping; see the README."""
 
     updater: UpdaterChoice = "auto"
     any_version: bool = False
+    fusions: FusionOptions | None = None
 
     @classmethod
     def read(cls, additional_config: Mapping[str, object] | None) -> Options | None:
@@ -45,7 +77,7 @@ class Options:
                 f"reading {KEY!r} of additional_config: expected true, false or a mapping of "
                 f"{', '.join(sorted(known))}, found {value!r}"
             )
-        return cls(**value)
+        return cls(**{**value, "fusions": FusionOptions.read(value.get("fusions"))})
 
     def check_engine(self) -> None:
         """Refuse an engine of another version than those of this package's extra ``engine``."""

@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from vllm.v1.utils import report_usage_stats
 from vllm.v1.worker.workspace import init_workspace_manager
 from vllm_ascend.worker.worker import NPUWorker
 
 from vllm_npu_graph.options import Options
 
+if TYPE_CHECKING:
+    from vllm_npu_graph.fusions import FusionPass
+
 
 class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
-    """The engine's worker; with the key ``npu_graph`` its model runner is ours."""
+    """The engine's worker; with the key ``npu_graph`` its model runner is ours.
+
+    Attributes:
+        fusions: The pass that fuses, where the key asks for it.
+    """
+
+    fusions: FusionPass | None = None
 
     def init_device(self) -> None:
         """Open the device and make the model runner; refuse an engine that was not tried."""
         options = Options.read(self.vllm_config.additional_config)
+        if options is not None and options.fusions is not None:
+            options.check_engine()
+            # Behind the check, as below.
+            from vllm_npu_graph.fusions import add_fusions  # noqa: PLC0415
+
+            self.fusions = add_fusions(self.vllm_config, options.fusions)
         if options is None or self.use_v2_model_runner:
             super().init_device()
             return
@@ -28,3 +45,10 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         self.model_runner = NpuGraphModelRunner(self.vllm_config, self.device, options)
         if self.rank == 0:
             report_usage_stats(self.vllm_config)
+
+    def compile_or_warm_up_model(self) -> Any:
+        """Compile and capture; then tell what was fused, and refuse a model that lacks a fusion."""
+        times = super().compile_or_warm_up_model()
+        if self.fusions is not None:
+            self.fusions.conclude()
+        return times

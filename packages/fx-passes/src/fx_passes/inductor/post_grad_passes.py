@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
@@ -22,7 +22,7 @@ from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.graph_pass import GraphPass, RulePass
 from fx_passes.pass_selection import PassSelection, TokenRange
-from fx_passes.reports.report import PassReport
+from fx_passes.reports.report import PassReport, Report
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -36,21 +36,29 @@ __all__ = ["PostGradPasses"]
 _KEY = "fx_passes"
 _SETTINGS = ("enabled", "disabled", "ranges")
 
-
 _VLLM_MODULE = "vllm.compilation.passes.inductor_pass"
 
 
-def _range_of_vllm() -> TokenRange | None:
-    """Return the range that vLLM compiles for at the moment; None outside of its compilation.
+def _compile_range() -> Any:
+    """Return what vLLM compiles for at the moment; None outside of its compilation.
 
-    Reads what vLLM's own passes read, `get_pass_context().compile_range`, where the process has
-    imported vLLM.
+    It is asked as vLLM's own pass managers ask, where the process has imported vLLM.
     """
-    context = getattr(sys.modules.get(_VLLM_MODULE), "_pass_context", None)
-    found = getattr(context, "compile_range", None)
-    if found is None:
+    module = sys.modules.get(_VLLM_MODULE)
+    if module is None:
         return None
-    return TokenRange(start=int(found.start), end=int(found.end))
+    try:
+        context = module.get_pass_context()
+    except AssertionError:
+        # vLLM asserts that there is a compilation.
+        return None
+    return getattr(context, "compile_range", None)
+
+
+def _range_of_vllm() -> TokenRange | None:
+    """Return the sizes that vLLM compiles for at the moment, both ends included, or None."""
+    found = _compile_range()
+    return None if found is None else TokenRange(start=int(found.start), end=int(found.end))
 
 
 def _vllm_ascend_pipeline() -> Pipeline:
@@ -63,10 +71,16 @@ def _vllm_ascend_pipeline() -> Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class _ForeignPass:
-    """A pass of vLLM or Inductor: called with the graph, hashed by its own `uuid()`."""
+    """A pass of vLLM or Inductor, hashed by its own `uuid()`.
+
+    Attributes:
+        call: The pass.
+        takes_module: Whether it is called with the module, as by vLLM-Ascend, or with its graph.
+    """
 
     name: str
     call: CustomGraphPass
+    takes_module: bool = False
     after: tuple[str, ...] = ()
     repeats: bool = False
     preconditions: tuple[Condition, ...] = ()
@@ -74,12 +88,12 @@ class _ForeignPass:
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Call the pass, unless it says that it is not for the sizes at hand."""
-        applies = getattr(self.call, "is_applicable_for_range", None)
-        context = getattr(sys.modules.get(_VLLM_MODULE), "_pass_context", None)
-        if applies is not None and context is not None and not applies(context.compile_range):
+        applies, sizes = getattr(self.call, "is_applicable_for_range", None), _compile_range()
+        if applies is not None and sizes is not None and not applies(sizes):
             return PassReport(name=self.name, modified=False, detail="not for this range of sizes")
         before = str(graph_module.graph)
-        self.call(graph_module.graph)
+        call: Callable[[object], object] = self.call
+        call(graph_module if self.takes_module else graph_module.graph)
         return PassReport(name=self.name, modified=str(graph_module.graph) != before)
 
     def fingerprint(self) -> str:
@@ -88,7 +102,11 @@ class _ForeignPass:
 
 
 class PostGradPasses(CustomGraphPass):
-    """What `Platform.get_pass_manager_cls` of vLLM and `post_grad_custom_*_pass` of Inductor take.
+    """What `Platform.get_pass_manager_cls` of vLLM and `post_grad_custom_*_pass` take.
+
+    These are options of Inductor, of npugraph_ex and of torchair. The last two keep what they
+    compile (`cache_compile`) under a key that a custom pass is not part of: give each pipeline a
+    cache folder of its own, such as one named after `uuid()`.
 
     Args:
         pipeline: What runs; if left out all fusions for NPUs, and before them the rules that bring
@@ -100,7 +118,7 @@ class PostGradPasses(CustomGraphPass):
     Attributes:
         pipeline: The passes, those that were added included.
         selection: What `configure` was told.
-        last: What the last call did; None before the first. Belongs to this object alone.
+        results: What each call did, in order: an engine calls once for each graph it compiles.
     """
 
     def __init__(
@@ -112,8 +130,13 @@ class PostGradPasses(CustomGraphPass):
     ) -> None:
         self.pipeline = _vllm_ascend_pipeline() if pipeline is None else pipeline
         self.selection = PassSelection() if selection is None else selection
-        self.last: PipelineResult | None = None
+        self.results: list[PipelineResult] = []
         self._tokens = tokens
+
+    @property
+    def report(self) -> Report:
+        """What was done to all graphs so far, in the order of the calls."""
+        return Report(passes=tuple(each for made in self.results for each in made.report.passes))
 
     def configure(self, config: object) -> None:
         """Take the switches from a configuration.
@@ -152,8 +175,8 @@ class PostGradPasses(CustomGraphPass):
     def add(self, new: GraphPass | Rule | tuple[Rule, ...] | CustomGraphPass) -> None:
         """Append a pass, or a rule or several, each of which becomes a pass of its own name.
 
-        Passes of vLLM and Inductor are taken as they are: they are called with the graph after all
-        that was there before, once, where they apply to the range of sizes.
+        Passes of vLLM and Inductor are taken as they are: they are called after all that was there
+        before, once, where they apply to the range of sizes, with what this object is called with.
 
         Raises:
             PipelineError: It is neither, or its name is taken.
@@ -165,7 +188,7 @@ class PostGradPasses(CustomGraphPass):
         if isinstance(new, Rule):
             new = RulePass(name=f"added_{new.name}", rules=(new,))
         elif isinstance(new, CustomGraphPass):
-            new = _ForeignPass(name=f"added_{type(new).__name__}", call=new)
+            new = _ForeignPass(name=self._free_name(f"added_{type(new).__name__}"), call=new)
         if not isinstance(new, GraphPass):
             raise PipelineError(
                 f"adding {new!r} to the passes: expected a GraphPass, a Rule or a pass of "
@@ -174,12 +197,14 @@ class PostGradPasses(CustomGraphPass):
         self.pipeline = replace(self.pipeline, passes=(*self.pipeline.passes, new))
 
     def __call__(  # type: ignore[override]  # the protocol returns nothing
-        self, graph: Graph | GraphModule
+        self, graph: Graph | GraphModule, example_inputs: object = None, config: object = None
     ) -> Graph | GraphModule:
         """Run the passes in place.
 
         Args:
             graph: The graph, or its module. A module is recompiled if anything changed.
+            example_inputs: What npugraph_ex and torchair hand over as well; not read.
+            config: The same.
 
         Returns:
             What was given, as vLLM-Ascend's compiler expects it.
@@ -187,14 +212,26 @@ class PostGradPasses(CustomGraphPass):
         Raises:
             FxPassesError: See `Pipeline.run`; the graph is as it was.
         """
+        del example_inputs, config
         if isinstance(graph, GraphModule):
             module = graph
         else:
             owner = graph.owning_module
             # A module made for the time of the call reads the graph's attributes from its owner.
             module = owner if isinstance(owner, GraphModule) else GraphModule(_root(owner), graph)
-        self.last = self.selection.select(self.pipeline, self._tokens()).run(module)
+        passes = tuple(
+            replace(each, takes_module=module is graph) if isinstance(each, _ForeignPass) else each
+            for each in self.pipeline.passes
+        )
+        pipeline = self.selection.select(replace(self.pipeline, passes=passes), self._tokens())
+        self.results.append(pipeline.run(module))
         return graph
+
+    def _free_name(self, name: str) -> str:
+        """Return a name that no pass has: engines add several passes of one class."""
+        taken = self.pipeline.names()
+        names = (name, *(f"{name}_{number}" for number in range(2, len(taken) + 3)))
+        return next(each for each in names if each not in taken)
 
     def uuid(self) -> str:
         """Return a key for compile caches: what runs, for which sizes, and the versions.

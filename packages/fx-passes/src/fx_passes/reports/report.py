@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
+
+from fx_passes.errors import ConditionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+# So many near misses of a required rule stand in an error; a model has one for each layer.
+_SHOWN_MISSES = 10
 
 __all__ = ["MatchRecord", "NearMiss", "PassReport", "Report", "RuleReport"]
 
@@ -120,6 +125,35 @@ class Report:
         for report in self.rule_reports():
             counts[report.rule] = counts.get(report.rule, 0) + len(report.matches)
         return counts
+
+    def require(self, *rules: str) -> None:
+        """Check that each of these rules made at least one rewrite.
+
+        Raises:
+            ConditionError: One made none. The message says why, near misses with their reasons.
+        """
+        counts = self.match_counts()
+        missing = [rule for rule in rules if not counts.get(rule)]
+        if not missing:
+            return
+        lines = [line for rule in missing for line in self._why_nothing(rule)]
+        raise ConditionError(
+            f"requiring rules to match: {', '.join(map(repr, missing))} matched nothing. Change "
+            "the model or the rule by the reasons below, or require it no longer\n"
+            + "\n".join(lines)
+        )
+
+    def _why_nothing(self, rule: str) -> list[str]:
+        """Return why a rule made no rewrite, of all its runs together."""
+        reports = list(self.rule_reports(rule))
+        if not reports:
+            return [f"  {rule!r}: no pass tried it"]
+        misses = self.near_misses(rule)
+        tried = [each for each in reports if not each.waiting_for and not each.left_out]
+        said = replace(tried[0] if tried else reports[0], near_misses=misses)
+        first, *others = _rule_lines(replace(said, absent=()) if misses else said)
+        more = len(others) - _SHOWN_MISSES
+        return [first, *others[:_SHOWN_MISSES], *([f"    and {more} more"] if more > 0 else [])]
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as plain data that JSON can hold."""

@@ -1,0 +1,56 @@
+"""One variant of a session in a process of its own, forked from one that imported the engine."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+
+def run_forked(
+    run: Callable[[], list[dict[str, Any]]], described: dict[str, Any], log: Path
+) -> list[dict[str, Any]]:
+    """Run a variant in a process forked from this one, and return its rows.
+
+    Args:
+        run: Gives the rows.
+        described: What a row begins with that says why there is none.
+        log: Where the process prints.
+    """
+    context = multiprocessing.get_context("fork")
+    receive, send = context.Pipe(duplex=False)
+    process = context.Process(target=_run, args=(run, described, log, send))
+    process.start()
+    send.close()
+    try:
+        found: list[dict[str, Any]] = receive.recv()
+    except EOFError:
+        process.join()
+        found = [{**described, "error": f"its process ended with {process.exitcode}; see {log}"}]
+    process.join()
+    return found
+
+
+def _run(
+    run: Callable[[], list[dict[str, Any]]], described: dict[str, Any], log: Path, out: Any
+) -> None:
+    """Run in this process, which is the variant's own, and send the rows."""
+    with log.open("w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+    try:
+        out.send(run())
+    except BaseException:
+        traceback.print_exc()
+        ended = traceback.format_exc().strip().splitlines()[-1]
+        out.send([{**described, "error": f"{ended} (see {log})"}])
+    finally:
+        sys.stdout.flush()
+        # Nothing of the engine that is forked has to be taken down.
+        os._exit(0)
