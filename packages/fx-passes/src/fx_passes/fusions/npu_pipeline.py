@@ -40,9 +40,9 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
             devices have; empty for those that all have.
     """
     rules = (
-        *fuse_split_qkv_rms_norm_rope(),
-        *fuse_split_qkv_rms_norm_mrope(),
-        *fuse_split_qkv_rms_norm_rotary_embedding(),
+        *fuse_split_qkv_rms_norm_rope(soc=soc),
+        *fuse_split_qkv_rms_norm_mrope(soc=soc),
+        *fuse_split_qkv_rms_norm_rotary_embedding(soc=soc),
         *fuse_add_rms_norm_dynamic_mx_quant(),
         *fuse_add_rms_norm_dynamic_quant(),
         *fuse_add_rms_norm_quant(),
