@@ -160,9 +160,7 @@ def test_values_are_those_of_the_operators_it_replaces(biased: bool, rotary: int
     module = capture_graph(function, tensors)
     expected = function(*tensors)
 
-    assert_rewritten(
-        fx_passes.default_npu_pipeline().without("noops"), module, {RULE: 1}
-    )
+    assert_rewritten(fx_passes.default_npu_pipeline().without("noops"), module, {RULE: 1})
 
     # Dynamo's placeholders are in the order in which it found the inputs.
     names = ("qkv", "q_weight", "k_weight", "table", "positions", "q_bias", "k_bias")

@@ -123,9 +123,7 @@ class VendorKernel:
     def fingerprint(self) -> str:
         """Return a hash of the kernel, another where it is not installed."""
         functions = (self.problem, self.build)
-        return fingerprint_of_functions(
-            functions, self.operator, self.devices, self.is_installed()
-        )
+        return fingerprint_of_functions(functions, self.operator, self.devices, self.is_installed())
 
     def is_installed(self) -> bool:
         """Return whether this process has the operator."""
@@ -191,9 +189,7 @@ def _vllm_problem(call: QkvCall) -> str | None:
     return None
 
 
-def _vllm_build(
-    call: QkvCall, build: GraphBuilder, *, operator: str
-) -> tuple[Node, Node, Node]:
+def _vllm_build(call: QkvCall, build: GraphBuilder, *, operator: str) -> tuple[Node, Node, Node]:
     sizes, cache, qkv = call.heads, call.cache, call.qkv.meta["val"]
     if cache is None:
         raise ValueError(f"building {operator}: the graph looks up no angles")
@@ -215,9 +211,7 @@ def _vllm_build(
     return _cut_into_heads(fused, sizes, build)
 
 
-def _cut_into_heads(
-    fused: Node, sizes: QkvHeads, build: GraphBuilder
-) -> tuple[Node, Node, Node]:
+def _cut_into_heads(fused: Node, sizes: QkvHeads, build: GraphBuilder) -> tuple[Node, Node, Node]:
     """Return q, k and v as [T, heads, head_dim] of a call that returns them as rows."""
 
     def heads(position: int, count: int) -> Node:

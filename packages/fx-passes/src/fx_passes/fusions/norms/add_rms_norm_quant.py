@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_add_rms_norm_quant", "kernel_operands", "static_quant_problem"]
+__all__ = ["build_static_quant", "fuse_add_rms_norm_quant", "static_quant_problem"]
 
 _REQUIREMENTS = (
     Requirement.same_shape("weight", "scale"),
@@ -130,7 +130,7 @@ def _table_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def kernel_operands(match: Match, scale: object, build: GraphBuilder) -> tuple[Node, Node | None]:
+def _kernel_operands(match: Match, scale: object, build: GraphBuilder) -> tuple[Node, Node | None]:
     """Return a scale that is divided by and the match's offset, in the dtypes the kernel takes.
 
     Raises:
@@ -159,19 +159,34 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         # The inverse of a float16 scale is taken in float32, in which the kernel wants it.
         half = x.dtype == torch.float16
         scale = inverse_scale(scale, build, dtype=torch.float32 if half else x.dtype)
-    scale, offset = kernel_operands(match, scale, build)
-    fused = build.call(
+    fused = build_static_quant(match, build, scale, quantized)
+    return build.elements(fused, {"quantized": 0, "total": 2})
+
+
+def build_static_quant(match: Match, build: GraphBuilder, scale: object, quantized: Tensor) -> Node:
+    """Return the call of the kernel for a match that `static_quant_problem` has nothing against.
+
+    Its results 0 and 2 are the quantised values and the sum.
+
+    Args:
+        match: The match.
+        build: The builder of the rewrite.
+        scale: The node that is divided by.
+        quantized: The fake value of the quantised values.
+    """
+    bound = match.bound
+    divisor, offset = _kernel_operands(match, scale, build)
+    return build.call(
         "npu::npu_add_rms_norm_quant",
         bound["x"],
         bound["residual"],
         bound["weight"],
-        scale,
+        divisor,
         offset,
         bound.get("beta"),
         epsilon=bound["epsilon"],
         val=(quantized, torch.empty_like(quantized), sum_value(match)),
     )
-    return build.elements(fused, {"quantized": 0, "total": 2})
 
 
 def fuse_add_rms_norm_quant() -> tuple[Rule, ...]:
