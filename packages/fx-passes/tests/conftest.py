@@ -148,8 +148,7 @@ def engine_operators() -> Iterator[EngineState]:
         (vllm, "unquantized_gemm(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor", _gemm),
         (
             vllm,
-            "maybe_all_gather_and_maybe_unpad(Tensor x, bool label, bool is_ep_comm=False) "
-            "-> Tensor",
+            "maybe_all_gather_and_maybe_unpad(Tensor x, bool label, bool is_ep_comm=False)->Tensor",
             state.gather,
         ),
         (

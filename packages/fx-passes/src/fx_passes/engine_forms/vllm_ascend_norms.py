@@ -29,7 +29,11 @@ from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import (
     build_dynamic_quant,
     dynamic_quant_problem,
 )
-from fx_passes.fusions.norms.add_rms_norm_quant import build_static_quant, static_quant_problem
+from fx_passes.fusions.norms.add_rms_norm_quant import (
+    build_static_quant,
+    second_quant_problem,
+    static_quant_problem,
+)
 from fx_passes.fusions.quantized import npu_dynamic_quant
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
@@ -79,6 +83,20 @@ def gathered(rows: Tensor, gather: bool, experts: bool) -> Linked:
 
 def _static(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
     return None, {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
+
+
+def _two_static(
+    rows: Tensor,
+    scale: Tensor,
+    reciprocal: Tensor,
+    offset: Tensor,
+    scale2: Tensor,
+    reciprocal2: Tensor,
+    offset2: Tensor,
+) -> Linked:
+    quantize = torch.ops.vllm.quantize
+    first = quantize(rows, scale, reciprocal, offset)
+    return None, {"quantized": first, "second": quantize(rows, scale2, reciprocal2, offset2)}
 
 
 def _dynamic(rows: Tensor, smooth: Tensor | None, dtype: object) -> Linked:
@@ -134,14 +152,15 @@ def _rewrite(
 ) -> dict[str, Node]:
     """Build a kernel, and the gathering of what it quantised where the match gathers."""
     quant, x, bound = match.value("quant"), match.value("x"), match.bound
-    values = tuple(quant) if isinstance(quant, (tuple, list)) else (match.value("quantized"),)
+    static = [match.value(name) for name in ("quantized", "second") if name in results]
+    values = tuple(quant) if isinstance(quant, (tuple, list)) else tuple(static)
     if not isinstance(x, torch.Tensor) or not all(isinstance(v, torch.Tensor) for v in values):
         raise RuleError("building a norm with quantisation: the match was not checked")
     rows = x.shape[0]
     # On this side of the gathering there are as many rows as in `x`.
     shards = [value.new_empty((rows, *value.shape[1:])) for value in values]
     fused = kernel(match, build, *shards)
-    moved = dict(zip(("quantized", "scale"), values, strict=False))
+    moved = dict(zip((name for name in results if name != "total"), values, strict=True))
     replaced = {}
     for name in (name for name in results if name in match.needed):
         node = build.element(fused, results[name])
@@ -151,8 +170,8 @@ def _rewrite(
     return replaced
 
 
-def _static_kernel(match: Match, build: GraphBuilder, quantized: Tensor) -> Node:
-    return build_static_quant(match, build, match.bound["scale"], quantized)
+def _two_static_problem(match: Match) -> NoMatch | None:
+    return static_quant_problem(match) or second_quant_problem(match)
 
 
 def _norm(
@@ -199,16 +218,24 @@ _STATIC = _Ending(
     name="quantize",
     closing=_static,
     check=static_quant_problem,
-    kernel=_static_kernel,
+    kernel=build_static_quant,
     results=MappingProxyType({"quantized": 0, "total": 2}),
     operators=("vllm::quantize", "npu::npu_add_rms_norm_quant"),
+)
+_TWO_STATIC = _Ending(
+    name="two_quantize",
+    closing=_two_static,
+    check=_two_static_problem,
+    kernel=build_static_quant,
+    results=MappingProxyType({"quantized": 0, "second": 1, "total": 2}),
+    operators=_STATIC.operators,
 )
 _DYNAMIC = _Ending(
     name="dynamic_quant",
     closing=_dynamic,
     check=dynamic_quant_problem,
     kernel=build_dynamic_quant,
-    results=MappingProxyType({"quantized": 0, "total": 2, "scale": 3}),
+    results=MappingProxyType({"quantized": 0, "scale": 3, "total": 2}),
     operators=("npu::npu_dynamic_quant", "npu::npu_add_rms_norm_dynamic_quant"),
 )
 _MX = _Ending(
@@ -216,7 +243,7 @@ _MX = _Ending(
     closing=_mx,
     check=add_norm_mx_problem,
     kernel=build_add_norm_mx,
-    results=MappingProxyType({"quantized": 0, "total": 1, "scale": 2}),
+    results=MappingProxyType({"quantized": 0, "scale": 2, "total": 1}),
     operators=("npu::npu_dynamic_mx_quant", "npu::npu_add_rms_norm_dynamic_mx_quant"),
 )
 _FIRST_MX = _Ending(
@@ -236,7 +263,7 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
         groups: The engine's names of groups whose all-reduces are rewritten too.
     """
     rules: list[Rule] = []
-    for ending in (_STATIC, _DYNAMIC, _MX):
+    for ending in (_TWO_STATIC, _STATIC, _DYNAMIC, _MX):
         closing = ending.closing
         own = (combine(_engine_norm, closing), combine(_engine_norm, gathered, closing))
         rules.append(ending.rule("norm", own, _NORM))
@@ -252,6 +279,8 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
             rewrite=_rewrite_norm,
             operators=(_NORM, "npu::npu_add_rms_norm"),
             numerics="rounding",
+            # `_check_norm` says when a bias is worth it.
+            accepts_cost=True,
         )
     )
     return tuple(rules)

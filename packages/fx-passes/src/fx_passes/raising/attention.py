@@ -264,6 +264,7 @@ def raise_attention() -> tuple[Rule, ...]:
     limits: aclnnFusedInferAttentionScore takes float16 and bfloat16.
     """
     rule = Rule(
+        accepts_cost=True,
         name="raise_attention",
         patterns=(_repeated, _plain),
         check=_check,

@@ -361,5 +361,7 @@ def _rule(
         rewrite=partial(_rewrite, kernels=kernels),
         operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),
         numerics="rounding" if kernels else "exact",
+        # Angles are looked up once for all layers.
+        accepts_cost=True,
         prepare=define_operators,
     )
