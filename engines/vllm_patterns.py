@@ -336,10 +336,8 @@ def run_row(row: Row, columns: dict[str, Pipeline]) -> list[str]:
 def document(config: Any, communicator: str) -> str:
     """Return the page."""
     columns = pipelines(communicator)
-    head = (
-        "| file | pattern | default | forms | parallel | graph after the last | near misses, remarks |\n"
-        "|---|---|---|---|---|---|---|"
-    )
+    names = ("file", "pattern", *columns, "graph after the last", "near misses, remarks")
+    head = f"| {' | '.join(names)} |\n{'|---' * len(names)}|"
 
     def table(rows: Iterator[Row]) -> tuple[str, list[list[str]]]:
         cells = [[row.file, row.name, *run_row(row, columns)] for row in rows]

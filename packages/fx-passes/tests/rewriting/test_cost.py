@@ -23,7 +23,7 @@ def pattern(x: Tensor) -> dict[str, Tensor]:
 
 def by_two_launches(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
     x, value = match.bound["x"], match.value("y")
-    sign = build.call("aten::gt.Scalar", x, 0, val=value)
+    sign = build.call("aten::gt.Scalar", x, 0)
     return {"y": build.call("aten::mul.Tensor", x, sign, val=value)}
 
 
