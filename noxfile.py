@@ -202,15 +202,28 @@ def engine(session: nox.Session, engine: Engine) -> None:
             python = find_interpreter(release.python)
         else:
             options.append(text)
-    (adapter,) = (package for package in packages(ROOT) if package.name == engine.adapter)
-    siblings = [*adapter.declared(tests=True).siblings, adapter]
-    python = engine_environment(installer, engine, release, siblings, python)
+    python = _engine_python(installer, engine, release, python)
     _build_simulator(session, python)
     # Threads of torch's own kernels would wait for each other on the cores that are timed.
     environment = {"OMP_NUM_THREADS": "1", **ENVIRONMENT}
     for script in scripts[:1] if options else scripts:
         command = [python, "-m", "cann_sim", "run", "--", python, script, *options]
         session.run(*command, env=environment, external=True)
+
+
+@nox.session(default=False)
+def vllm_ascend_patterns(session: nox.Session) -> None:
+    """Compare docs/vllm-ascend-patterns.md with what the engine's patterns give.
+
+    After ``--``: ``--write`` writes it.
+    """
+    installer, release = _with_torch(session)
+    python = _engine_python(installer, ENGINES["vllm"], release, sys.executable)
+    _build_simulator(session, python)
+    # fx-passes needs torch alone, so it comes from the tree into the engine's environment.
+    settings = {"PYTHONPATH": str(ROOT / "packages" / "fx-passes" / "src"), "CANN_SIM_DEVICES": "2"}
+    command = [python, "-m", "cann_sim", "run", "--", python, "engines/vllm_patterns.py"]
+    session.run(*command, *session.posargs, env={**ENVIRONMENT, **settings}, external=True)
 
 
 @nox.session(default=False)
@@ -330,6 +343,13 @@ def _package_environment(
     declared = package.declared(tests=True)
     wheels = [installer.wheel(each) for each in (*declared.siblings, package)]
     return installer.environment(name, [*declared.others, *wheels], release=release, python=python)
+
+
+def _engine_python(installer: Installer, engine: Engine, release: TorchRelease, python: str) -> str:
+    """Return the Python of the environment of an engine and the package that adapts it."""
+    (adapter,) = (package for package in packages(ROOT) if package.name == engine.adapter)
+    siblings = [*adapter.declared(tests=True).siblings, adapter]
+    return engine_environment(installer, engine, release, siblings, python)
 
 
 def _mypy(session: nox.Session, python: str, folder: Path, *targets: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
@@ -73,6 +74,46 @@ def _quantize(
     return quantized
 
 
+@dataclass
+class EngineState:
+    """What operators of vLLM-Ascend ask the engine for at each call.
+
+    Attributes:
+        gathers: Whether rows are spread over two ranks; the other has the same in reverse.
+        padding: How many of the gathered rows are padding.
+    """
+
+    gathers: bool = False
+    padding: int = 0
+
+    def gather(self, x: Tensor, label: bool, is_ep_comm: bool = False) -> Tensor:
+        """Return the rows of both ranks without padding, or those of this rank."""
+        del is_ep_comm
+        if not self.gathers or not label:
+            return x.clone()
+        rows = torch.cat([x, x.flip(0)])
+        return rows[: len(rows) - self.padding]
+
+    def chunk_residual(self, x: Tensor, residual: Tensor) -> Tensor:
+        """Return the part of a residual that belongs to the rows of x."""
+        return residual.clone() if len(x) == len(residual) else residual[: len(x)].clone()
+
+
+def _all_gather(tensor: Tensor, dim: int, world_size: int, group_name: str) -> Tensor:
+    """Of two ranks that have the same."""
+    del group_name
+    return torch.cat([tensor] * world_size, dim)
+
+
+def _sequence_chunk(x: Tensor) -> Tensor:
+    """Of the first of two ranks."""
+    return x[: (len(x) + 1) // 2].clone()
+
+
+def _gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    return torch.nn.functional.linear(x, weight, bias)
+
+
 def _all_reduce(tensor: Tensor, group_name: str) -> Tensor:
     """Of a group of one rank; several are run by whoever rewrites the call."""
     del group_name
@@ -80,8 +121,9 @@ def _all_reduce(tensor: Tensor, group_name: str) -> Tensor:
 
 
 @pytest.fixture(scope="session")
-def engine_operators() -> Iterator[None]:
+def engine_operators() -> Iterator[EngineState]:
     """Operators with the names, signatures and meaning of vLLM's and vLLM-Ascend's."""
+    state = EngineState()
     vllm = torch.library.Library("vllm", "FRAGMENT")  # type: ignore[no-untyped-call]
     ascend = torch.library.Library("_C_ascend", "FRAGMENT")  # type: ignore[no-untyped-call]
     norm = (
@@ -97,11 +139,28 @@ def engine_operators() -> Iterator[None]:
         (ascend, norm, _add_rms_norm_bias),
         (vllm, quantize, _quantize),
         (vllm, all_reduce, _all_reduce),
+        (
+            vllm,
+            "all_gather(Tensor tensor, SymInt dim, SymInt world_size, str group_name) -> Tensor",
+            _all_gather,
+        ),
+        (vllm, "sequence_parallel_chunk_impl(Tensor x) -> Tensor", _sequence_chunk),
+        (vllm, "unquantized_gemm(Tensor x, Tensor weight, Tensor? bias=None) -> Tensor", _gemm),
+        (
+            vllm,
+            "maybe_all_gather_and_maybe_unpad(Tensor x, bool label, bool is_ep_comm=False)->Tensor",
+            state.gather,
+        ),
+        (
+            vllm,
+            "maybe_chunk_residual(Tensor x, Tensor residual) -> Tensor",
+            state.chunk_residual,
+        ),
     )
     for library, schema, function in functions:
         name = library.define(schema)  # type: ignore[no-untyped-call]
         library.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
-    yield
+    yield state
     for library in (vllm, ascend):
         library._destroy()  # type: ignore[no-untyped-call]
 

@@ -19,6 +19,7 @@ from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_n
 from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
+from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.fusions.parallel.gathered_shard import remove_gather_of_own_shard
@@ -33,6 +34,7 @@ __all__ = [
     "fuse_add_rms_norm_dynamic_mx_quant",
     "fuse_add_rms_norm_dynamic_quant",
     "fuse_add_rms_norm_quant",
+    "fuse_add_rms_norm_two_quants",
     "fuse_geglu",
     "fuse_matmul_all_reduce",
     "fuse_rms_norm_dynamic_mx_quant",

@@ -28,18 +28,24 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = [
+    "add_norm_mx_problem",
+    "build_add_norm_mx",
+    "build_norm_mx",
     "fuse_add_rms_norm_dynamic_mx_quant",
     "fuse_rms_norm_dynamic_mx_quant",
     "fuse_swiglu_mx_quant",
+    "mx_quantized",
+    "norm_mx_problem",
 ]
 
 _BLOCK = 32
 _SCALE_ALGORITHMS = (0, 1)
 
 
-def _quantized(
+def mx_quantized(
     values: Tensor, axis: int, mode: str, dtype: int, block: int, algorithm: int
 ) -> dict[str, Tensor]:
+    """Return, in a pattern, `quantized` and `scale` of an `npu_dynamic_mx_quant`."""
     quant = label(
         torch.ops.npu.npu_dynamic_mx_quant(
             values,
@@ -67,7 +73,7 @@ def _add_norm(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
         algorithm: int,
     ) -> dict[str, Tensor]:
         normed, total = norm(x, residual, weight, epsilon)
-        return {"total": total, **_quantized(normed, axis, mode, dtype, block, algorithm)}
+        return {"total": total, **mx_quantized(normed, axis, mode, dtype, block, algorithm)}
 
     return pattern
 
@@ -86,7 +92,7 @@ def _add_norm_biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
         algorithm: int,
     ) -> dict[str, Tensor]:
         normed, total = norm(x, residual, weight, epsilon)
-        return {"total": total, **_quantized(normed + beta, axis, mode, dtype, block, algorithm)}
+        return {"total": total, **mx_quantized(normed + beta, axis, mode, dtype, block, algorithm)}
 
     return pattern
 
@@ -102,7 +108,7 @@ def _norm(
     algorithm: int,
 ) -> dict[str, Tensor]:
     normed = torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0]
-    return _quantized(normed, axis, mode, dtype, block, algorithm)
+    return mx_quantized(normed, axis, mode, dtype, block, algorithm)
 
 
 def _norm_biased(
@@ -117,14 +123,14 @@ def _norm_biased(
     algorithm: int,
 ) -> dict[str, Tensor]:
     normed = torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0] + beta
-    return _quantized(normed, axis, mode, dtype, block, algorithm)
+    return mx_quantized(normed, axis, mode, dtype, block, algorithm)
 
 
 def _swiglu(
     x: Tensor, dim: int, axis: int, mode: str, dtype: int, block: int, algorithm: int
 ) -> dict[str, Tensor]:
     activated = torch.ops.npu.npu_swiglu(x, dim)
-    return _quantized(activated, axis, mode, dtype, block, algorithm)
+    return mx_quantized(activated, axis, mode, dtype, block, algorithm)
 
 
 def _quant_problem(match: Match) -> NoMatch | None:
@@ -141,11 +147,13 @@ def _quant_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def _check_add_norm(match: Match) -> NoMatch | None:
+def add_norm_mx_problem(match: Match) -> NoMatch | None:
+    """Return why no kernel takes a match of residual add, norm and MX quantisation."""
     return residual_norm_problem(match) or _quant_problem(match)
 
 
-def _check_norm(match: Match) -> NoMatch | None:
+def norm_mx_problem(match: Match) -> NoMatch | None:
+    """Return why no kernel takes a match of a norm and MX quantisation."""
     return norm_problem(match) or _quant_problem(match)
 
 
@@ -183,9 +191,21 @@ def _deviations(match: Match) -> Tensor:
 
 
 def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    fused = build_add_norm_mx(match, build, *_quant_values(match))
+    return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
+
+
+def build_add_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: Tensor) -> Node:
+    """Return the call whose results 0, 1 and 2 are the quantised values, the sum and the scales.
+
+    Args:
+        match: A match that `add_norm_mx_problem` has nothing against.
+        build: The builder of the rewrite.
+        quantized: The fake value of the quantised values.
+        scale: That of the scales.
+    """
     bound = match.bound
-    quantized, scale = _quant_values(match)
-    fused = build.call(
+    return build.call(
         "npu::npu_add_rms_norm_dynamic_mx_quant",
         bound["x"],
         bound["residual"],
@@ -197,13 +217,24 @@ def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
         dst_type=bound["dtype"],
         val=(quantized, sum_value(match), scale, _deviations(match)),
     )
-    return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
 
 
 def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    fused = build_norm_mx(match, build, *_quant_values(match))
+    return build.elements(fused, {"quantized": 0, "scale": 1})
+
+
+def build_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: Tensor) -> Node:
+    """Return the call whose results 0 and 1 are the quantised values and the scales.
+
+    Args:
+        match: A match that `norm_mx_problem` has nothing against.
+        build: The builder of the rewrite.
+        quantized: The fake value of the quantised values.
+        scale: That of the scales.
+    """
     bound = match.bound
-    quantized, scale = _quant_values(match)
-    fused = build.call(
+    return build.call(
         "npu::npu_rms_norm_dynamic_mx_quant",
         bound["x"],
         bound["weight"],
@@ -214,7 +245,6 @@ def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
         dst_type=bound["dtype"],
         val=(quantized, scale, _deviations(match)),
     )
-    return build.elements(fused, {"quantized": 0, "scale": 1})
 
 
 def _rewrite_swiglu(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -246,7 +276,7 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     rule = Rule(
         name="fuse_add_rms_norm_dynamic_mx_quant",
         patterns=(*map(_add_norm, RESIDUAL_NORMS), *map(_add_norm_biased, RESIDUAL_NORMS)),
-        check=_check_add_norm,
+        check=add_norm_mx_problem,
         rewrite=_rewrite_add_norm,
         operators=(
             "npu::npu_rms_norm",
@@ -267,7 +297,7 @@ def fuse_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     rule = Rule(
         name="fuse_rms_norm_dynamic_mx_quant",
         patterns=(_norm, _norm_biased),
-        check=_check_norm,
+        check=norm_mx_problem,
         rewrite=_rewrite_norm,
         operators=("npu::npu_rms_norm", _SOURCE, "npu::npu_rms_norm_dynamic_mx_quant"),
         numerics="rounding",

@@ -18,6 +18,7 @@ from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_n
 from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
+from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass
@@ -40,11 +41,12 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
             devices have; empty for those that all have.
     """
     rules = (
-        *fuse_split_qkv_rms_norm_rope(),
-        *fuse_split_qkv_rms_norm_mrope(),
-        *fuse_split_qkv_rms_norm_rotary_embedding(),
+        *fuse_split_qkv_rms_norm_rope(soc=soc),
+        *fuse_split_qkv_rms_norm_mrope(soc=soc),
+        *fuse_split_qkv_rms_norm_rotary_embedding(soc=soc),
         *fuse_add_rms_norm_dynamic_mx_quant(),
         *fuse_add_rms_norm_dynamic_quant(),
+        *fuse_add_rms_norm_two_quants(),
         *fuse_add_rms_norm_quant(),
         *fuse_add_rms_norm(),
         *fuse_rms_norm_dynamic_mx_quant(),

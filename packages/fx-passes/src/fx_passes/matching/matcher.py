@@ -439,6 +439,8 @@ class _Search:
             self.fail(_Failure(expected, found, "is"))
             return False
         arguments = self._signatures.arguments(found)
+        if any(self.values[twin] is found for twin in self._pattern.twins_of(expected)):
+            return False
         if arguments is None:
             self.fail(_Failure(expected, found, "is"))
             return False

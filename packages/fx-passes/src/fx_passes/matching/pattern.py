@@ -140,6 +140,20 @@ class CompiledPattern:
         """The calls of operators, in order."""
         return tuple(node for node in self.nodes if isinstance(node, PatternCall))
 
+    def twins_of(self, call: PatternCall) -> tuple[int, ...]:
+        """Return the indices of other outputs that are calls of the same operators.
+
+        They are two outputs, so no call of the graph may stand for both.
+        """
+        return tuple(
+            other.index
+            for other in self.outputs.values()
+            if isinstance(other, PatternCall)
+            and other is not call
+            and other.operators == call.operators
+            and call in self.outputs.values()
+        )
+
 
 def matching_operator(target: OpOverload) -> OpOverload:
     """Return the operator that stands for all those that mean the same in a pattern.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from torch.fx import Node
 
-__all__ = ["Requirement", "first_unmet", "sizes_equal"]
+__all__ = ["Requirement", "first_unmet", "is_dense", "sizes_equal"]
 
 Tensors = tuple[torch.Tensor, ...]
 
@@ -27,6 +27,18 @@ def sizes_equal(left: object, right: object) -> bool:
         right_node = right.node.expr if isinstance(right, torch.SymInt) else right
         return bool(left_node == right_node)
     return left == right
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is known to be contiguous; adds no guard to symbolic sizes."""
+    expected: int | torch.SymInt = 1
+    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
+        if sizes_equal(size, 1):
+            continue
+        if not sizes_equal(stride, expected):
+            return False
+        expected = expected * size
+    return True
 
 
 @dataclass(frozen=True, kw_only=True)

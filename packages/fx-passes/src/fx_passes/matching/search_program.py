@@ -49,7 +49,7 @@ def compile_search(
         arguments of a call (see `SignatureTable.arguments`). It returns what each value of the
         pattern stands for, by index, or None if the first way does not lead to the end.
     """
-    writer = _Writer(unset)
+    writer = _Writer(pattern, unset)
     writer.call(anchor, "candidate", known=True)
     for node, source, optional in steps:
         writer.step(node, source, optional=optional)
@@ -63,7 +63,8 @@ def compile_search(
 
 
 class _Writer:
-    def __init__(self, unset: object) -> None:
+    def __init__(self, pattern: CompiledPattern, unset: object) -> None:
+        self._pattern = pattern
         self.lines: list[str] = []
         self.constants: dict[str, object] = {
             "Node": Node,
@@ -87,6 +88,8 @@ class _Writer:
         else:
             operators = node.operators if isinstance(node, PatternCall) else ()
             test = f"{name}.target in {self._constant(operators)}"
+            for twin in self._twins(node):
+                test += f" and {name} is not {twin}"
         self.lines += [f"    if {test}:", "        break", "else:"]
         self.lines.append(f"    {name} = unset" if optional else "    return None")
         self._bound.add(node.index)
@@ -94,7 +97,10 @@ class _Writer:
             self._arguments(node, name)
 
     def call(self, node: PatternCall, found: str, *, known: bool = False) -> None:
+        twins = self._twins(node)
         name = self._take(node, found)
+        for twin in twins:
+            self.lines += [f"if {name} is {twin}:", "    return None"]
         if not known:
             operators = self._constant(node.operators)
             self.lines += [
@@ -102,6 +108,11 @@ class _Writer:
                 "    return None",
             ]
         self._arguments(node, name)
+
+    def _twins(self, node: PatternNode) -> list[str]:
+        """Return the names of what a call must not be, as another output stands for it."""
+        twins = self._pattern.twins_of(node) if isinstance(node, PatternCall) else ()
+        return [f"v{index}" for index in twins if index in self._bound]
 
     def _arguments(self, node: PatternCall, name: str) -> None:
         signature = OperatorSignature.of(node.operators[0])

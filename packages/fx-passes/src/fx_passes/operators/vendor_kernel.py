@@ -7,17 +7,22 @@ An interface is listed only if it can be read in its library's public source:
   counts, results [T, hidden size]. The kernel works in blocks of one head, whose size must be a
   power of two, takes as many query heads a block as there are for each key head, and rotates
   whole heads.
-
-Not listed yet: vLLM-Ascend's `vllm::qkv_rmsnorm_rope`. It takes positions and a cache of cosines
-and sines, which its graphs hold (`vllm::npu_rotary_embedding` takes them); a `QkvCall` does not.
+- `vllm::qkv_rmsnorm_rope` and, for Ascend950, `vllm::qkv_rmsnorm_rope_simt` (Triton kernels of
+  vLLM-Ascend 0.23): they take positions and the cache of cosines and sines and look them up
+  themselves, rotate as much of a head as the cache has angles for, and write [T, hidden size].
+  They compute in bfloat16, read dense memory, and vLLM-Ascend calls them for heads of 128 only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
+
 from fx_passes.fingerprint import fingerprint_of_functions
+from fx_passes.matching.requirements import is_dense
 from fx_passes.normal_form.operator_signature import find_operator
 
 if TYPE_CHECKING:
@@ -27,7 +32,17 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["KNOWN_KERNELS", "QkvCall", "QkvHeads", "VendorKernel", "installed_kernel"]
+__all__ = [
+    "KNOWN_KERNELS",
+    "AngleCache",
+    "QkvCall",
+    "QkvHeads",
+    "VendorKernel",
+    "installed_kernel",
+    "why_no_kernel",
+]
+
+_VLLM_HEAD_DIM = 128
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +63,19 @@ class QkvHeads:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AngleCache:
+    """Where a graph looks up cosines and sines, one row for each token.
+
+    Attributes:
+        positions: The row of each token, [T], integers.
+        table: [rows, rotary_dim]: cosines in the first half of a row, sines in the second.
+    """
+
+    positions: Node
+    table: Node
+
+
+@dataclass(frozen=True, kw_only=True)
 class QkvCall:
     """A call of `fx_passes::split_qkv_rms_norm_rope` that is about to be built.
 
@@ -58,8 +86,10 @@ class QkvCall:
         k_weight: Weight of the norm of k, [head_dim].
         q_bias: What is added to the norm of q, [head_dim], or None.
         k_bias: The same for k.
-        cos: [1, T, 1, rotary_dim].
-        sin: [1, T, 1, rotary_dim].
+        angles: Gives cosines and sines, each [1, T, 1, rotary_dim]; builds them where the graph
+            looks them up itself, so only a kernel that takes them asks for them.
+        cache: Where the graph looks them up; None where it does not, or by more than one position
+            for each token.
         eps: Epsilon of both norms.
     """
 
@@ -69,8 +99,8 @@ class QkvCall:
     k_weight: Node
     q_bias: Node | None
     k_bias: Node | None
-    cos: Node
-    sin: Node
+    angles: Callable[[GraphBuilder], tuple[Node, Node]]
+    cache: AngleCache | None
     eps: float
 
 
@@ -80,25 +110,32 @@ class VendorKernel:
 
     Attributes:
         operator: Qualified name of the operator through which it is called.
-        problem: Says why it cannot do a call of some sizes, or returns None.
+        problem: Says why it cannot do a call, or returns None.
         build: Builds the call and returns q, k and v, each [T, heads, head_dim].
+        devices: How the names of the devices begin that have it; empty for all.
     """
 
     operator: str
-    problem: Callable[[QkvHeads], str | None]
+    problem: Callable[[QkvCall], str | None]
     build: Callable[[QkvCall, GraphBuilder], tuple[Node, Node, Node]]
+    devices: tuple[str, ...] = ()
 
     def fingerprint(self) -> str:
         """Return a hash of the kernel, another where it is not installed."""
         functions = (self.problem, self.build)
-        return fingerprint_of_functions(functions, self.operator, self.is_installed())
+        return fingerprint_of_functions(functions, self.operator, self.devices, self.is_installed())
 
     def is_installed(self) -> bool:
         """Return whether this process has the operator."""
         return find_operator(self.operator) is not None
 
+    def runs_on(self, soc: str) -> bool:
+        """Return whether a device has it, by `torch.npu.get_device_name()`; empty is any device."""
+        return not self.devices or soc.startswith(self.devices)
 
-def _sglang_problem(heads: QkvHeads) -> str | None:
+
+def _sglang_problem(call: QkvCall) -> str | None:
+    heads = call.heads
     if heads.head_dim & (heads.head_dim - 1):
         return f"head_dim {heads.head_dim} is no power of two"
     if heads.num_heads % heads.num_kv_heads:
@@ -110,11 +147,12 @@ def _sglang_problem(heads: QkvHeads) -> str | None:
 
 def _sglang_build(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
     sizes = call.heads
+    cos, sin = call.angles(build)
     fused = build.call(
         "sglang::npu_split_qkv_rmsnorm_rope",
         call.qkv,
-        build.call("aten::reshape", call.sin, [-1, 1, 1, sizes.head_dim]),
-        build.call("aten::reshape", call.cos, [-1, 1, 1, sizes.head_dim]),
+        build.call("aten::reshape", sin, [-1, 1, 1, sizes.head_dim]),
+        build.call("aten::reshape", cos, [-1, 1, 1, sizes.head_dim]),
         sizes.num_heads * sizes.head_dim,
         sizes.num_kv_heads * sizes.head_dim,
         sizes.head_dim,
@@ -124,6 +162,57 @@ def _sglang_build(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]
         q_bias=call.q_bias,
         k_bias=call.k_bias,
     )
+    return _cut_into_heads(fused, sizes, build)
+
+
+def _vllm_problem(call: QkvCall) -> str | None:
+    heads = call.heads
+    if call.cache is None:
+        return "it looks up one row of angles for each token, which this graph does not"
+    if heads.head_dim != _VLLM_HEAD_DIM:
+        return f"heads have {heads.head_dim} elements; it is called for {_VLLM_HEAD_DIM} only"
+    tensors = {
+        "qkv": call.qkv,
+        "q_weight": call.q_weight,
+        "k_weight": call.k_weight,
+        "the cache": call.cache.table,
+        "positions": call.cache.positions,
+    }
+    for name, node in tensors.items():
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            return f"{name} has no tensor metadata"
+        if value.dtype != torch.bfloat16 and name != "positions":
+            return f"{name} has dtype {value.dtype}; it computes in torch.bfloat16"
+        if not is_dense(value):
+            return f"{name} is not contiguous"
+    return None
+
+
+def _vllm_build(call: QkvCall, build: GraphBuilder, *, operator: str) -> tuple[Node, Node, Node]:
+    sizes, cache, qkv = call.heads, call.cache, call.qkv.meta["val"]
+    if cache is None:
+        raise ValueError(f"building {operator}: the graph looks up no angles")
+    widths = [count * sizes.head_dim for count in (sizes.num_heads, sizes.num_kv_heads)]
+    fused = build.call(
+        operator,
+        call.qkv,
+        cache.table,
+        cache.positions,
+        call.q_weight,
+        call.k_weight,
+        *widths,
+        sizes.head_dim,
+        call.eps,
+        q_bias=call.q_bias,
+        k_bias=call.k_bias,
+        val=tuple(qkv.new_empty((qkv.shape[0], width)) for width in (*widths, widths[1])),
+    )
+    return _cut_into_heads(fused, sizes, build)
+
+
+def _cut_into_heads(fused: Node, sizes: QkvHeads, build: GraphBuilder) -> tuple[Node, Node, Node]:
+    """Return q, k and v as [T, heads, head_dim] of a call that returns them as rows."""
 
     def heads(position: int, count: int) -> Node:
         shape = [-1, count, sizes.head_dim]
@@ -133,18 +222,39 @@ def _sglang_build(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]
     return heads(0, sizes.num_heads), heads(1, kv_heads), heads(2, kv_heads)
 
 
+def _vllm_kernel(operator: str, devices: tuple[str, ...] = ()) -> VendorKernel:
+    return VendorKernel(
+        operator=operator,
+        problem=_vllm_problem,
+        build=partial(_vllm_build, operator=operator),
+        devices=devices,
+    )
+
+
 KNOWN_KERNELS: tuple[VendorKernel, ...] = (
     VendorKernel(
         operator="sglang::npu_split_qkv_rmsnorm_rope",
         problem=_sglang_problem,
         build=_sglang_build,
     ),
+    # Before the one that the same library has for the other devices.
+    _vllm_kernel("vllm::qkv_rmsnorm_rope_simt", ("Ascend950",)),
+    _vllm_kernel("vllm::qkv_rmsnorm_rope"),
 )
 
 
-def installed_kernel(kernels: tuple[VendorKernel, ...], heads: QkvHeads) -> VendorKernel | None:
-    """Return the first kernel whose operator exists in this process and which can do the sizes."""
+def installed_kernel(kernels: tuple[VendorKernel, ...], call: QkvCall) -> VendorKernel | None:
+    """Return the first kernel whose operator exists in this process and which can do the call."""
     for kernel in kernels:
-        if kernel.is_installed() and kernel.problem(heads) is None:
+        if kernel.is_installed() and kernel.problem(call) is None:
             return kernel
     return None
+
+
+def why_no_kernel(kernels: tuple[VendorKernel, ...], call: QkvCall) -> str:
+    """Return, for kernels of which none can do a call, why each of them cannot."""
+    reasons = (
+        kernel.problem(call) if kernel.is_installed() else "not installed" for kernel in kernels
+    )
+    pairs = zip(kernels, reasons, strict=True)
+    return "; ".join(f"{kernel.operator}: {reason}" for kernel, reason in pairs)

@@ -11,8 +11,8 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
-from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.raising.memory_layout import dense_like, is_dense, layout_problem
+from fx_passes.matching.requirements import Requirement, first_unmet, is_dense, sizes_equal
+from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -264,6 +264,7 @@ def raise_attention() -> tuple[Rule, ...]:
     limits: aclnnFusedInferAttentionScore takes float16 and bfloat16.
     """
     rule = Rule(
+        accepts_cost=True,
         name="raise_attention",
         patterns=(_repeated, _plain),
         check=_check,

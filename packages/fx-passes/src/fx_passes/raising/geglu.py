@@ -63,6 +63,7 @@ def raise_geglu() -> tuple[Rule, ...]:
     numerics are `rounding`.
     """
     rule = Rule(
+        accepts_cost=True,
         name="raise_geglu",
         patterns=(_pattern,),
         check=_check,

@@ -5,22 +5,10 @@ from __future__ import annotations
 import torch
 
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import sizes_equal
+from fx_passes.matching.requirements import is_dense
 from fx_passes.memory import views_of
 
-__all__ = ["dense_like", "is_dense", "layout_problem"]
-
-
-def is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is known to be contiguous; adds no guard to symbolic sizes."""
-    expected: int | torch.SymInt = 1
-    for size, stride in zip(reversed(tensor.shape), reversed(tensor.stride()), strict=True):
-        if sizes_equal(size, 1):
-            continue
-        if not sizes_equal(stride, expected):
-            return False
-        expected = expected * size
-    return True
+__all__ = ["dense_like", "layout_problem"]
 
 
 def dense_like(tensor: torch.Tensor) -> torch.Tensor:

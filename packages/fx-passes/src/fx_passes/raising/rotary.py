@@ -156,6 +156,7 @@ def raise_rotary() -> tuple[Rule, ...]:
     float32, float16 and bfloat16 of 4 dimensions.
     """
     rule = Rule(
+        accepts_cost=True,
         name="raise_rotary",
         patterns=(_sliced, _chunked, _split),
         check=_check,

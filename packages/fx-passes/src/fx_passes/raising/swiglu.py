@@ -45,6 +45,7 @@ def raise_swiglu() -> tuple[Rule, ...]:
     are `rounding`. Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
     rule = Rule(
+        accepts_cost=True,
         name="raise_swiglu",
         patterns=(_pattern,),
         check=pair_problem,

@@ -248,5 +248,6 @@ def rule_from_replacement(
         rewrite=replacement.rewrite,
         operators=operators,
         numerics=numerics,
+        accepts_cost=True,
         optional=True,
     )

@@ -14,6 +14,7 @@ from fx_passes.matching.matcher import Matcher
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.normal_form.operator_signature import SignatureTable
 from fx_passes.reports.report import MatchRecord, NearMiss, RuleReport
+from fx_passes.rewriting.cost import cost_problem
 from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.placement import place
 from fx_passes.rewriting.rewrite_check import rewrite_problem
@@ -179,6 +180,10 @@ class _Rewriter:
                 ) from error
         _require_all_outputs(rule, match, replacements)
         problem = rewrite_problem(rule, match, replacements, builder, placement.before, aliases)
+        if problem is None and not rule.accepts_cost:
+            kept = set(replacements.values()) - builder.taken
+            removed = [node for node in match.nodes if node not in kept]
+            problem = cost_problem(removed, builder.created, self._effects)
         if problem is not None:
             builder.discard()
             return problem

@@ -68,6 +68,9 @@ class Rule:
             equals in exact arithmetic but may round elsewhere.
         shares_memory: Whether a replacement may share memory with an input of the match, where the
             replaced node need not; then nothing may write either of them later.
+        accepts_cost: Whether a rewrite is made though its new nodes launch more operators or move
+            more bytes than those they replace, because something behind it makes up for that: a
+            later rule, the sharing of equal calls, or work that several ranks share.
         reports_near_misses: Whether places where the rule does not apply are worth a word.
         optional: For rules that others wrote, for other matchers: where the patterns cannot be
             traced, the rule is left out and the report says so; where the rewrite fails at a match,
@@ -83,6 +86,7 @@ class Rule:
     operators: tuple[str, ...] = ()
     numerics: Literal["exact", "rounding"] = "exact"
     shares_memory: bool = False
+    accepts_cost: bool = False
     reports_near_misses: bool = True
     optional: bool = False
     prepare: Callable[[], None] | None = None
@@ -145,6 +149,7 @@ class Rule:
             self.missing_operators(),
             self.numerics,
             self.shares_memory,
+            self.accepts_cost,
             self.optional,
         )
 

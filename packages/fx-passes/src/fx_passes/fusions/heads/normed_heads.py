@@ -14,6 +14,7 @@ from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR
 from fx_passes.operators.vendor_kernel import (
+    AngleCache,
     QkvCall,
     QkvHeads,
     VendorKernel,
@@ -21,13 +22,13 @@ from fx_passes.operators.vendor_kernel import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["build_heads", "heads_of", "heads_problem", "normed_heads"]
+__all__ = ["build_heads", "call_of", "heads_problem", "normed_heads"]
 
 
 def normed_heads(
@@ -108,26 +109,50 @@ def _size_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def heads_of(match: Match, rotary_dim: int) -> QkvHeads:
-    """Return the sizes of a match that `heads_problem` has nothing against."""
+def call_of(
+    match: Match,
+    rotary_dim: int,
+    angles: Callable[[GraphBuilder], tuple[Node, Node]],
+    cache: AngleCache | None = None,
+) -> QkvCall:
+    """Return what is to be built for a match that `heads_problem` has nothing against.
+
+    Args:
+        match: The match.
+        rotary_dim: How much of each head is rotated.
+        angles: Gives cosines and sines, [1, T, 1, rotary_dim].
+        cache: Where the graph looks them up, one row for each token; None where it does not.
+    """
     weight, sizes = match.value("q_weight"), match.bound["sizes"]
-    if not isinstance(weight, torch.Tensor) or not isinstance(sizes, (list, tuple)):
+    epsilon = match.bound["q_epsilon"]
+    if (
+        not isinstance(weight, torch.Tensor)
+        or not isinstance(sizes, (list, tuple))
+        or not isinstance(epsilon, (int, float))
+    ):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
     head_dim = weight.shape[0]
-    return QkvHeads(
+    heads = QkvHeads(
         num_heads=sizes[0] // head_dim,
         num_kv_heads=sizes[1] // head_dim,
         head_dim=head_dim,
         rotary_dim=rotary_dim,
     )
+    return QkvCall(
+        heads=heads,
+        qkv=_node(match, "qkv"),
+        q_weight=_node(match, "q_weight"),
+        k_weight=_node(match, "k_weight"),
+        q_bias=_node(match, "q_bias") if "q_bias" in match.bound else None,
+        k_bias=_node(match, "k_bias") if "k_bias" in match.bound else None,
+        angles=angles,
+        cache=cache,
+        eps=float(epsilon),
+    )
 
 
 def build_heads(
-    match: Match,
-    build: GraphBuilder,
-    kernels: tuple[VendorKernel, ...],
-    heads: QkvHeads,
-    angles: tuple[Node, Node],
+    match: Match, build: GraphBuilder, kernels: tuple[VendorKernel, ...], call: QkvCall
 ) -> dict[str, Node]:
     """Build the operator, or the first vendor kernel that is installed and able.
 
@@ -135,27 +160,12 @@ def build_heads(
         match: The match.
         build: The builder of the rewrite.
         kernels: The kernels that may be installed.
-        heads: The sizes.
-        angles: Cosines and sines, [1, T, 1, rotary_dim].
+        call: What is built.
 
     Returns:
         The nodes for `q`, `k` and `v`, in the shapes of the pattern's outputs.
     """
-    epsilon = match.bound["q_epsilon"]
-    if not isinstance(epsilon, (int, float)):
-        raise RuleError(f"building {OPERATOR}: the match was not checked")
-    call = QkvCall(
-        heads=heads,
-        qkv=_node(match, "qkv"),
-        q_weight=_node(match, "q_weight"),
-        k_weight=_node(match, "k_weight"),
-        q_bias=_node(match, "q_bias") if "q_bias" in match.bound else None,
-        k_bias=_node(match, "k_bias") if "k_bias" in match.bound else None,
-        cos=angles[0],
-        sin=angles[1],
-        eps=float(epsilon),
-    )
-    kernel = installed_kernel(kernels, heads)
+    kernel = installed_kernel(kernels, call)
     results = _reference(call, build) if kernel is None else kernel.build(call, build)
     fused: dict[str, Node] = {}
     for name, result in zip(("q", "k", "v"), results, strict=True):
@@ -169,13 +179,14 @@ def _reference(call: QkvCall, build: GraphBuilder) -> tuple[Node, Node, Node]:
     if not isinstance(qkv, torch.Tensor):
         raise RuleError(f"building {OPERATOR}: `{call.qkv.name}` has no tensor metadata")
     biases = (call.q_bias, call.k_bias) if call.q_bias is not None else ()
+    cos, sin = call.angles(build)
     fused = build.call(
         OPERATOR,
         call.qkv,
         call.q_weight,
         call.k_weight,
-        call.cos,
-        call.sin,
+        cos,
+        sin,
         sizes.num_heads,
         sizes.num_kv_heads,
         sizes.head_dim,

@@ -11,14 +11,21 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.fusions.heads.normed_heads import (
     build_heads,
-    heads_of,
+    call_of,
     heads_problem,
     normed_heads,
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
-from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, VendorKernel, installed_kernel
+from fx_passes.operators.vendor_kernel import (
+    KNOWN_KERNELS,
+    AngleCache,
+    QkvCall,
+    VendorKernel,
+    installed_kernel,
+    why_no_kernel,
+)
 from fx_passes.rewriting.rule import Pattern, Rule
 
 if TYPE_CHECKING:
@@ -221,28 +228,37 @@ def _position_problem(match: Match) -> NoMatch | None:
 
 def _kernel_problem(match: Match, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
     """Return why the fused operator would be no better than what it replaces."""
-    cache = match.value("cache")
-    if not kernels or not isinstance(cache, torch.Tensor):
+    if not kernels:
         return None
-    if installed_kernel(kernels, heads_of(match, cache.shape[1])) is not None:
+    call = _call(match)
+    if installed_kernel(kernels, call) is not None:
         return None
-    names = ", ".join(kernel.operator for kernel in kernels)
     return NoMatch(
-        f"none of {names} is installed and able; without one the rotation would be two operators"
+        f"no vendor kernel, and without one the rotation would be two operators; "
+        f"{why_no_kernel(kernels, call)}"
     )
 
 
 def _rewrite(
     match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
 ) -> dict[str, Node]:
-    cache = match.value("cache")
-    if not isinstance(cache, torch.Tensor):
+    return build_heads(match, build, kernels, _call(match))
+
+
+def _call(match: Match) -> QkvCall:
+    table, positions, cache = match.bound["cache"], match.bound["positions"], match.value("cache")
+    if (
+        not isinstance(table, Node)
+        or not isinstance(positions, Node)
+        or not isinstance(cache, torch.Tensor)
+    ):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
-    heads = heads_of(match, cache.shape[1])
-    return build_heads(match, build, kernels, heads, _angles(match, build, cache))
+    # Several sections have positions of their own, which is several rows for each token.
+    lookup = None if _sections(match) else AngleCache(positions=positions, table=table)
+    return call_of(match, cache.shape[1], partial(_angles, match, cache), lookup)
 
 
-def _angles(match: Match, build: GraphBuilder, cache: Tensor) -> tuple[Node, Node]:
+def _angles(match: Match, cache: Tensor, build: GraphBuilder) -> tuple[Node, Node]:
     """Build cosines and sines [1, T, 1, rotary_dim], for all layers once they are shared."""
     positions, held, qkv = match.bound["positions"], match.bound["cache"], match.value("qkv")
     if not isinstance(positions, Node) or not isinstance(qkv, torch.Tensor):
@@ -292,7 +308,7 @@ def _angles(match: Match, build: GraphBuilder, cache: Tensor) -> tuple[Node, Nod
 
 
 def fuse_split_qkv_rms_norm_mrope(
-    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
 ) -> tuple[Rule, ...]:
     """Return the rule that fuses the split of qkv, the norms of q and k, and `npu_mrope`.
 
@@ -307,13 +323,14 @@ def fuse_split_qkv_rms_norm_mrope(
 
     Args:
         kernels: Vendor kernels, in order of preference.
+        soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = _rule("mrope", (_mrope, _mrope_biased), "npu::npu_mrope", kernels)
+    rule = _rule("mrope", (_mrope, _mrope_biased), "npu::npu_mrope", kernels, soc)
     return (rule,)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
-    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
 ) -> tuple[Rule, ...]:
     """Return the same rule for `vllm::npu_rotary_embedding`, as vLLM-Ascend writes it.
 
@@ -322,15 +339,21 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
 
     Args:
         kernels: Vendor kernels, in order of preference.
+        soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
     patterns = (_rotary_embedding, _rotary_embedding_biased)
-    rule = _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels)
+    rule = _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels, soc)
     return (rule,)
 
 
 def _rule(
-    name: str, patterns: tuple[Pattern, ...], operator: str, kernels: tuple[VendorKernel, ...]
+    name: str,
+    patterns: tuple[Pattern, ...],
+    operator: str,
+    kernels: tuple[VendorKernel, ...],
+    soc: str,
 ) -> Rule:
+    kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
     return Rule(
         name=f"fuse_split_qkv_rms_norm_{name}",
         patterns=patterns,
@@ -338,5 +361,7 @@ def _rule(
         rewrite=partial(_rewrite, kernels=kernels),
         operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),
         numerics="rounding" if kernels else "exact",
+        # Angles are looked up once for all layers.
+        accepts_cost=True,
         prepare=define_operators,
     )

@@ -11,7 +11,7 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.fusions.heads.normed_heads import (
     build_heads,
-    heads_of,
+    call_of,
     heads_problem,
     normed_heads,
 )
@@ -170,12 +170,12 @@ def _rewrite(
         or not isinstance(sin, Node)
     ):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
-    heads = heads_of(match, value.shape[3])
-    return build_heads(match, build, kernels, heads, (cos, sin))
+    call = call_of(match, value.shape[3], lambda _: (cos, sin))
+    return build_heads(match, build, kernels, call)
 
 
 def fuse_split_qkv_rms_norm_rope(
-    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS
+    *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
 ) -> tuple[Rule, ...]:
     """Return the rule that fuses the split of qkv, the norms of q and k, and their rotation.
 
@@ -191,7 +191,9 @@ def fuse_split_qkv_rms_norm_rope(
 
     Args:
         kernels: Vendor kernels to use where they are installed, in order of preference.
+        soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
+    kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
     rule = Rule(
         name="fuse_split_qkv_rms_norm_rope",
         patterns=(_whole, _whole_biased, _partial),

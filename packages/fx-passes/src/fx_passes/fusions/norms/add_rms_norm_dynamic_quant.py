@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_add_rms_norm_dynamic_quant"]
+__all__ = ["build_dynamic_quant", "dynamic_quant_problem", "fuse_add_rms_norm_dynamic_quant"]
 
 _SMOOTH = (Requirement.same_shape("weight", "smooth"), Requirement.same_dtype("weight", "smooth"))
 
@@ -66,7 +66,13 @@ def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
     return pattern
 
 
-def _check(match: Match) -> NoMatch | None:
+def dynamic_quant_problem(match: Match) -> NoMatch | None:
+    """Return why the kernel does not take a match of residual add, norm and dynamic quantisation.
+
+    Args:
+        match: A match that has `x`, `residual`, `weight`, `smooth`, `dtype`, `total_source`,
+            `quant` and perhaps `beta`.
+    """
     smooth = () if match.bound["smooth"] is None else _SMOOTH
     unmet = dynamic_dtype_problem(match) or residual_norm_problem(match)
     unmet = unmet or first_unmet(match, *smooth)
@@ -81,13 +87,30 @@ def _check(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, quant = match.bound, match.value("quant")
+    quant = match.value("quant")
     if not isinstance(quant, (tuple, list)):
         raise RuleError(
             "building npu_add_rms_norm_dynamic_quant: npu_dynamic_quant has no metadata"
         )
-    quantized, scale = quant
-    fused = build.call(
+    fused = build_dynamic_quant(match, build, *quant)
+    return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
+
+
+def build_dynamic_quant(
+    match: Match, build: GraphBuilder, quantized: Tensor, scale: Tensor
+) -> Node:
+    """Return the call of the kernel for a match that `dynamic_quant_problem` has nothing against.
+
+    Its results 0, 2 and 3 are the quantised values, the sum and the scales.
+
+    Args:
+        match: The match.
+        build: The builder of the rewrite.
+        quantized: The fake value of the quantised values.
+        scale: That of the scales.
+    """
+    bound = match.bound
+    return build.call(
         "npu::npu_add_rms_norm_dynamic_quant",
         bound["x"],
         bound["residual"],
@@ -99,7 +122,6 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         # Results of the masked half are empty.
         val=(quantized, quantized.new_empty(0), sum_value(match), scale, scale.new_empty(0)),
     )
-    return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
 
 
 def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
@@ -115,7 +137,7 @@ def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
     rule = Rule(
         name="fuse_add_rms_norm_dynamic_quant",
         patterns=(*map(_plain, RESIDUAL_NORMS), *map(_biased, RESIDUAL_NORMS)),
-        check=_check,
+        check=dynamic_quant_problem,
         rewrite=_rewrite,
         operators=(
             "npu::npu_rms_norm",

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["fuse_add_rms_norm_quant", "kernel_operands", "static_quant_problem"]
+__all__ = [
+    "build_static_quant",
+    "fuse_add_rms_norm_quant",
+    "second_quant_problem",
+    "static_quant_problem",
+]
 
 _REQUIREMENTS = (
     Requirement.same_shape("weight", "scale"),
@@ -90,8 +95,17 @@ def static_quant_problem(match: Match) -> NoMatch | None:
         residual_norm_problem(match)
         or first_unmet(match, *_REQUIREMENTS)
         or _block_problem(match)
-        or _table_problem(match)
+        or _table_problem(match, "scale", "offset")
     )
+
+
+def second_quant_problem(match: Match) -> NoMatch | None:
+    """Return why the kernel does not take a second quantisation, by `scale2` and `offset2`."""
+    return first_unmet(
+        match,
+        Requirement.same_shape("weight", "scale2"),
+        Requirement.dtype_in("second", torch.int8),
+    ) or _table_problem(match, "scale2", "offset2")
 
 
 def _block_problem(match: Match) -> NoMatch | None:
@@ -105,9 +119,9 @@ def _block_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def _table_problem(match: Match) -> NoMatch | None:
+def _table_problem(match: Match, scale_name: str, offset_name: str) -> NoMatch | None:
     """Return whether scale and offset are outside of the kernel's table, casts included."""
-    tensors = match.tensors("x", "scale")
+    tensors = match.tensors("x", scale_name)
     if isinstance(tensors, NoMatch):
         return tensors
     x, scale = tensors
@@ -115,52 +129,61 @@ def _table_problem(match: Match) -> NoMatch | None:
     allowed = (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.float32, torch.float16)
     if scale.dtype not in allowed:
         return NoMatch(
-            f"`scale` has dtype {scale.dtype}, which the kernel does not take for {x.dtype}"
+            f"`{scale_name}` has dtype {scale.dtype}, which the kernel does not take for {x.dtype}"
         )
-    offset = match.value("offset")
+    offset = match.value(offset_name)
     if offset is None:
         return None
     if not isinstance(offset, torch.Tensor) or offset.shape != scale.shape:
-        return NoMatch("`offset` has another shape than `scale`")
+        return NoMatch(f"`{offset_name}` has another shape than `{scale_name}`")
     allowed = (torch.bfloat16,) if x.dtype == torch.bfloat16 else (torch.int32, torch.float16)
     if offset.dtype not in allowed:
         return NoMatch(
-            f"`offset` has dtype {offset.dtype}, which the kernel does not take for {x.dtype}"
+            f"`{offset_name}` has dtype {offset.dtype}, which the kernel does not take for "
+            f"{x.dtype}"
         )
     return None
 
 
-def kernel_operands(match: Match, scale: object, build: GraphBuilder) -> tuple[Node, Node | None]:
-    """Return a scale that is divided by and the match's offset, in the dtypes the kernel takes.
+def _operands(
+    match: Match, name: str, offset_name: str, build: GraphBuilder
+) -> tuple[Node, Node | None]:
+    """Return a scale that is divided by and an offset, in the dtypes the kernel takes.
 
     Raises:
         RuleError: The scale is no node, or something has no fake value.
     """
-    x, offset = match.value("x"), match.bound["offset"]
+    scale, x, offset = match.bound[name], match.value("x"), match.bound[offset_name]
     if not isinstance(scale, Node) or not isinstance(x, torch.Tensor):
         raise RuleError("building static quantisation after a norm: the match was not checked")
+    half = x.dtype == torch.float16
+    if match.bound.get("div_mode") is False:
+        # The inverse of a float16 scale is taken in float32, in which the kernel wants it.
+        scale = inverse_scale(scale, build, dtype=torch.float32 if half else x.dtype)
     shift = offset if isinstance(offset, Node) else None
-    if x.dtype == torch.float16:
+    if half:
         scale = cast(scale, torch.float32, build)
         shift = None if shift is None else cast(shift, torch.int32, build)
     return scale, shift
 
 
-def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, x, quantized = match.bound, match.value("x"), match.value("quantized")
-    scale = bound["scale"]
-    if (
-        not isinstance(scale, Node)
-        or not isinstance(x, torch.Tensor)
-        or not isinstance(quantized, torch.Tensor)
-    ):
-        raise RuleError("building npu_add_rms_norm_quant: the match was not checked")
-    if bound["div_mode"] is False:
-        # The inverse of a float16 scale is taken in float32, in which the kernel wants it.
-        half = x.dtype == torch.float16
-        scale = inverse_scale(scale, build, dtype=torch.float32 if half else x.dtype)
-    scale, offset = kernel_operands(match, scale, build)
-    fused = build.call(
+def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) -> Node:
+    """Return the call of the kernel for a match that `static_quant_problem` has nothing against.
+
+    Its results 0 and 2 are the quantised values and the sum, 1 those by `scale2`. A scale is
+    inverted where the match has a `div_mode` that is False.
+
+    Args:
+        match: The match.
+        build: The builder of the rewrite.
+        quantized: The fake value of the quantised values; two where there is a second scale.
+    """
+    bound = match.bound
+    scale, offset = _operands(match, "scale", "offset", build)
+    twice = "scale2" in bound
+    second, second_offset = _operands(match, "scale2", "offset2", build) if twice else (None, None)
+    first = quantized[0]
+    return build.call(
         "npu::npu_add_rms_norm_quant",
         bound["x"],
         bound["residual"],
@@ -168,9 +191,18 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         scale,
         offset,
         bound.get("beta"),
+        second,
+        second_offset,
         epsilon=bound["epsilon"],
-        val=(quantized, torch.empty_like(quantized), sum_value(match)),
+        val=(first, quantized[-1] if twice else torch.empty_like(first), sum_value(match)),
     )
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    quantized = match.value("quantized")
+    if not isinstance(quantized, torch.Tensor):
+        raise RuleError("building npu_add_rms_norm_quant: the match was not checked")
+    fused = build_static_quant(match, build, quantized)
     return build.elements(fused, {"quantized": 0, "total": 2})
 
 

@@ -1,4 +1,4 @@
-"""All-reduce + norm rewritten to work on a part of the tokens on each rank."""
+"""A norm of what all ranks have, rewritten to work on a part of the tokens on each rank."""
 
 from __future__ import annotations
 
@@ -6,81 +6,125 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+from torch.fx import Node
 
 from fx_passes.errors import RuleError
+from fx_passes.fusions.parallel.gathered_shard import gathered
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.rewriting.rule import Rule
+from fx_passes.rewriting.rule import Pattern, Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
-    from torch.fx import Node
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["shard_all_reduce_norm"]
 
 
-def _reduced(x: Tensor, operation: str, group: str) -> Tensor:
+Linked = tuple["Tensor | None", "dict[str, Tensor]"]
+
+
+def _reduced(x: Tensor, operation: str, group: str) -> Linked:
     collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
-    waited: Tensor = collectives.wait_tensor(collectives.all_reduce(x, operation, group))
-    return waited
+    reduced = collectives.wait_tensor(collectives.all_reduce(x, operation, group))
+    return label(reduced, "rows"), {}
 
 
-def _joined(
-    x: Tensor, operation: str, group: str, residual: Tensor, weight: Tensor, epsilon: float
-) -> dict[str, Tensor]:
-    reduced = _reduced(x, operation, group)
-    added = torch.ops.npu.npu_add_rms_norm(reduced, residual, weight, epsilon)
-    return {"normed": added[0], "total": label(added[2], "total")}
+def _gathered(x: Tensor, size: int, group: str) -> Linked:
+    return label(gathered(x, size, group), "rows"), {}
 
 
-def _joined_turned_round(
-    x: Tensor, operation: str, group: str, residual: Tensor, weight: Tensor, epsilon: float
-) -> dict[str, Tensor]:
-    reduced = _reduced(x, operation, group)
-    added = torch.ops.npu.npu_add_rms_norm(residual, reduced, weight, epsilon)
-    return {"normed": added[0], "total": label(added[2], "total")}
+def _gathered_and_cut(
+    x: Tensor, size: int, group: str, dim: int, start: int | None, end: int | None
+) -> Linked:
+    """With the rows left out that are padding, of which there are none where this is fused."""
+    whole = gathered(x, size, group)
+    return label(torch.ops.aten.slice.Tensor(whole, dim, start, end, 1), "rows"), {}
 
 
-def _separate(
-    x: Tensor, operation: str, group: str, residual: Tensor, weight: Tensor, epsilon: float
-) -> dict[str, Tensor]:
-    total = _reduced(x, operation, group) + residual
-    normed = torch.ops.npu.npu_rms_norm(total, weight, epsilon)[0]
-    return {"normed": normed, "total": total}
+def _added(rows: Tensor, extra: Tensor) -> Linked:
+    """As Qwen3-VL adds what it sees to the first layers."""
+    return rows + extra, {}
 
 
-def _first(
-    x: Tensor, operation: str, group: str, weight: Tensor, epsilon: float
-) -> dict[str, Tensor]:
+def _joined(rows: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    added = torch.ops.npu.npu_add_rms_norm(rows, residual, weight, epsilon)
+    return None, {"normed": added[0], "total": label(added[2], "total")}
+
+
+def _joined_turned_round(rows: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    added = torch.ops.npu.npu_add_rms_norm(residual, rows, weight, epsilon)
+    return None, {"normed": added[0], "total": label(added[2], "total")}
+
+
+def _separate(rows: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    total = rows + residual
+    return None, {"normed": torch.ops.npu.npu_rms_norm(total, weight, epsilon)[0], "total": total}
+
+
+def _first(rows: Tensor, weight: Tensor, epsilon: float) -> Linked:
     """Of the first layer: the sum is the residual of those that follow."""
-    total = _reduced(x, operation, group)
-    return {"normed": torch.ops.npu.npu_rms_norm(total, weight, epsilon)[0], "total": total}
+    return None, {"normed": torch.ops.npu.npu_rms_norm(rows, weight, epsilon)[0], "total": rows}
+
+
+def _patterns() -> tuple[Pattern, ...]:
+    norms = (_joined, _joined_turned_round, _separate)
+    return (
+        *(combine(_reduced, norm) for norm in (*norms, _first)),
+        *(combine(_reduced, _added, norm) for norm in norms[:2]),
+        *(combine(_gathered, norm) for norm in norms),
+        *(
+            combine(opening, *extra, norm)
+            for opening, extra in (
+                (_gathered, (_added,)),
+                (_gathered_and_cut, ()),
+                (_gathered_and_cut, (_added,)),
+            )
+            for norm in norms[:2]
+        ),
+    )
 
 
 def _check(match: Match, *, groups: tuple[ParallelGroup, ...], divisible: bool) -> NoMatch | None:
     group = group_of(match, groups)
     if isinstance(group, NoMatch):
         return group
-    residual = (
-        (Requirement.same_shape("x", "residual"), Requirement.same_dtype("x", "residual"))
-        if "residual" in match.bound
-        else ()
-    )
+    others = [name for name in ("residual", "extra") if name in match.bound]
     unmet = first_unmet(
         match,
         Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
         Requirement.rank("x", 2),
         Requirement.rank("weight", 1),
-        Requirement.same_dtype("x", "weight"),
-        *residual,
+        Requirement.same_dtype("x", "weight", *others),
+        Requirement.same_shape("rows", *others),
     )
-    if unmet is None and match.bound["operation"] != "sum":
+    if unmet is None and match.bound.get("operation", "sum") != "sum":
         unmet = NoMatch(f"the parts are reduced by {match.bound['operation']!r}, not summed")
+    if unmet is None and "operation" not in match.bound:
+        return _gather_problem(match, group)
     return unmet or _division_problem(match, group, divisible)
+
+
+def _gather_problem(match: Match, group: ParallelGroup) -> NoMatch | None:
+    """Return why the rows that are normalised are not all that the ranks have."""
+    tensors = match.tensors("x", "rows")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, rows = tensors
+    if not sizes_equal(match.bound["size"], group.size):
+        return NoMatch(f"{match.bound['size']} parts are gathered from {group.size} ranks")
+    if match.bound.get("dim", 0) != 0 or match.bound.get("start") not in {None, 0}:
+        return NoMatch("the rows that are gathered are not cut at their end")
+    if not sizes_equal(rows.shape[0], x.shape[0] * group.size):
+        return NoMatch(
+            f"{rows.shape[0]} of {x.shape[0] * group.size} gathered tokens are normalised; the "
+            "others are padding, which the residual lacks"
+        )
+    return None
 
 
 def _division_problem(match: Match, group: ParallelGroup, divisible: bool) -> NoMatch | None:
@@ -107,45 +151,58 @@ def _rewrite(
     if isinstance(group, NoMatch) or isinstance(tensors, NoMatch):
         raise RuleError("sharding all-reduce and norm: the match was not checked")
     (x,) = tensors
-    shard = x.new_empty((x.shape[0] // group.size, *x.shape[1:]))
-    rstd = x.new_empty((shard.shape[0], 1), dtype=torch.float32)
-    started = build.call(
-        "_c10d_functional::reduce_scatter_tensor",
-        bound["x"],
-        "sum",
-        group.size,
-        group.name,
-        val=shard,
-    )
-    scattered = build.call("_c10d_functional::wait_tensor", started, val=shard)
+    reduces = "operation" in bound
+    tokens = x.shape[0] if reduces else x.shape[0] * group.size
+    rows = x.shape[0] // group.size if reduces else x.shape[0]
+    shard = x.new_empty((rows, *x.shape[1:]))
+    whole = x.new_empty((tokens, *x.shape[1:]))
+    own = _scattered(match, group, shard, build) if reduces else _node(match, "x")
+    if "extra" in bound:
+        extra = _own_part(_node(match, "extra"), group, shard, build)
+        own = build.call("aten::add.Tensor", own, extra, val=shard)
+    weight, epsilon = bound["weight"], bound["epsilon"]
+    rstd = x.new_empty((rows, 1), dtype=torch.float32)
     if "residual" in bound:
-        parts = build.call(
-            "aten::chunk", bound["residual"], group.size, 0, val=[shard] * group.size
-        )
-        own = build.element(parts, group.rank)
+        residual = _own_part(_node(match, "residual"), group, shard, build)
         normed = build.call(
-            "npu::npu_add_rms_norm",
-            scattered,
-            own,
-            bound["weight"],
-            bound["epsilon"],
-            val=(shard, rstd, shard),
+            "npu::npu_add_rms_norm", own, residual, weight, epsilon, val=(shard, rstd, shard)
         )
         results = {"normed": build.element(normed, 0)}
         if "total" in match.needed:
             results["total"] = build.element(normed, 2)
     else:
-        normed = build.call(
-            "npu::npu_rms_norm", scattered, bound["weight"], bound["epsilon"], val=(shard, rstd)
-        )
-        results = {"normed": build.element(normed, 0), "total": scattered}
+        normed = build.call("npu::npu_rms_norm", own, weight, epsilon, val=(shard, rstd))
+        results = {"normed": build.element(normed, 0), "total": own}
     return {
-        name: _gathered(results[name], group, x, build) for name in results if name in match.needed
+        name: _whole(results[name], group, whole, build) for name in results if name in match.needed
     }
 
 
-def _gathered(shard: Node, group: ParallelGroup, x: Tensor, build: GraphBuilder) -> Node:
-    whole = x.new_empty(x.shape)
+def _node(match: Match, name: str) -> Node:
+    node = match.bound[name]
+    if not isinstance(node, Node):
+        raise RuleError(f"sharding a norm: `{name}` is {node!r}, expected a node")
+    return node
+
+
+def _scattered(match: Match, group: ParallelGroup, shard: Tensor, build: GraphBuilder) -> Node:
+    started = build.call(
+        "_c10d_functional::reduce_scatter_tensor",
+        match.bound["x"],
+        "sum",
+        group.size,
+        group.name,
+        val=shard,
+    )
+    return build.call("_c10d_functional::wait_tensor", started, val=shard)
+
+
+def _own_part(whole: Node, group: ParallelGroup, shard: Tensor, build: GraphBuilder) -> Node:
+    parts = build.call("aten::chunk", whole, group.size, 0, val=[shard] * group.size)
+    return build.element(parts, group.rank)
+
+
+def _whole(shard: Node, group: ParallelGroup, whole: Tensor, build: GraphBuilder) -> Node:
     started = build.call(
         "_c10d_functional::all_gather_into_tensor", shard, group.size, group.name, val=whole
     )
@@ -155,7 +212,7 @@ def _gathered(shard: Node, group: ParallelGroup, x: Tensor, build: GraphBuilder)
 def shard_all_reduce_norm(
     groups: tuple[ParallelGroup, ...], *, tokens_divide: bool = False
 ) -> tuple[Rule, ...]:
-    """Return the rule all-reduce + norm to reduce-scatter, norm of a shard, all-gather.
+    """Return the rule that normalises a shard where all ranks have what is normalised.
 
     Sequence parallelism: each rank normalises its own part of the tokens. The two collectives move
     as many bytes as the all-reduce; the norm and what is fused with it work on a part, and the
@@ -163,8 +220,10 @@ def shard_all_reduce_norm(
     `remove_gather_of_own_shard`, which belongs into the same pass. The graph means the same after
     each rewrite; no step relies on another.
 
-    With a residual, before or after `fuse_add_rms_norm`, or without one (the first layer). Pays for
-    many tokens; leave that to `PassSelection` with a `TokenRange`.
+    With a residual, before or after `fuse_add_rms_norm`, or without one (the first layer), and with
+    another addition before it. Where the rows come from an all-gather, nothing is scattered: the
+    norm works on what was gathered, if all that was gathered is normalised. Pays for many tokens;
+    leave that to `PassSelection` with a `TokenRange`.
 
     Sums may be added up in another order, and a fused kernel rounds elsewhere: the numerics are
     `rounding`.
@@ -177,7 +236,7 @@ def shard_all_reduce_norm(
     """
     rule = Rule(
         name="shard_all_reduce_norm",
-        patterns=(_joined, _joined_turned_round, _separate, _first),
+        patterns=_patterns(),
         check=partial(_check, groups=groups, divisible=tokens_divide),
         rewrite=partial(_rewrite, groups=groups),
         operators=(
@@ -189,5 +248,6 @@ def shard_all_reduce_norm(
             "npu::npu_add_rms_norm",
         ),
         numerics="rounding",
+        accepts_cost=True,
     )
     return (rule,)

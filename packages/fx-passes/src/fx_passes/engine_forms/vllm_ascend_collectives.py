@@ -1,0 +1,191 @@
+"""Collectives of vLLM-Ascend's graphs, as the functional collectives that the rules know."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.memory import escapes
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["collective_rules"]
+
+_WAIT = "_c10d_functional::wait_tensor"
+# vLLM's name of the group whose ranks `sequence_parallel_chunk_impl` cuts by.
+_TENSOR_PARALLEL = "tp:"
+
+
+def _gemm(x: Tensor, weight: Tensor, bias: Tensor | None, group: str) -> dict[str, Tensor]:
+    product = torch.ops.vllm.unquantized_gemm(x, weight, bias)
+    return {"reduced": torch.ops.vllm.all_reduce(product, group)}
+
+
+def _all_reduce(x: Tensor, group: str) -> dict[str, Tensor]:
+    return {"reduced": torch.ops.vllm.all_reduce(x, group)}
+
+
+def _all_gather(x: Tensor, dim: int, size: int, group: str) -> dict[str, Tensor]:
+    return {"whole": torch.ops.vllm.all_gather(x, dim, size, group)}
+
+
+def _own_chunk(x: Tensor, dim: int, size: int, group: str) -> dict[str, Tensor]:
+    whole = torch.ops.vllm.all_gather(x, dim, size, group)
+    return {"whole": whole, "own": torch.ops.vllm.sequence_parallel_chunk_impl(whole)}
+
+
+def _chunk_residual(x: Tensor, residual: Tensor) -> dict[str, Tensor]:
+    return {"chunk": torch.ops.vllm.maybe_chunk_residual(x, residual)}
+
+
+def _group_problem(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch | None:
+    if match.bound["group"] in process_groups:
+        return None
+    known = ", ".join(map(repr, process_groups)) or "none"
+    return NoMatch(
+        f"the process group of {match.bound['group']!r} is not known; those given are of: {known}"
+    )
+
+
+def _dimension_problem(match: Match) -> NoMatch | None:
+    if match.bound["dim"] == 0:
+        return None
+    return NoMatch(f"gathered along dimension {match.bound['dim']}, not the first")
+
+
+def _check_gather(match: Match, *, process_groups: Mapping[str, str]) -> NoMatch | None:
+    return _group_problem(match, process_groups=process_groups) or _dimension_problem(match)
+
+
+def _check_own_chunk(match: Match) -> NoMatch | None:
+    unmet = _dimension_problem(match) or first_unmet(match, Requirement.same_shape("x", "own"))
+    group = match.bound["group"]
+    if unmet is None and not str(group).startswith(_TENSOR_PARALLEL):
+        return NoMatch(f"gathered from the group {group!r}; the chunk is that of a rank of `tp`")
+    if unmet is None and escapes(match.outputs["own"], match.effects):
+        return NoMatch(
+            f"`{match.outputs['own'].name}` leaves the graph, in memory of its own",
+            (match.outputs["own"],),
+        )
+    return unmet
+
+
+def _check_chunk_residual(match: Match, *, whole_residuals: bool) -> NoMatch | None:
+    if not whole_residuals:
+        return NoMatch(
+            "whether the residual is cut to a part is known at run time only; an engine without "
+            "sequence parallelism says so by `whole_residuals=True`"
+        )
+    return first_unmet(match, Requirement.same_shape("x", "residual"))
+
+
+def _rewrite_all_reduce(
+    match: Match, build: GraphBuilder, *, process_groups: Mapping[str, str]
+) -> dict[str, Node]:
+    bound, value = match.bound, match.value("reduced")
+    group, x = bound["group"], bound["x"]
+    if not isinstance(group, str):
+        raise RuleError("rewriting vllm::all_reduce: the match was not checked")
+    if "weight" in bound:
+        x = build.call("aten::linear", x, bound["weight"], bound["bias"], val=value)
+    started = build.call("_c10d_functional::all_reduce", x, "sum", process_groups[group], val=value)
+    return {"reduced": build.call(_WAIT, started, val=value)}
+
+
+def _rewrite_gather(
+    match: Match, build: GraphBuilder, *, process_groups: Mapping[str, str]
+) -> dict[str, Node]:
+    bound, value = match.bound, match.value("whole")
+    name = process_groups[str(bound["group"])]
+    started = build.call(
+        "_c10d_functional::all_gather_into_tensor", bound["x"], bound["size"], name, val=value
+    )
+    return {"whole": build.call(_WAIT, started, val=value)}
+
+
+def _rewrite_own_chunk(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, x = match.bound, match.bound["x"]
+    if not isinstance(x, Node):
+        raise RuleError(f"taking the own part of what was gathered: `x` is {x!r}, expected a node")
+    replaced = {"own": x}
+    if "whole" in match.needed:
+        arguments = [bound[name] for name in ("x", "dim", "size", "group")]
+        replaced["whole"] = build.call("vllm::all_gather", *arguments, val=match.value("whole"))
+    return replaced
+
+
+def _rewrite_chunk_residual(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    del build
+    residual = match.bound["residual"]
+    if not isinstance(residual, Node):
+        raise RuleError("rewriting vllm::maybe_chunk_residual: `residual` is no node")
+    return {"chunk": residual}
+
+
+def collective_rules(
+    process_groups: Mapping[str, str], *, whole_residuals: bool
+) -> tuple[Rule, ...]:
+    """Return the rules for collectives, and for what is cut or whole depending on them.
+
+    Args:
+        process_groups: See `vllm_ascend_forms`.
+        whole_residuals: See `vllm_ascend_forms`.
+    """
+    groups = dict(process_groups)
+    reduce = ("vllm::all_reduce", "_c10d_functional::all_reduce", _WAIT)
+    gather = ("vllm::all_gather", "_c10d_functional::all_gather_into_tensor", _WAIT)
+    named = partial(_group_problem, process_groups=groups)
+    reduced = partial(_rewrite_all_reduce, process_groups=groups)
+    return (
+        Rule(
+            name="vllm_ascend_chunk_residual",
+            patterns=(_chunk_residual,),
+            check=partial(_check_chunk_residual, whole_residuals=whole_residuals),
+            rewrite=_rewrite_chunk_residual,
+            operators=("vllm::maybe_chunk_residual",),
+            shares_memory=True,
+        ),
+        Rule(
+            name="vllm_ascend_own_chunk",
+            patterns=(_own_chunk,),
+            check=_check_own_chunk,
+            rewrite=_rewrite_own_chunk,
+            operators=("vllm::all_gather", "vllm::sequence_parallel_chunk_impl"),
+            shares_memory=True,
+        ),
+        Rule(
+            name="vllm_ascend_gemm_all_reduce",
+            patterns=(_gemm,),
+            check=named,
+            rewrite=reduced,
+            operators=("vllm::unquantized_gemm", *reduce),
+            numerics="rounding",
+        ),
+        Rule(
+            name="vllm_ascend_all_reduce",
+            patterns=(_all_reduce,),
+            check=named,
+            rewrite=reduced,
+            operators=reduce,
+            numerics="rounding",
+        ),
+        Rule(
+            name="vllm_ascend_all_gather",
+            patterns=(_all_gather,),
+            check=partial(_check_gather, process_groups=groups),
+            rewrite=partial(_rewrite_gather, process_groups=groups),
+            operators=gather,
+        ),
+    )

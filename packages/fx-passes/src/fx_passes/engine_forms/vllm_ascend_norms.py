@@ -1,0 +1,286 @@
+"""Norms of vLLM-Ascend's graphs, with what quantises them, in the kernels that do both.
+
+In a graph of sequence parallelism `vllm::maybe_all_gather_and_maybe_unpad` stands between norm and
+quantisation. What it does depends on the engine's state at each call: it returns its input, or
+gathers the rows of all ranks and leaves those out that are padding. In every state it moves whole
+rows and changes nothing in them, and all quantisations here look at one row at a time, so they give
+the same bits before it, where the norm can take them in and there is less to gather.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.dynamic_mx_quant import (
+    add_norm_mx_problem,
+    build_add_norm_mx,
+    build_norm_mx,
+    mx_quantized,
+    norm_mx_problem,
+)
+from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import (
+    build_dynamic_quant,
+    dynamic_quant_problem,
+)
+from fx_passes.fusions.norms.add_rms_norm_quant import (
+    build_static_quant,
+    second_quant_problem,
+    static_quant_problem,
+)
+from fx_passes.fusions.quantized import npu_dynamic_quant
+from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from fx_passes.matching.combined_pattern import Link
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Check, Pattern
+
+__all__ = ["GATHER", "gathered", "norm_rules"]
+
+Linked = tuple["Tensor | None", "dict[str, Tensor]"]
+
+GATHER = "vllm::maybe_all_gather_and_maybe_unpad"
+_NORM = "_C_ascend::npu_add_rms_norm_bias"
+_REDUCED = ("vllm.all_reduce.default", "_c10d_functional.wait_tensor.default")
+
+
+def _engine_norm(
+    x: Tensor, residual: Tensor, weight: Tensor, beta: Tensor | None, epsilon: float
+) -> Linked:
+    norms = torch.ops._C_ascend  # noqa: SLF001 - the name of the namespace
+    added = label(norms.npu_add_rms_norm_bias(x, residual, weight, beta, epsilon), "total_source")
+    return added[0], {"total": added[2]}
+
+
+def _npu_norm(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    """Where vLLM-Ascend runs without operators of its own."""
+    added = label(torch.ops.npu.npu_add_rms_norm(x, residual, weight, epsilon), "total_source")
+    return added[0], {"total": added[2]}
+
+
+def _first_norm(x: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    return torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0], {}
+
+
+def gathered(rows: Tensor, gather: bool, experts: bool) -> Linked:
+    """Gather rows in a pattern; a link of `combine`."""
+    return torch.ops.vllm.maybe_all_gather_and_maybe_unpad(rows, gather, experts), {}
+
+
+def _static(rows: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> Linked:
+    return None, {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
+
+
+def _two_static(
+    rows: Tensor,
+    scale: Tensor,
+    reciprocal: Tensor,
+    offset: Tensor,
+    scale2: Tensor,
+    reciprocal2: Tensor,
+    offset2: Tensor,
+) -> Linked:
+    quantize = torch.ops.vllm.quantize
+    first = quantize(rows, scale, reciprocal, offset)
+    return None, {"quantized": first, "second": quantize(rows, scale2, reciprocal2, offset2)}
+
+
+def _dynamic(rows: Tensor, smooth: Tensor | None, dtype: object) -> Linked:
+    quant = label(npu_dynamic_quant(rows, smooth, dtype), "quant")
+    return None, {"quantized": quant[0], "scale": quant[1]}
+
+
+def _mx(rows: Tensor, axis: int, mode: str, dtype: int, block: int, algorithm: int) -> Linked:
+    return None, mx_quantized(rows, axis, mode, dtype, block, algorithm)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ending:
+    """A quantisation behind a norm, and the kernel that does both.
+
+    Attributes:
+        name: In the names of rules.
+        closing: The quantisation in the pattern.
+        check: Says why the kernel does not take a match.
+        kernel: Builds the call, from fake values of what it quantises and of the scales if any.
+        results: Which result of the call stands for which output.
+        operators: What must exist beside norm and gathering.
+    """
+
+    name: str
+    closing: Link
+    check: Check
+    kernel: Callable[..., Node]
+    results: Mapping[str, int]
+    operators: tuple[str, ...]
+
+    def rule(self, name: str, patterns: tuple[Pattern, ...], norm: str) -> Rule:
+        """Return the rule for this ending behind a norm in some patterns."""
+        return Rule(
+            name=f"vllm_ascend_{name}_{self.name}",
+            patterns=patterns,
+            check=partial(_check, check=self.check),
+            rewrite=partial(_rewrite, kernel=self.kernel, results=self.results),
+            operators=(norm, GATHER, *self.operators),
+            numerics="rounding",
+        )
+
+
+def _check(match: Match, *, check: Check) -> NoMatch | None:
+    x = match.value("x")
+    if "gather" in match.bound and isinstance(x, torch.Tensor) and x.dim() < 2:
+        return NoMatch("`x` has 1 dimension, along which it is gathered and quantised")
+    return check(match)
+
+
+def _rewrite(
+    match: Match, build: GraphBuilder, *, kernel: Callable[..., Node], results: Mapping[str, int]
+) -> dict[str, Node]:
+    """Build a kernel, and the gathering of what it quantised where the match gathers."""
+    quant, x, bound = match.value("quant"), match.value("x"), match.bound
+    static = [match.value(name) for name in ("quantized", "second") if name in results]
+    values = tuple(quant) if isinstance(quant, (tuple, list)) else tuple(static)
+    if not isinstance(x, torch.Tensor) or not all(isinstance(v, torch.Tensor) for v in values):
+        raise RuleError("building a norm with quantisation: the match was not checked")
+    rows = x.shape[0]
+    # On this side of the gathering there are as many rows as in `x`.
+    shards = [value.new_empty((rows, *value.shape[1:])) for value in values]
+    fused = kernel(match, build, *shards)
+    moved = dict(zip((name for name in results if name != "total"), values, strict=True))
+    replaced = {}
+    for name in (name for name in results if name in match.needed):
+        node = build.element(fused, results[name])
+        if "gather" in bound and name in moved:
+            node = build.call(GATHER, node, bound["gather"], bound["experts"], val=moved[name])
+        replaced[name] = node
+    return replaced
+
+
+def _two_static_problem(match: Match) -> NoMatch | None:
+    return static_quant_problem(match) or second_quant_problem(match)
+
+
+def _norm(
+    x: Tensor, residual: Tensor, weight: Tensor, beta: Tensor | None, epsilon: float
+) -> dict[str, Tensor]:
+    norms = torch.ops._C_ascend  # noqa: SLF001 - the name of the namespace
+    added = label(norms.npu_add_rms_norm_bias(x, residual, weight, beta, epsilon), "added")
+    return {"normed": added[0], "rstd": added[1], "total": added[2]}
+
+
+def _check_norm(match: Match, *, groups: frozenset[str]) -> NoMatch | None:
+    """Return why a norm is better left as it is: a bias that nothing takes in is an operator more.
+
+    Where an all-reduce before it is moved behind a norm of shards, that is worth it.
+    """
+    if match.bound["beta"] is None or "normed" not in match.outputs:
+        return None
+    if any(_is_reduced(match.bound[name], groups) for name in ("x", "residual")):
+        return None
+    return NoMatch("the norm has a bias, and no quantisation behind it with which it is fused")
+
+
+def _is_reduced(value: object, groups: frozenset[str]) -> bool:
+    if not isinstance(value, Node) or str(value.target) not in _REDUCED:
+        return False
+    return "wait" in str(value.target) or value.args[1] in groups
+
+
+def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound = match.bound
+    arguments = [bound[name] for name in ("x", "residual", "weight", "epsilon")]
+    added = build.call("npu::npu_add_rms_norm", *arguments, val=match.value("added"))
+    replaced = build.elements(added, {"rstd": 1, "total": 2})
+    if "normed" in match.needed:
+        normed = build.element(added, 0)
+        if isinstance(bound["beta"], Node):
+            value = normed.meta.get("val")
+            normed = build.call("aten::add.Tensor", normed, bound["beta"], val=value)
+        replaced["normed"] = normed
+    return replaced
+
+
+_STATIC = _Ending(
+    name="quantize",
+    closing=_static,
+    check=static_quant_problem,
+    kernel=build_static_quant,
+    results=MappingProxyType({"quantized": 0, "total": 2}),
+    operators=("vllm::quantize", "npu::npu_add_rms_norm_quant"),
+)
+_TWO_STATIC = _Ending(
+    name="two_quantize",
+    closing=_two_static,
+    check=_two_static_problem,
+    kernel=build_static_quant,
+    results=MappingProxyType({"quantized": 0, "second": 1, "total": 2}),
+    operators=_STATIC.operators,
+)
+_DYNAMIC = _Ending(
+    name="dynamic_quant",
+    closing=_dynamic,
+    check=dynamic_quant_problem,
+    kernel=build_dynamic_quant,
+    results=MappingProxyType({"quantized": 0, "scale": 3, "total": 2}),
+    operators=("npu::npu_dynamic_quant", "npu::npu_add_rms_norm_dynamic_quant"),
+)
+_MX = _Ending(
+    name="mx_quant",
+    closing=_mx,
+    check=add_norm_mx_problem,
+    kernel=build_add_norm_mx,
+    results=MappingProxyType({"quantized": 0, "scale": 2, "total": 1}),
+    operators=("npu::npu_dynamic_mx_quant", "npu::npu_add_rms_norm_dynamic_mx_quant"),
+)
+_FIRST_MX = _Ending(
+    name="mx_quant",
+    closing=_mx,
+    check=norm_mx_problem,
+    kernel=build_norm_mx,
+    results=MappingProxyType({"quantized": 0, "scale": 1}),
+    operators=("npu::npu_dynamic_mx_quant", "npu::npu_rms_norm_dynamic_mx_quant"),
+)
+
+
+def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
+    """Return the rules for norms, those with a quantisation behind them first.
+
+    Args:
+        groups: The engine's names of groups whose all-reduces are rewritten too.
+    """
+    rules: list[Rule] = []
+    for ending in (_TWO_STATIC, _STATIC, _DYNAMIC, _MX):
+        closing = ending.closing
+        own = (combine(_engine_norm, closing), combine(_engine_norm, gathered, closing))
+        rules.append(ending.rule("norm", own, _NORM))
+        plain = (combine(_npu_norm, gathered, closing),)
+        rules.append(ending.rule("gathered_norm", plain, "npu::npu_add_rms_norm"))
+    first = (combine(_first_norm, gathered, _mx),)
+    rules.append(_FIRST_MX.rule("gathered_first_norm", first, "npu::npu_rms_norm"))
+    rules.append(
+        Rule(
+            name="vllm_ascend_norm",
+            patterns=(_norm,),
+            check=partial(_check_norm, groups=groups),
+            rewrite=_rewrite_norm,
+            operators=(_NORM, "npu::npu_add_rms_norm"),
+            numerics="rounding",
+            # `_check_norm` says when a bias is worth it.
+            accepts_cost=True,
+        )
+    )
+    return tuple(rules)

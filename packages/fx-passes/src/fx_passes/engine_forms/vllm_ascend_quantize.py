@@ -1,0 +1,93 @@
+"""Static quantisation of vLLM-Ascend's graphs, on the cheaper side of a gathering."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.engine_forms.vllm_ascend_norms import GATHER, gathered
+from fx_passes.errors import RuleError
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["quantize_rules"]
+
+_QUANTIZE = "vllm::quantize"
+_QINT8 = 12
+
+
+def _gathered(
+    x: Tensor,
+    gather: bool,
+    experts: bool,
+    scale: Tensor,
+    reciprocal: Tensor,
+    offset: Tensor,
+) -> dict[str, Tensor]:
+    rows, _ = gathered(x, gather, experts)
+    return {"quantized": torch.ops.vllm.quantize(rows, scale, reciprocal, offset)}
+
+
+def _check_gathered(match: Match) -> NoMatch | None:
+    tensors = match.tensors("x", "quantized")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, _ = tensors
+    if x.dim() < 2:
+        return NoMatch(f"`x` has {x.dim()} dimension, along which it is gathered and quantised")
+    return None
+
+
+def _rewrite_gathered(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, x, quantized = match.bound, match.value("x"), match.value("quantized")
+    if not isinstance(x, torch.Tensor) or not isinstance(quantized, torch.Tensor):
+        raise RuleError("quantising before rows are gathered: the match was not checked")
+    parameters = [bound[name] for name in ("scale", "reciprocal", "offset")]
+    shard = quantized.new_empty(x.shape)
+    own = build.call(_QUANTIZE, bound["x"], *parameters, val=shard)
+    return {"quantized": build.call(GATHER, own, bound["gather"], bound["experts"], val=quantized)}
+
+
+def _quantize(x: Tensor, scale: Tensor, reciprocal: Tensor, offset: Tensor) -> dict[str, Tensor]:
+    return {"quantized": torch.ops.vllm.quantize(x, scale, reciprocal, offset)}
+
+
+def _rewrite_quantize(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, value = match.bound, match.value("quantized")
+    quantized = build.call(
+        "npu::npu_quantize",
+        bound["x"],
+        bound["reciprocal"],
+        bound["offset"],
+        _QINT8,
+        -1,
+        div_mode=False,
+        val=value,
+    )
+    return {"quantized": quantized}
+
+
+def quantize_rules() -> tuple[Rule, ...]:
+    """Return the rules for `vllm::quantize` that no norm takes in."""
+    return (
+        Rule(
+            name="vllm_ascend_gathered_quantize",
+            patterns=(_gathered,),
+            check=_check_gathered,
+            rewrite=_rewrite_gathered,
+            operators=(_QUANTIZE, GATHER),
+        ),
+        Rule(
+            name="vllm_ascend_quantize",
+            patterns=(_quantize,),
+            rewrite=_rewrite_quantize,
+            operators=(_QUANTIZE, "npu::npu_quantize"),
+        ),
+    )

@@ -1,0 +1,101 @@
+"""Residual add + RMSNorm + two static quantisations of it, in `npu::npu_add_rms_norm_quant`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.errors import RuleError
+from fx_passes.fusions.norms.add_rms_norm_quant import (
+    build_static_quant,
+    second_quant_problem,
+    static_quant_problem,
+)
+from fx_passes.fusions.norms.residual_norm import RESIDUAL_NORMS, ResidualNorm
+from fx_passes.fusions.quantized import quantize_problem
+from fx_passes.matching.combined_pattern import combine
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.matching.combined_pattern import Link
+    from fx_passes.matching.match import Match, NoMatch
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_add_rms_norm_two_quants"]
+
+Linked = tuple["Tensor | None", "dict[str, Tensor]"]
+
+
+def _opening(norm: ResidualNorm) -> Link:
+    def normed(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
+        value, total = norm(x, residual, weight, epsilon)
+        return value, {"total": total}
+
+    return normed
+
+
+def _shifted(normed: Tensor, beta: Tensor) -> Linked:
+    return normed + beta, {}
+
+
+def _quantized_twice(
+    normed: Tensor,
+    scale: Tensor,
+    offset: Tensor | None,
+    scale2: Tensor,
+    offset2: Tensor | None,
+    dtype: object,
+    axis: int,
+    div_mode: bool,
+) -> Linked:
+    quantize = torch.ops.npu.npu_quantize
+    first = quantize(normed, scale, offset, dtype, axis, div_mode)
+    second = quantize(normed, scale2, offset2, dtype, axis, div_mode)
+    return None, {"quantized": first, "second": second}
+
+
+def _check(match: Match) -> NoMatch | None:
+    return (
+        static_quant_problem(match) or second_quant_problem(match) or quantize_problem(match, "x")
+    )
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    values = match.tensors("quantized", "second")
+    if not isinstance(values, tuple):
+        raise RuleError("building npu_add_rms_norm_quant: the match was not checked")
+    fused = build_static_quant(match, build, *values)
+    return build.elements(fused, {"quantized": 0, "second": 1, "total": 2})
+
+
+def fuse_add_rms_norm_two_quants() -> tuple[Rule, ...]:
+    """Return the rule residual add + RMSNorm + two `npu_quantize` to `npu_add_rms_norm_quant`.
+
+    As attention with latent heads (MLA) writes it: two projections of one norm, each with a scale
+    and an offset, or none, of its own, and one `div_mode`, axis and dtype. Else as
+    `fuse_add_rms_norm_quant`; aclnnAddRmsNormQuantV2 takes the second scale and offset as it takes
+    the first.
+    """
+    patterns = (
+        combine(opening, *shift, _quantized_twice)
+        for opening in map(_opening, RESIDUAL_NORMS)
+        for shift in ((), (_shifted,))
+    )
+    rule = Rule(
+        name="fuse_add_rms_norm_two_quants",
+        patterns=tuple(patterns),
+        check=_check,
+        rewrite=_rewrite,
+        operators=(
+            "npu::npu_rms_norm",
+            "npu::npu_add_rms_norm",
+            "npu::npu_quantize",
+            "npu::npu_add_rms_norm_quant",
+        ),
+        numerics="rounding",
+    )
+    return (rule,)

@@ -1,0 +1,48 @@
+"""Patterns put together from links, in place of a function for each combination."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Link", "combine"]
+
+Link = Callable[..., "tuple[Tensor | None, dict[str, Tensor]]"]
+"""A part of a pattern: the value it hands to the next link, and outputs of the pattern by name."""
+
+
+def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:
+    """Return the pattern of some links, one behind the other.
+
+    The parameters of the pattern are those of the links in order, without the first parameter of
+    each link but the first one: that is what the link before hands on. So an optional operator is a
+    link that is there or not, and not a second function with all the parameters once more.
+
+    Args:
+        first: Takes inputs of the pattern only.
+        others: Each takes a value first, then inputs of the pattern.
+    """
+    parameters = list(inspect.signature(first).parameters.values())
+    counts = [len(parameters)]
+    for link in others:
+        own = list(inspect.signature(link).parameters.values())[1:]
+        parameters += own
+        counts.append(len(own))
+
+    def pattern(*inputs: Tensor) -> dict[str, Tensor]:
+        left = list(inputs)
+        value, outputs = first(*left[: counts[0]])
+        del left[: counts[0]]
+        for link, count in zip(others, counts[1:], strict=True):
+            value, found = link(value, *left[:count])
+            outputs = {**outputs, **found}
+            del left[:count]
+        return outputs
+
+    pattern.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    pattern.__qualname__ = "+".join(link.__name__ for link in (first, *others))
+    return pattern
