@@ -9,7 +9,7 @@ from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import sizes_equal
+from fx_passes.matching.requirements import is_dense, sizes_equal
 from fx_passes.memory import escapes, meets_its_source
 from fx_passes.rewriting.rule import Rule
 
@@ -145,19 +145,9 @@ def _copies_as_before(match: Match) -> NoMatch | None:
     return None
 
 
-def _is_contiguous(x: Tensor) -> bool:
-    """Return whether a tensor is known to be contiguous; adds no guard to symbolic sizes."""
-    expected: object = 1
-    for size, stride in zip(reversed(x.shape), reversed(x.stride()), strict=True):
-        if not sizes_equal(stride, expected):
-            return False
-        expected = expected * size  # type: ignore[operator]
-    return True
-
-
 def _copies(x: Tensor, shape: object) -> bool | None:
     """Return whether a reshape copies its input; None where that is not known."""
-    if _is_contiguous(x):
+    if is_dense(x):
         return False
     if not isinstance(shape, (list, tuple)):
         return None
@@ -193,7 +183,7 @@ def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
     x, y = match.value("x"), match.value("y")
     # A reshape of what is not contiguous may be a view, laid out otherwise than the copy was.
-    known = y if isinstance(x, torch.Tensor) and _is_contiguous(x) else None
+    known = y if isinstance(x, torch.Tensor) and is_dense(x) else None
     return {"y": build.call("aten::reshape", match.bound["x"], match.bound["shape"], val=known)}
 
 

@@ -14,7 +14,7 @@ from fx_passes.matching.match import NoMatch
 from fx_passes.torch_internals import OpOverload, tree_leaves
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from torch.fx import Node
 
@@ -22,14 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Cost", "cost_of", "cost_problem"]
 
-# Launches of operators of which the number cannot be seen: all others launch once, and views, taken
-# elements and what is computed from numbers alone do not launch.
-_LAUNCHES = MappingProxyType(
-    {
-        "_c10d_functional::wait_tensor": 0,
-        "aten::contiguous": 1,
-    }
-)
+# Operators of which it cannot be seen whether they launch: all others do, but for views, taken
+# elements and what is computed from numbers alone.
+_LAUNCHES = MappingProxyType({"_c10d_functional::wait_tensor": False, "aten::contiguous": True})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,27 +43,24 @@ class Cost:
 def cost_of(nodes: Iterable[Node], effects: EffectTable) -> Cost:
     """Return what some nodes cost, judged by their operators and fake values.
 
-    Nodes that only read what the module holds cost nothing: `FoldConstantsPass` computes them once.
+    Nodes that are computed from what the module holds alone cost nothing: `FoldConstantsPass`
+    computes them once. The nodes come in an order in which they can run.
     """
-    launches, moved = 0, 0
-    for node in nodes:
-        count = _launches(node, effects)
-        if count:
-            launches += count
-            moved = moved + sum(map(_bytes, (node, *node.all_input_nodes)))
-    return Cost(launches=launches, bytes=moved)
+    launching = _launching(nodes, effects)
+    moved = sum(_bytes(used) for node in launching for used in (node, *node.all_input_nodes))
+    return Cost(launches=len(launching), bytes=moved)
 
 
 def cost_problem(
-    removed: Iterable[Node], created: Iterable[Node], effects: EffectTable
+    removed: Sequence[Node], created: Sequence[Node], effects: EffectTable
 ) -> NoMatch | None:
     """Return why new nodes are worse than those they replace, with the figures, or None.
 
     They are if they launch more, or launch as many and surely move more bytes.
     """
-    before, after = cost_of(removed, effects), cost_of(created, effects)
-    if after.launches < before.launches:
+    if len(_launching(created, effects)) < len(_launching(removed, effects)):
         return None
+    before, after = cost_of(removed, effects), cost_of(created, effects)
     if after.launches == before.launches and not _surely_positive(after.bytes - before.bytes):
         return None
     return NoMatch(
@@ -77,26 +69,30 @@ def cost_problem(
     )
 
 
-def _launches(node: Node, effects: EffectTable) -> int:
-    if node.op != "call_function" or node.target is operator.getitem or _is_constant(node):
-        return 0
+def _launching(nodes: Iterable[Node], effects: EffectTable) -> list[Node]:
+    constants: set[Node] = set()
+    launching: list[Node] = []
+    for node in nodes:
+        used = node.all_input_nodes
+        if used and all(each.op == "get_attr" or each in constants for each in used):
+            constants.add(node)
+        elif _launches(node, effects):
+            launching.append(node)
+    return launching
+
+
+def _launches(node: Node, effects: EffectTable) -> bool:
+    if node.op != "call_function" or node.target is operator.getitem:
+        return False
     name = node.target.name().partition(".")[0] if isinstance(node.target, OpOverload) else ""  # type: ignore[no-untyped-call]
     if name in _LAUNCHES:
         return _LAUNCHES[name]
     if not any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value_of(node))):
-        return 0
+        return False
     if effects.fresh(node):
-        return 1
-    effect = effects.of(node)
-    return 0 if effect.aliases and not effect.writes else 1
-
-
-def _is_constant(node: Node) -> bool:
-    """Return whether a node is computed from what the module holds alone."""
-    if node.op == "get_attr":
         return True
-    used = node.all_input_nodes
-    return node.op == "call_function" and bool(used) and all(map(_is_constant, used))
+    effect = effects.of(node)
+    return bool(effect.writes) or not effect.aliases
 
 
 def _bytes(node: Node) -> Any:
