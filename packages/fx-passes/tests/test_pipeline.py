@@ -94,7 +94,9 @@ def test_rules_run_again_on_what_they_made() -> None:
     def absolute(x: Tensor) -> dict[str, Tensor]:
         return {"y": x.sin()}
 
-    second = fx_passes.Rule(name="sin_to_negations", patterns=(absolute,), rewrite=make_pair)
+    second = fx_passes.Rule(
+        name="sin_to_negations", patterns=(absolute,), rewrite=make_pair, accepts_cost=True
+    )
     rules = fx_passes.RulePass(name="rules", rules=(RULE, second))
     pipeline = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
     module = capture_graph(lambda x: x.sin(), random_tensors((3,), device="cpu"))

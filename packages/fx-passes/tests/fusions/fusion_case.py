@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.graph_pass import RulePass
 
 if TYPE_CHECKING:
     from fx_passes.pipeline import Pipeline
@@ -78,6 +79,17 @@ class FusionCase:
     missing_kernel: str = ""
     near_misses: tuple[NearMissCase, ...] = ()
     pipeline: Callable[[], Pipeline] = default_npu_pipeline
+
+    def whatever_it_costs(self) -> Pipeline:
+        """Return the pipeline, with rules that fuse though a cast of a scale costs as much."""
+        pipeline = self.pipeline()
+        passes = (
+            replace(each, rules=tuple(replace(rule, accepts_cost=True) for rule in each.rules))
+            if isinstance(each, RulePass)
+            else each
+            for each in pipeline.passes
+        )
+        return replace(pipeline, passes=tuple(passes))
 
     def expected(self, level: GraphLevel = "dynamo") -> dict[str, int]:
         """Return how often each rule must match on a graph of some level."""

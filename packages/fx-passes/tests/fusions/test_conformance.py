@@ -73,7 +73,9 @@ def test_names_of_cases_are_unique() -> None:
 def test_graph_of_aten_is_fused_once_in_every_dtype(case: FusionCase) -> None:
     for dtype in case.dtypes if "aten" in case.levels else ():
         # Checks lint, metadata, stack traces and that a second run changes nothing.
-        assert_rewritten(case.pipeline(), captured(case, dtype, "aten"), case.expected("aten"))
+        assert_rewritten(
+            case.whatever_it_costs(), captured(case, dtype, "aten"), case.expected("aten")
+        )
 
 
 @every_case
@@ -81,7 +83,7 @@ def test_symbolic_number_of_tokens_is_fused(case: FusionCase) -> None:
     for level in case.levels:
         module = captured(case, case.dtypes[0], level, symbolic=True)
 
-        assert_rewritten(case.pipeline(), module, case.expected(level))
+        assert_rewritten(case.whatever_it_costs(), module, case.expected(level))
 
         for result in next(iter(reversed(module.graph.nodes))).all_input_nodes:
             sizes = result.meta["val"].shape
@@ -96,9 +98,9 @@ def test_near_miss_is_left_alone_with_its_reason(case: FusionCase, near_miss: Ne
     module = capture_graph(near_miss.function or case.function, tensors, level=case.levels[0])
 
     if near_miss.reason:
-        assert_left_alone(case.pipeline(), module, case.rule, near_miss.reason)
+        assert_left_alone(case.whatever_it_costs(), module, case.rule, near_miss.reason)
     else:
-        assert not case.pipeline().run(module).report.matches(case.rule)
+        assert not case.whatever_it_costs().run(module).report.matches(case.rule)
 
 
 def copy_of(module: GraphModule) -> GraphModule:
@@ -112,7 +114,7 @@ def inner_values(case: FusionCase, module: GraphModule) -> list[str]:
     users = {node.name: {user.name for user in node.users} for node in module.graph.nodes}
     values = {node.name: node.meta.get("val") for node in module.graph.nodes}
     found: list[str] = []
-    for match in case.pipeline().run(copy_of(module)).report.matches(case.rule):
+    for match in case.whatever_it_costs().run(copy_of(module)).report.matches(case.rule):
         removed = set(match.removed)
         found += [
             name
@@ -129,7 +131,7 @@ def test_inner_value_that_is_used_elsewhere_is_still_computed(case: FusionCase) 
     for name in inner_values(case, module):
         wanting = also_returning(module, name)
 
-        report = case.pipeline().run(wanting).report
+        report = case.whatever_it_costs().run(wanting).report
 
         wanting.graph.lint()
         returned = next(iter(reversed(wanting.graph.nodes))).all_input_nodes
@@ -144,7 +146,7 @@ def test_inner_value_that_is_used_elsewhere_is_still_computed(case: FusionCase) 
 def reports_near_misses(case: FusionCase) -> bool:
     return any(
         rule.reports_near_misses
-        for each in case.pipeline().passes
+        for each in case.whatever_it_costs().passes
         if isinstance(each, fx_passes.RulePass)
         for rule in each.rules
         if rule.name == case.rule
@@ -176,7 +178,7 @@ def test_values_on_the_device_are_those_of_the_unfused_graph(case: FusionCase) -
 
         def backend(module: GraphModule, inputs: list[object]) -> Callable[..., object]:
             del inputs
-            reports.append(assert_rewritten(case.pipeline(), module, case.expected()))  # noqa: B023 - called in the same turn
+            reports.append(assert_rewritten(case.whatever_it_costs(), module, case.expected()))  # noqa: B023 - called in the same turn
             return module.forward
 
         torch._dynamo.reset()

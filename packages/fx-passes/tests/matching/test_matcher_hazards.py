@@ -178,7 +178,7 @@ def test_two_quantisations_of_one_norm_keep_their_meaning() -> None:
 
     module = capture_graph(function, inputs())
 
-    assert_rewritten(PIPELINE, module, {NORM: 1})
+    assert_rewritten(PIPELINE, module, {"fuse_add_rms_norm_two_quants": 1})
 
 
 def test_one_tensor_as_both_summands_matches() -> None:

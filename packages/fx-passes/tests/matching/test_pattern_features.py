@@ -65,7 +65,7 @@ def _two_results_again(match: fx_passes.Match, build: fx_passes.GraphBuilder) ->
 def pipeline_of(
     *patterns: Callable[..., object], rewrite: Callable[..., dict[str, Node]]
 ) -> fx_passes.Pipeline:
-    rule = fx_passes.Rule(name="rule", patterns=patterns, rewrite=rewrite)  # type: ignore[arg-type]
+    rule = fx_passes.Rule(name="rule", patterns=patterns, rewrite=rewrite, accepts_cost=True)  # type: ignore[arg-type]
     rules = fx_passes.RulePass(name="rules", rules=(rule,))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 

@@ -5,10 +5,12 @@ from fusions.cases.noop import NOOP_CASES
 from fusions.cases.norm import NORM_CASES
 from fusions.cases.norm_quant import NORM_QUANT_CASES
 from fusions.cases.rotary import ROTARY_CASES
+from fusions.cases.two_quants import TWO_QUANTS_CASES
 
 FUSION_CASES = (
     *NORM_CASES,
     *NORM_QUANT_CASES,
+    *TWO_QUANTS_CASES,
     *ACTIVATION_CASES,
     *ROTARY_CASES,
     *NOOP_CASES,
