@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from torch import Tensor
 
 import fx_passes
+from fx_passes.fusions import fuse_add_rms_norm_quant
 from fx_passes.testing import (
     GraphLevel,
     assert_left_alone,
@@ -103,8 +104,13 @@ def test_reciprocal_in_the_graph_is_not_inverted_again() -> None:
 
 def test_half_precision_scales_are_cast_to_the_kernel_table() -> None:
     module = capture_graph(Quantized(div_mode=True).__call__, inputs(torch.float16))
+    # Two casts are more launches than the fusion saves.
+    (rule,) = (replace(each, accepts_cost=True) for each in fuse_add_rms_norm_quant())
+    rules = fx_passes.RulePass(name="rules", rules=(rule,))
 
-    assert_rewritten(pipeline(), module, {RULE: 1})
+    assert_rewritten(
+        fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules)), module, {RULE: 1}
+    )
 
     dtypes = [node.meta["val"].dtype for node in fused(module).args[3:5]]  # type: ignore[union-attr]
     assert dtypes == [torch.float32, torch.int32]
