@@ -1,8 +1,9 @@
 """vLLM-Ascend on simulated CANN with the fusions of fx_passes: what they fuse, and its tokens.
 
 Run as ``cann-sim run -- python engines/vllm_fusions.py``. The engine compiles in pieces; every
-variant is a process forked from one that has imported vLLM. `stock` is the engine alone, `fused`
-has our pass behind its own, and `control` has it with norms that are wrong. Rows, with the near
+variant is a process forked from one that has imported vLLM. `stock` is the engine alone, `behind`
+has our pass behind its own, `fused` has ours and none of its own, and `control` is `fused` with
+norms that are wrong. Rows, with the near
 misses and their reasons, go to build/engines/vllm-fusions.json.
 """
 
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import vllm_stand_ins
 from decode_load import compare_load
 from forked_variant import run_forked
+from session_rows import TOKEN_COLUMNS, judgements
 from session_run import conclude, make_parser, run_variants
 from vllm_session import Variant, describe, generate, make_engine, worker_of
 
@@ -29,17 +31,27 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 FLOAT = "float"
-# For each quantisation the rules that match, and how often in a model of so many layers: the first
-# piece ends in the first attention, each further one holds a layer's second half and the first of
-# the next.
+# For each quantisation the rules that match, as (a, b): a times, and b times more for each layer.
 EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
     FLOAT: {},
-    "W8A8_DYNAMIC": {},
-    "W8A8": {},
+    # Before the first norm there is nothing to add; behind the last nothing is quantised.
+    "W8A8_DYNAMIC": {
+        "fuse_add_rms_norm_dynamic_quant": (-1, 2),
+        "fuse_swiglu_dynamic_quant": (0, 1),
+    },
+    "W8A8": {
+        "vllm_ascend_quantize": (0, 4),
+        "fuse_add_rms_norm_quant": (-1, 2),
+        "fuse_swiglu_quant": (0, 1),
+    },
 }
+# How far below the likeliest token of the float model a chosen one may lie, in standard deviations
+# of the logits: what rounding and quantisation leave.
+WORST_TOKEN = {FLOAT: 0.1, "W8A8_DYNAMIC": 1.0, "W8A8": 1.0}
 COLUMNS = {
     **dict.fromkeys(("name", "dtype", "quantisation", "num_layers", "graphs"), ""),
-    **dict.fromkeys(("launches", "fused", "num_tokens", "equal_tokens"), ""),
+    **dict.fromkeys(("launches", "fused"), ""),
+    **TOKEN_COLUMNS,
 }
 
 
@@ -110,22 +122,23 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
     for row in rows:
         what = f"{row['name']}, {row['dtype']}"
-        if "tokens" not in row or row["name"] == "stock":
+        if "tokens" not in row:
             continue
-        if "equal_tokens" not in row:
-            wrong.append(f"{what}: there is no stock engine to compare with")
-            continue
-        is_control = row["name"] == "control"
-        if (row["equal_tokens"] == row["num_tokens"]) == is_control:
+        most = WORST_TOKEN[row["quantisation"]]
+        is_wrong = row.get("worst_token", 0.0) > most
+        if "worst_token" in row and is_wrong != (row["name"] == "control"):
+            worst = f"lies {row['worst_token']:.3f} below the likeliest (rule: {most})"
+            wrong.append(f"{what}: the worst token {worst}")
+        fusions = row.get("fusions", {})
+        if not fusions and row.get("equal_tokens") != row.get("num_tokens"):
             equal = f"{row['equal_tokens']} of {row['num_tokens']}"
-            wrong.append(f"{what}: {equal} tokens are those of stock")
-        layers, found = row["num_layers"], row["fusions"]
+            wrong.append(f"{what}: nothing is fused, and {equal} tokens are those of stock")
         expected = {
-            rule: first + each * layers
+            rule: first + each * row["num_layers"]
             for rule, (first, each) in EXPECTED[row["quantisation"]].items()
         }
-        if not is_control and found != expected:
-            wrong.append(f"{what}: expected {expected} fusions, found {found}")
+        if row["name"] == "fused" and fusions != expected:
+            wrong.append(f"{what}: expected {expected} fusions, found {fusions}")
     return wrong
 
 
@@ -133,22 +146,29 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
     """Return the variants that a run was asked for."""
     made = functools.partial(Variant, dtype="bfloat16", num_layers=options.layers, mode="PIECEWISE")
     stock = made(name="stock", worker=False)
-    fused = made(name="fused", key={"fusions": True})
+    behind = made(name="behind", key={"fusions": True})
+    fused = dataclasses.replace(behind, name="fused", own_fusions=False)
     pairs = [
         dataclasses.replace(each, quantisation=quantisation)
         for quantisation in (None, "W8A8_DYNAMIC", "W8A8")
-        for each in (stock, fused)
+        for each in (stock, behind, fused)
     ]
     control = dataclasses.replace(fused, name="control", quantisation="W8A8_DYNAMIC")
+    judges = [
+        made(name="transformers", quantisation=quantisation)
+        for quantisation in (None, "W8A8_DYNAMIC", "W8A8")
+    ]
     return [
-        each for each in (*pairs, control) if (each.quantisation or FLOAT) in options.quantisations
+        each
+        for each in (*pairs, control, *judges)
+        if (each.quantisation or FLOAT) in options.quantisations
     ]
 
 
 def run_apart(
     variant: Variant,
     number: int,
-    _rows: list[dict[str, Any]],
+    rows: list[dict[str, Any]],
     options: argparse.Namespace,
     folder: Path,
 ) -> list[dict[str, Any]]:
@@ -165,6 +185,9 @@ def run_apart(
         quantise_checkpoint(source, checkpoint, variant.quantisation)
     log = options.out.with_name(f"vllm-fusions-{number}.log")
     call = functools.partial(run_load, variant, checkpoint, options.sequences)
+    if variant.name == "transformers":
+        dtype = described(variant)["dtype"]
+        call = functools.partial(judgements, rows, dtype, source, options.sequences)
     return run_forked(call, described(variant), log)
 
 

@@ -70,6 +70,7 @@ class Variant:
             empty where tokens are compared.
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
+        own_fusions: Whether the engine's own fusions run; `qknorm_rope` never does.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Variant:
     timed: tuple[int, ...] = ()
     mode: str = "FULL_DECODE_ONLY"
     quantisation: str | None = None
+    own_fusions: bool = True
 
 
 def make_engine(variant: Variant, checkpoint: Path) -> Any:
@@ -91,6 +93,9 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
     config = dict(vllm_stand_ins.ADDITIONAL_CONFIG)
     if variant.key is not None:
         config["npu_graph"] = variant.key
+    if not variant.own_fusions:
+        off = dict.fromkeys(("fuse_norm_quant", "fuse_muls_add"), False)
+        config["ascend_compilation_config"] = {**config["ascend_compilation_config"], **off}
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,

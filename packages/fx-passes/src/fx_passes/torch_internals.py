@@ -134,7 +134,7 @@ def trace_artifact(name: str, text: Callable[[], str]) -> None:
         text: Makes it; called only where somebody traces, and at the first event of a process,
             after which torch's handler takes itself away.
     """
-    torch._logging.trace_structured(
+    torch._logging.trace_structured(  # type: ignore[attr-defined]  # not in its __all__
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "string"},
         payload_fn=text,

@@ -92,7 +92,7 @@ class _ForeignPass:
         if applies is not None and sizes is not None and not applies(sizes):
             return PassReport(name=self.name, modified=False, detail="not for this range of sizes")
         before = str(graph_module.graph)
-        call: Callable[[object], object] = self.call
+        call: Any = self.call
         call(graph_module if self.takes_module else graph_module.graph)
         return PassReport(name=self.name, modified=str(graph_module.graph) != before)
 
