@@ -35,9 +35,10 @@ def state(engine_operators: EngineState) -> Iterator[EngineState]:
     engine_operators.gathers, engine_operators.padding = False, 0
 
 
-def pipeline(**options: bool) -> fx_passes.Pipeline:
+def pipeline(*, whole_residuals: bool = False) -> fx_passes.Pipeline:
     normalize, *fusions = fx_passes.default_npu_pipeline().passes
-    forms = fx_passes.RulePass(name="forms", rules=vllm_ascend_forms(**options))
+    rules = vllm_ascend_forms(whole_residuals=whole_residuals)
+    forms = fx_passes.RulePass(name="forms", rules=rules)
     return fx_passes.Pipeline(passes=(normalize, forms, *fusions))
 
 
@@ -169,7 +170,8 @@ def test_gathered_rows_used_elsewhere_stay_where_they_are() -> None:
 
 def test_residual_is_not_cut_where_the_engine_says_so() -> None:
     def function(x: Tensor, residual: Tensor) -> Tensor:
-        return vllm.maybe_chunk_residual(x, residual) + x
+        cut: Tensor = vllm.maybe_chunk_residual(x, residual)
+        return cut + x
 
     rule = "vllm_ascend_chunk_residual"
     given = inputs()[:2]
@@ -183,7 +185,8 @@ def test_residual_is_not_cut_where_the_engine_says_so() -> None:
 
 def test_own_chunk_of_gathered_rows_is_what_was_gathered() -> None:
     def function(x: Tensor) -> Tensor:
-        return vllm.sequence_parallel_chunk_impl(vllm.all_gather(x, 0, 2, "tp:0")).relu()
+        own: Tensor = vllm.sequence_parallel_chunk_impl(vllm.all_gather(x, 0, 2, "tp:0"))
+        return own.relu()
 
     x = inputs("npu")[0]
     module = capture_graph(function, [x])
@@ -201,7 +204,8 @@ def test_own_chunk_of_gathered_rows_is_what_was_gathered() -> None:
 )
 def test_chunk_of_other_rows_is_left_alone(group: str, dim: int, reason: str) -> None:
     def function(x: Tensor) -> Tensor:
-        return vllm.sequence_parallel_chunk_impl(vllm.all_gather(x, dim, 2, group)).relu()
+        own: Tensor = vllm.sequence_parallel_chunk_impl(vllm.all_gather(x, dim, 2, group))
+        return own.relu()
 
     module = capture_graph(function, inputs()[:1])
 

@@ -55,7 +55,7 @@ def kernel(
         heads = part.reshape(len(part), -1, head_dim).float()
         heads = heads * torch.rsqrt(heads.pow(2).mean(-1, keepdim=True) + eps) * weight.float()
         rounded = (heads if bias is None else heads + bias.float()).to(part.dtype)
-        first, second, rest = rounded.split([half, half, head_dim - 2 * half], -1)  # type: ignore[no-untyped-call]
+        first, second, rest = rounded.split([half, half, head_dim - 2 * half], -1)
         rotated = [first * cos - second * sin, second * cos + first * sin, rest]
         turned.append(torch.cat(rotated, -1).flatten(1))
     return turned[0], turned[1], v.clone(memory_format=torch.contiguous_format)

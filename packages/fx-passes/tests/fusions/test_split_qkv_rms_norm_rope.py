@@ -12,6 +12,7 @@ from torch import Tensor
 import fx_passes
 from fusions.cases.rotary import ROTARY_CASES
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
+from fx_passes.operators import KNOWN_KERNELS
 from fx_passes.testing import (
     AttentionHeads,
     GraphLevel,
@@ -34,8 +35,8 @@ LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 npu = torch.ops.npu
 
 
-def pipeline(**options: tuple[VendorKernel, ...]) -> fx_passes.Pipeline:
-    rules = fuse_split_qkv_rms_norm_rope(**options)
+def pipeline(*, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS) -> fx_passes.Pipeline:
+    rules = fuse_split_qkv_rms_norm_rope(kernels=kernels)
     passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 

@@ -29,7 +29,7 @@ def by_two_launches(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> di
 
 def by_more_bytes(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
     x = match.bound["x"]
-    return {"y": build.call("aten::maximum", x, x, val=match.value("y").double())}  # type: ignore[union-attr, attr-defined]
+    return {"y": build.call("aten::maximum", x, x, val=match.value("y").double())}  # type: ignore[attr-defined]
 
 
 def rule(rewrite: object, **options: bool) -> fx_passes.Pipeline:

@@ -153,8 +153,9 @@ def _rewrite(
     """Build a kernel, and the gathering of what it quantised where the match gathers."""
     quant, x, bound = match.value("quant"), match.value("x"), match.bound
     static = [match.value(name) for name in ("quantized", "second") if name in results]
-    values = tuple(quant) if isinstance(quant, (tuple, list)) else tuple(static)
-    if not isinstance(x, torch.Tensor) or not all(isinstance(v, torch.Tensor) for v in values):
+    given = quant if isinstance(quant, (tuple, list)) else static
+    values = [value for value in given if isinstance(value, torch.Tensor)]
+    if not isinstance(x, torch.Tensor) or len(values) < len(given):
         raise RuleError("building a norm with quantisation: the match was not checked")
     rows = x.shape[0]
     # On this side of the gathering there are as many rows as in `x`.

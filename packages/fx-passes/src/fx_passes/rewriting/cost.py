@@ -100,7 +100,8 @@ def _bytes(node: Node) -> Any:
     for leaf in tree_leaves(value_of(node)):
         if isinstance(leaf, torch.Tensor):
             size: Any = leaf.element_size()
-            for extent in leaf.shape:
+            extents: tuple[object, ...] = tuple(leaf.shape)
+            for extent in extents:
                 size = size * (extent.node.expr if isinstance(extent, torch.SymInt) else extent)
             total = total + size
     return total

@@ -181,8 +181,8 @@ class _Rewriter:
         _require_all_outputs(rule, match, replacements)
         problem = rewrite_problem(rule, match, replacements, builder, placement.before, aliases)
         if problem is None and not rule.accepts_cost:
-            kept = set(replacements.values()) - builder.taken
-            removed = [node for node in match.nodes if node not in kept]
+            stays = set(replacements.values()) - builder.taken
+            removed = [node for node in match.nodes if node not in stays]
             problem = cost_problem(removed, builder.created, self._effects)
         if problem is not None:
             builder.discard()
