@@ -1,4 +1,4 @@
-"""A pipeline as custom pass of npugraph_ex and torchair, by the entries of the torch_npu wheel."""
+"""A pipeline as custom pass of npugraph_ex, by the entries of the torch_npu wheel."""
 
 from __future__ import annotations
 
@@ -41,21 +41,6 @@ def test_npugraph_ex_runs_it_as_its_custom_pass(where: str, is_captured: bool) -
     passes = PostGradPasses()
 
     run_on_npu("npugraph_ex", options={where: passes, "force_eager": not is_captured})
-
-    assert passes.report.match_counts()["fuse_add_rms_norm"] == 1
-
-
-@pytest.mark.parametrize("where", WHERE)
-def test_torchair_runs_it_as_its_custom_pass(where: str) -> None:
-    import torchair  # type: ignore[import-not-found]  # torch_npu brings it, under this name
-
-    config = torchair.CompilerConfig()
-    config.mode = "reduce-overhead"
-    config.debug.run_eagerly = True
-    passes = PostGradPasses()
-    setattr(config, where, passes)
-
-    run_on_npu(torchair.get_npu_backend(compiler_config=config))
 
     assert passes.report.match_counts()["fuse_add_rms_norm"] == 1
 

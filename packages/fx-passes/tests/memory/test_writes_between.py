@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import operator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 import fx_passes
+from fx_passes.fusions import fuse_add_rms_norm_quant
 from fx_passes.generic_passes import ShareEqualCallsPass
 from fx_passes.testing import assert_same_values, capture_graph
 
@@ -208,7 +210,9 @@ def test_reciprocal_of_a_scale_written_since_is_inverted_again() -> None:
     graph.output((quantized, total))
     module = GraphModule(torch.nn.Module(), graph)
 
-    fx_passes.default_npu_pipeline().run(module)
+    rules = [replace(rule, accepts_cost=True) for rule in fuse_add_rms_norm_quant()]
+    fusing = fx_passes.RulePass(name="fusing", rules=tuple(rules))
+    fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), fusing)).run(module)
 
     (fused,) = [node for node in module.graph.nodes if "npu_add_rms_norm_quant" in str(node.target)]
     assert given["scale"] not in fused.args

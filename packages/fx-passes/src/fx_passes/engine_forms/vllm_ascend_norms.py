@@ -134,7 +134,8 @@ class _Ending:
             name=f"vllm_ascend_{name}_{self.name}",
             patterns=patterns,
             check=partial(_check, check=self.check),
-            rewrite=partial(_rewrite, kernel=self.kernel, results=self.results),
+            # Engines copy their configuration, passes included, deeply.
+            rewrite=partial(_rewrite, kernel=self.kernel, results=dict(self.results)),
             operators=(norm, GATHER, *self.operators),
             numerics="rounding",
         )
