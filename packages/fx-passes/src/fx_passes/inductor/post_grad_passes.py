@@ -227,6 +227,13 @@ class PostGradPasses(CustomGraphPass):
         self.results.append(pipeline.run(module))
         return graph
 
+    def __deepcopy__(self, memo: object) -> PostGradPasses:
+        """Return one of its own that shares the passes, which are values; vLLM copies its config."""
+        del memo
+        copied = PostGradPasses(self.pipeline, selection=self.selection, tokens=self._tokens)
+        copied.results = list(self.results)
+        return copied
+
     def _free_name(self, name: str) -> str:
         """Return a name that no pass has: engines add several passes of one class."""
         taken = self.pipeline.names()
