@@ -228,7 +228,7 @@ class PostGradPasses(CustomGraphPass):
         return graph
 
     def __deepcopy__(self, memo: object) -> PostGradPasses:
-        """Return one of its own that shares the passes, which are values; vLLM copies its config."""
+        """Return one that shares the passes, which are values; vLLM copies its configuration."""
         del memo
         copied = PostGradPasses(self.pipeline, selection=self.selection, tokens=self._tokens)
         copied.results = list(self.results)
