@@ -42,12 +42,12 @@ EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
     "W8A8": {
         "vllm_ascend_quantize": (0, 4),
         "fuse_add_rms_norm_quant": (-1, 2),
-        "fuse_swiglu_quant": (0, 1),
     },
 }
 # How far below the likeliest token of the float model a chosen one may lie, in standard deviations
-# of the logits: what rounding and quantisation leave.
-WORST_TOKEN = {FLOAT: 0.1, "W8A8_DYNAMIC": 1.0, "W8A8": 1.0}
+# of the logits: what rounding and quantisation leave. Seen were 0.02, 0.13 and 0.30, the engine
+# alone and with ours alike, and 5.2 with wrong norms.
+WORST_TOKEN = {FLOAT: 0.1, "W8A8_DYNAMIC": 0.3, "W8A8": 0.6}
 COLUMNS = {
     **dict.fromkeys(("name", "dtype", "quantisation", "num_layers", "graphs"), ""),
     **dict.fromkeys(("launches", "fused"), ""),
