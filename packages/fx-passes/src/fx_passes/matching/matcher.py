@@ -439,7 +439,7 @@ class _Search:
             self.fail(_Failure(expected, found, "is"))
             return False
         arguments = self._signatures.arguments(found)
-        if any(self.values[twin] is found for twin in self._pattern.twins_of(expected)):
+        if any(self.values[twin] is found for twin in self._pattern.twins.get(expected.index, ())):
             return False
         if arguments is None:
             self.fail(_Failure(expected, found, "is"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import operator
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
@@ -140,19 +141,21 @@ class CompiledPattern:
         """The calls of operators, in order."""
         return tuple(node for node in self.nodes if isinstance(node, PatternCall))
 
-    def twins_of(self, call: PatternCall) -> tuple[int, ...]:
-        """Return the indices of other outputs that are calls of the same operators.
+    @cached_property
+    def twins(self) -> Mapping[int, tuple[int, ...]]:
+        """For each output that is a call, the other outputs that are calls of the same operators.
 
-        They are two outputs, so no call of the graph may stand for both.
+        By index. They are two outputs, so no call of the graph may stand for both.
         """
-        return tuple(
-            other.index
-            for other in self.outputs.values()
-            if isinstance(other, PatternCall)
-            and other is not call
-            and other.operators == call.operators
-            and call in self.outputs.values()
-        )
+        calls = [each for each in self.outputs.values() if isinstance(each, PatternCall)]
+        return {
+            call.index: tuple(
+                other.index
+                for other in calls
+                if other is not call and other.operators == call.operators
+            )
+            for call in calls
+        }
 
 
 def matching_operator(target: OpOverload) -> OpOverload:

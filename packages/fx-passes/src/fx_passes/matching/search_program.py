@@ -111,7 +111,7 @@ class _Writer:
 
     def _twins(self, node: PatternNode) -> list[str]:
         """Return the names of what a call must not be, as another output stands for it."""
-        twins = self._pattern.twins_of(node) if isinstance(node, PatternCall) else ()
+        twins = self._pattern.twins.get(node.index, ())
         return [f"v{index}" for index in twins if index in self._bound]
 
     def _arguments(self, node: PatternCall, name: str) -> None:
