@@ -405,7 +405,6 @@ if __name__ == "__main__":
     stand_ins = vllm_stand_ins.prepare()
     import vllm
     import vllm.model_executor.models.utils  # noqa: F401 - registers operators, as the next do
-    import vllm_ascend.device.device_op
     import vllm_ascend.ops  # noqa: F401
 
     sys.exit(main())
