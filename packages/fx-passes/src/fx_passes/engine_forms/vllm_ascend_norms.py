@@ -134,8 +134,7 @@ class _Ending:
             name=f"vllm_ascend_{name}_{self.name}",
             patterns=patterns,
             check=partial(_check, check=self.check),
-            # Engines copy their configuration, passes included, deeply.
-            rewrite=partial(_rewrite, kernel=self.kernel, results=dict(self.results)),
+            rewrite=partial(_rewrite, kernel=self.kernel, results=self.results),
             operators=(norm, GATHER, *self.operators),
             numerics="rounding",
         )
