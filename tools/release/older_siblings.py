@@ -12,6 +12,7 @@ from packaging.version import Version
 
 from release.errors import ReleaseError
 from release.tags import released_versions
+from release.unpacking import unpack
 from sessions.package import Package
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _build_as(
         command = ["git", "archive", tag, f"packages/{package.name}"]
         archive = run(command, cwd=package.root, check=True, stdout=PIPE).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-            files.extractall(folder / tag, filter="data")
+            unpack(files, folder / tag)
         released = Package(root=folder / tag, name=package.name)
         return installer.build_wheel(released, folder / "wheels"), tag
     return _build(package, version, installer, folder), "the present sources"

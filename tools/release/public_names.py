@@ -13,6 +13,7 @@ import griffe
 from nox.project import load_toml
 
 from release.errors import ReleaseError
+from release.unpacking import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ def _unpack_sources(package: Package, last: Version, folder: Path) -> None:
         stdout=PIPE,
     ).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
-        files.extractall(folder, filter="data")
+        unpack(files, folder)
     for child in (folder / "src").iterdir():
         child.rename(folder / child.name)
 

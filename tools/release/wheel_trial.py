@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from release.command import output_of
 from release.errors import ReleaseError
 from release.readme_programs import readme_programs
+from release.unpacking import unpack
 from sessions.package import Package, find_package
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ class Trial:
         folder = checkout / "packages" / self.package.name
         archive = next(self.built.glob("*.tar.gz"))
         with tarfile.open(archive) as files:
-            files.extractall(checkout / "packages", filter="data")
+            unpack(files, checkout / "packages")
         (checkout / "packages" / archive.name.removesuffix(".tar.gz")).rename(folder)
         shutil.rmtree(folder / "src")
         # Tests of documents read docs/how-to; pytest is set in the repository's pyproject.toml.

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
+import pickle
+import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import cann_sim
 
@@ -107,6 +111,64 @@ class Finished:
         self.errors = done.stderr
 
 
+class ForkedPython:
+    """Runs source texts, each in a process of its own that is forked from one server."""
+
+    def __init__(self) -> None:
+        """Start the server; it imports while the caller goes on."""
+        own, other = socket.socketpair()
+        server = str(Path(__file__).parent / "fork_server.py")
+        self._connection = own
+        with other:
+            self._server = subprocess.Popen(
+                [sys.executable, server, str(other.fileno())],
+                env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+                pass_fds=[other.fileno()],
+            )
+
+    def run(
+        self, source: str, environment: Mapping[str, str], seconds: float
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a source text to its end.
+
+        Args:
+            source: Run as ``__main__``.
+            environment: All variables of the process. Those that the dynamic linker and Python
+                read when a process starts have no effect.
+            seconds: The process is killed after these.
+
+        Raises:
+            subprocess.TimeoutExpired: The process did not end in time.
+        """
+        own, other = socket.socketpair()
+        with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors, own:
+            files = [other.fileno(), output.fileno(), errors.fileno()]
+            socket.send_fds(self._connection, [b"run"], files)
+            other.close()
+            with own.makefile("rwb") as stream:
+                pickle.dump((source, dict(environment)), stream)
+                stream.flush()
+                process: int = pickle.load(stream)
+                own.settimeout(seconds)
+                try:
+                    status: int = pickle.load(stream)
+                except TimeoutError:
+                    os.kill(process, 9)
+                    raise subprocess.TimeoutExpired(source, seconds) from None
+            return subprocess.CompletedProcess(source, status, _text(output), _text(errors))
+
+    def close(self) -> None:
+        """End the server."""
+        self._connection.close()
+        self._server.kill()
+        self._server.wait()
+
+
+def _text(file: IO[str]) -> str:
+    file.seek(0)
+    return file.read()
+
+
 RunPython = Callable[..., Finished]
 
 # Ends what hangs; a loaded machine takes many times as long as an idle one.
@@ -140,3 +202,22 @@ def run_python() -> RunPython:
         return Finished(done)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def run_forked() -> Iterator[RunPython]:
+    """Return a function that runs source text in a process of its own, where torch is imported."""
+    forked = ForkedPython()
+
+    def run(
+        source: str,
+        *,
+        environment: Mapping[str, str | None] | None = None,
+        seconds: float = HANG_SECONDS,
+    ) -> Finished:
+        changed = {**os.environ, **(environment or {})}
+        variables = {name: value for name, value in changed.items() if value is not None}
+        return Finished(forked.run(source, variables, seconds))
+
+    yield run
+    forked.close()

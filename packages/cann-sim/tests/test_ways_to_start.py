@@ -37,6 +37,45 @@ def test_source_on_the_command_line_uses_the_device(run_python: Any, way: str) -
 
 
 @either_way
+def test_folder_of_the_caller_is_not_looked_through(
+    run_python: Any, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "found" / "inner").mkdir(parents=True)
+    source = f"""
+import os, sys
+os.chdir({str(tmp_path)!r})
+looked = []
+sys.addaudithook(lambda event, found: looked.append(found[0]) if event == "os.scandir" else None)
+{BEGINNINGS[way]}
+import torch
+import torch_npu.npu.utils
+from torch_npu.utils.collect_env import get_cann_version
+# The version in the folder is that which the libraries give.
+print(get_cann_version() == torch_npu.npu.utils.get_cann_version())
+print([path for path in looked if os.fspath(path).endswith("inner")])
+"""
+    absent = {**ABSENT, "ASCEND_HOME_PATH": None, "ASCEND_OPP_PATH": None}
+    done = run_python(source, program=(*COMMANDS[way], "-c"), environment=absent)
+    assert done.output.endswith("True\n[]\n"), done.output + done.errors
+
+
+@either_way
+def test_folders_of_the_callers_own_cann_are_kept(
+    run_python: Any, tmp_path: Path, way: str
+) -> None:
+    folders = [tmp_path / name for name in ("opp", "runtime", "compiler")]
+    for folder in folders:
+        folder.mkdir()
+    own = {"ASCEND_HOME_PATH": str(tmp_path), "ASCEND_OPP_PATH": str(folders[0])}
+    source = (
+        "import os, torch; print(os.environ['ASCEND_HOME_PATH'], os.environ['ASCEND_OPP_PATH'])"
+    )
+    program = (*COMMANDS[way], "-c")
+    done = run_python(BEGINNINGS[way] + source, program=program, environment={**ABSENT, **own})
+    assert f"{tmp_path} {folders[0]}\n" in done.output, done.errors
+
+
+@either_way
 def test_pytest_uses_the_device(run_python: Any, tmp_path: Path, way: str) -> None:
     (tmp_path / "conftest.py").write_text(BEGINNINGS[way])
     (tmp_path / "test_device.py").write_text(

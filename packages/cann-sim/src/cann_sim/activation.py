@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 # As in an installed CANN, whose set-up script puts its Python packages on the path.
 _PYTHON_PACKAGES = Path(__file__).parent / "python_packages"
 
+# What an installed CANN's set-up script names ASCEND_HOME_PATH. Where that variable is not set,
+# torch_npu looks for CANN's version through everything below the current folder, at each start.
+_TOOLKIT = Path(__file__).parent / "toolkit"
+
 
 def activate() -> None:
     """Load the simulated libraries, so that ``import torch_npu`` finds them.
@@ -25,7 +29,8 @@ def activate() -> None:
     Call it before torch is imported: ``import torch`` then loads torch_npu by itself. With
     ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` it may also be called after ``import torch`` and before
     ``import torch_npu``. Calling it again does nothing. Builds the libraries where they are not in
-    the cache. The libraries stay loaded until the process ends.
+    the cache. The libraries stay loaded until the process ends. Sets ``ASCEND_HOME_PATH`` and
+    ``ASCEND_OPP_PATH`` where the first is not set, as CANN's set-up script does.
 
     Raises:
         ActivationError: torch_npu is already imported, over libraries that are not these, or a
@@ -48,7 +53,7 @@ def activate() -> None:
         )
     check_settings(os.environ)
     built = build()
-    os.environ.update(_log_environment(os.environ))
+    os.environ.update({**_toolkit_environment(os.environ), **_log_environment(os.environ)})
     for path in built.library_paths(external_event_form(os.environ)):
         _load(path)
     sys.path.append(str(_PYTHON_PACKAGES))
@@ -93,7 +98,16 @@ def launch_environment(
     path = os.pathsep.join([*folders, *filter(None, [before])])
     modules = os.pathsep.join(filter(None, [environment.get("PYTHONPATH"), str(_PYTHON_PACKAGES)]))
     added = {"LD_LIBRARY_PATH": path, "PYTHONPATH": modules}
+    added |= _toolkit_environment(environment)
     return {**environment, **_log_environment(environment), **added}
+
+
+def _toolkit_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return where torch_npu finds CANN's folders, unless the caller has said it."""
+    if environment.get("ASCEND_HOME_PATH"):
+        return {}
+    operators = environment.get("ASCEND_OPP_PATH") or str(_TOOLKIT / "opp")
+    return {"ASCEND_HOME_PATH": str(_TOOLKIT), "ASCEND_OPP_PATH": operators}
 
 
 def _log_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -150,7 +150,7 @@ except RuntimeError as error:
 
 
 @pytest.fixture(params=["0", "1"])
-def refusal_of(request: pytest.FixtureRequest, run_python: Any) -> Callable[[str], str]:
+def refusal_of(request: pytest.FixtureRequest, run_forked: Any) -> Callable[[str], str]:
     """Return a function that gives the error of a call, with torch_npu's task queue and without.
 
     In a process of its own: a refusal in the task queue ends the queue for good.
@@ -158,7 +158,7 @@ def refusal_of(request: pytest.FixtureRequest, run_python: Any) -> Callable[[str
 
     def run(call: str) -> str:
         source = REFUSED_CALL.format(call=call)
-        done = run_python(source, environment={"TASK_QUEUE_ENABLE": request.param})
+        done = run_forked(source, environment={"TASK_QUEUE_ENABLE": request.param})
         said: str = done.output or done.errors
         return said
 

@@ -43,7 +43,7 @@ def test_batch_matmul_of_a_transpose_reads_its_memory(conformance: Any) -> None:
     conformance.close(result, expected, ulps=16, magnitude=magnitude)
 
 
-def test_matmul_with_the_operator_compiler_on_equals_a_product(run_python: Any) -> None:
+def test_matmul_with_the_operator_compiler_on_equals_a_product(run_forked: Any) -> None:
     code = """
 import cann_sim
 cann_sim.activate()
@@ -53,7 +53,7 @@ a, b = torch.randn(3, 5), torch.randn(5, 4)
 result = torch.mm(a.to("npu"), b.to("npu")).cpu()
 print(torch.allclose(result, a @ b, atol=1e-6), cann_sim.counters().launches_by_operator)
 """
-    done = run_python(code, environment={"TASK_QUEUE_ENABLE": "0"})
+    done = run_forked(code, environment={"TASK_QUEUE_ENABLE": "0"})
     assert "True {'MatMul': 1}" in done.output, done.errors
 
 

@@ -29,14 +29,14 @@ print("done")
 """
 
 
-def test_null_kernels_do_nothing_but_validate(run_python: Any) -> None:
-    done = run_python(NULL_KERNELS, environment={"CANN_SIM_KERNELS": "null"})
+def test_null_kernels_do_nothing_but_validate(run_forked: Any) -> None:
+    done = run_forked(NULL_KERNELS, environment={"CANN_SIM_KERNELS": "null"})
     assert done.status == 0, done.errors
     assert done.output.endswith("done\n")
 
 
 @pytest.mark.parametrize("queue", ["0", "1", "2"])
-def test_every_task_queue_gives_the_same_values(run_python: Any, queue: str) -> None:
+def test_every_task_queue_gives_the_same_values(run_forked: Any, queue: str) -> None:
     code = """
 import cann_sim
 cann_sim.activate()
@@ -51,7 +51,7 @@ print([round(v, 4) for v in (y @ x.t()).flatten().tolist()])
     shifted = values + 1
     norm = shifted * (shifted.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
     expected = (norm @ values.t()).flatten().tolist()
-    done = run_python(code, environment={"TASK_QUEUE_ENABLE": queue})
+    done = run_forked(code, environment={"TASK_QUEUE_ENABLE": queue})
     assert done.status == 0, done.errors
     printed = [float(v) for v in done.output.strip().splitlines()[-1].strip("[]").split(",")]
     assert printed == pytest.approx(expected, abs=1e-3)
@@ -93,7 +93,7 @@ def test_refused_call_leaks_nothing_and_leaves_the_device_usable() -> None:
     assert values.sum().item() == 16
 
 
-def test_workspace_that_is_too_small_is_refused(run_python: Any) -> None:
+def test_workspace_that_is_too_small_is_refused(run_forked: Any) -> None:
     code = """
 import cann_sim
 cann_sim.activate()
@@ -109,6 +109,6 @@ torch_npu.npu_fused_infer_attention_score.out(
 )
 torch.npu.synchronize()
 """
-    done = run_python(code, environment={"TASK_QUEUE_ENABLE": "0"})
+    done = run_forked(code, environment={"TASK_QUEUE_ENABLE": "0"})
     assert done.status != 0
     assert "expected a workspace of at least 1024 bytes, found 16" in done.errors

@@ -120,15 +120,15 @@ def order(ids: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.parametrize(("ranks", "several"), [(2, 2), (4, 1)])
 def test_devices_of_one_process_exchange_their_tokens(
-    run_python: Any, ranks: int, several: int
+    run_forked: Any, ranks: int, several: int
 ) -> None:
     code = SEVERAL.format(ranks=ranks, experts=ranks * several, choices=2)
-    done = run_python(code, environment={"CANN_SIM_DEVICES": str(ranks)})
+    done = run_forked(code, environment={"CANN_SIM_DEVICES": str(ranks)})
     assert "all ranks agree" in done.output, done.errors
 
 
-def test_a_rank_that_does_not_come_is_named(run_python: Any) -> None:
-    done = run_python(ALONE, environment={"TASK_QUEUE_ENABLE": "0"})
+def test_a_rank_that_does_not_come_is_named(run_forked: Any) -> None:
+    done = run_forked(ALONE, environment={"TASK_QUEUE_ENABLE": "0"})
     assert "rank 1 of group 'experts' waited 10 s for ranks 0" in done.output, done.errors
 
 

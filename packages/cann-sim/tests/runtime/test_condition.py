@@ -153,8 +153,8 @@ def test_condition_without_default_keeps_the_value_that_was_written(npu: Any, ac
     acl("aclmdlRIDestroy", conditional.graph)
 
 
-def test_condition_while_ends_where_kernels_do_nothing(run_python: Any) -> None:
-    done = run_python(
+def test_condition_while_ends_where_kernels_do_nothing(run_forked: Any) -> None:
+    done = run_forked(
         f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})

@@ -36,22 +36,22 @@ print(results)
 """
 
 
-def test_external_event_of_values_makes_the_graph_wait_for_its_update(run_python: Any) -> None:
-    done = run_python(PROTOCOL.format(replay_ends_alone=False))
+def test_external_event_of_values_makes_the_graph_wait_for_its_update(run_forked: Any) -> None:
+    done = run_forked(PROTOCOL.format(replay_ends_alone=False))
     assert "[2.0, 3.0, 4.0]" in done.output, done.errors
 
 
-def test_external_event_of_the_older_form_is_one_update_late(run_python: Any) -> None:
+def test_external_event_of_the_older_form_is_one_update_late(run_forked: Any) -> None:
     """A wait before the first record captures nothing in this form, as in torch_npu itself."""
-    done = run_python(
+    done = run_forked(
         PROTOCOL.format(replay_ends_alone=True), environment={"CANN_SIM_EXTERNAL_EVENTS": "event"}
     )
     assert "[1.0, 2.0, 3.0]" in done.output, done.errors
 
 
 @pytest.mark.parametrize("form", ["value", "event"])
-def test_external_event_recorded_outside_ends_a_wait(run_python: Any, form: str) -> None:
-    done = run_python(
+def test_external_event_recorded_outside_ends_a_wait(run_forked: Any, form: str) -> None:
+    done = run_forked(
         """
 import cann_sim
 cann_sim.activate()
@@ -68,8 +68,8 @@ print("ended")
     assert "ended" in done.output, done.errors
 
 
-def test_external_event_form_that_is_unknown_is_refused(run_python: Any) -> None:
-    done = run_python(
+def test_external_event_form_that_is_unknown_is_refused(run_forked: Any) -> None:
+    done = run_forked(
         "import cann_sim; cann_sim.activate()", environment={"CANN_SIM_EXTERNAL_EVENTS": "both"}
     )
     assert "CANN_SIM_EXTERNAL_EVENTS: expected value or event, found 'both'" in done.errors

@@ -138,9 +138,9 @@ print("afterwards", product.cpu().item())
 """
 
 
-def test_fault_of_a_launch_and_of_a_task_update_are_refusals(run_python: Any) -> None:
+def test_fault_of_a_launch_and_of_a_task_update_are_refusals(run_forked: Any) -> None:
     # Where a launch is refused, torch_npu's task queue gives up for good, so it is left out.
-    done = run_python(LAUNCHES, environment={"TASK_QUEUE_ENABLE": "0"})
+    done = run_forked(LAUNCHES, environment={"TASK_QUEUE_ENABLE": "0"})
     said = done.output + done.errors
     assert "launch of aclnnExp" in said
     assert str(LAUNCH_FAILED) in said
@@ -167,7 +167,7 @@ def test_faults_of_another_form_are_refused(npu: Any, text: str, message: str) -
         cann_sim.set_faults(text)
 
 
-def test_faults_of_the_environment_are_used(run_python: Any) -> None:
+def test_faults_of_the_environment_are_used(run_forked: Any) -> None:
     program = """
 import cann_sim
 cann_sim.activate()
@@ -177,9 +177,9 @@ try:
 except torch.OutOfMemoryError:
     print("out of memory")
 """
-    done = run_python(program, environment={"CANN_SIM_FAULTS": "allocation:1+"})
+    done = run_forked(program, environment={"CANN_SIM_FAULTS": "allocation:1+"})
     assert "out of memory" in done.output, done.errors
-    done = run_python(program, environment={"CANN_SIM_FAULTS": "memory:1"})
+    done = run_forked(program, environment={"CANN_SIM_FAULTS": "memory:1"})
     # Refused before a library is loaded.
     assert done.status == 1
     assert "CANN_SIM_FAULTS" in done.errors

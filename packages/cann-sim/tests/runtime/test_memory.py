@@ -93,8 +93,8 @@ def test_pinned_memory_is_known_to_torch(npu: Any) -> None:
     assert torch.equal(pinned.to("npu:0", non_blocking=True).cpu(), torch.ones(16))
 
 
-def test_expandable_segments_hold_tensors_and_give_memory_back(run_python: Any) -> None:
-    done = run_python(
+def test_expandable_segments_hold_tensors_and_give_memory_back(run_forked: Any) -> None:
+    done = run_forked(
         """
 import cann_sim
 cann_sim.activate()
@@ -114,8 +114,8 @@ print("held")
     assert done.output.endswith("held\n"), done.errors
 
 
-def test_memory_size_is_what_the_environment_says(run_python: Any) -> None:
-    done = run_python(
+def test_memory_size_is_what_the_environment_says(run_forked: Any) -> None:
+    done = run_forked(
         "import cann_sim; cann_sim.activate()\n"
         "import torch, torch_npu; torch.npu.set_device(0); print(torch.npu.mem_get_info()[1])",
         environment={"CANN_SIM_MEMORY_GB": "0.5"},
@@ -123,8 +123,8 @@ def test_memory_size_is_what_the_environment_says(run_python: Any) -> None:
     assert done.output.endswith(f"{1 << 29}\n"), done.errors
 
 
-def test_memory_that_is_freed_goes_back_to_the_operating_system(run_python: Any) -> None:
-    done = run_python(
+def test_memory_that_is_freed_goes_back_to_the_operating_system(run_forked: Any) -> None:
+    done = run_forked(
         """
 import cann_sim
 cann_sim.activate()

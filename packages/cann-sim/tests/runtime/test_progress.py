@@ -50,9 +50,9 @@ RECORD = "event.record(updates); npu.synchronize()"
     ids=["never", "once for two replays"],
 )
 def test_deadlock_of_a_graph_names_graph_operator_and_event(
-    run_python: Any, first: str, last: str, event: str
+    run_forked: Any, first: str, last: str, event: str
 ) -> None:
-    done = run_python(
+    done = run_forked(
         GRAPH.format(first=first, last=last), environment={"CANN_SIM_DEADLOCK_SECONDS": None}
     )
     assert re.search(
@@ -63,8 +63,8 @@ def test_deadlock_of_a_graph_names_graph_operator_and_event(
     assert "usable 3.0" in done.output, done.errors
 
 
-def test_deadlock_is_found_by_the_host_that_waits_for_an_event(run_python: Any) -> None:
-    done = run_python(
+def test_deadlock_is_found_by_the_host_that_waits_for_an_event(run_forked: Any) -> None:
+    done = run_forked(
         """
 import cann_sim
 cann_sim.activate()
@@ -88,9 +88,9 @@ print("usable")
 
 
 def test_deadlock_of_two_replays_of_a_graph_names_the_one_that_waits_for_the_other(
-    run_python: Any,
+    run_forked: Any,
 ) -> None:
-    done = run_python(
+    done = run_forked(
         """
 import cann_sim
 cann_sim.activate()

@@ -144,14 +144,14 @@ def test_schedule_cannot_change_while_the_device_is_busy(npu: Any, acl: Any) -> 
     npu.synchronize()
 
 
-def test_schedule_of_the_environment_is_used(run_python: Any) -> None:
+def test_schedule_of_the_environment_is_used(run_forked: Any) -> None:
     program = "import cann_sim; cann_sim.activate(); print(cann_sim.schedule())"
-    done = run_python(program, environment={"CANN_SIM_SCHEDULE": "fuzz:17"})
+    done = run_forked(program, environment={"CANN_SIM_SCHEDULE": "fuzz:17"})
     assert "fuzz:17" in done.output, done.errors
 
 
-def test_deadlock_under_a_fuzzed_schedule_is_found(run_python: Any) -> None:
-    done = run_python(
+def test_deadlock_under_a_fuzzed_schedule_is_found(run_forked: Any) -> None:
+    done = run_forked(
         """
 import cann_sim
 cann_sim.activate()

@@ -66,8 +66,8 @@ def test_stream_priorities_are_accepted(npu: Any) -> None:
     assert torch.equal(value.cpu(), torch.full((3,), 2.0))
 
 
-def test_stream_beyond_the_limit_is_refused_with_its_code(run_python: Any) -> None:
-    done = run_python(
+def test_stream_beyond_the_limit_is_refused_with_its_code(run_forked: Any) -> None:
+    done = run_forked(
         """
 import ctypes, cann_sim
 cann_sim.activate()
@@ -95,8 +95,8 @@ def test_stream_that_was_destroyed_is_refused(acl: Any) -> None:
 
 
 @pytest.mark.parametrize("enable", ["0", "1"])
-def test_deadlock_is_named_and_leaves_the_process_usable(run_python: Any, enable: str) -> None:
-    done = run_python(
+def test_deadlock_is_named_and_leaves_the_process_usable(run_forked: Any, enable: str) -> None:
+    done = run_forked(
         """
 import ctypes
 import cann_sim

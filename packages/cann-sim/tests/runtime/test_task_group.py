@@ -129,13 +129,13 @@ print("afterwards", product.cpu()[0].item())
     ids=["another kernel", "one kernel more"],
 )
 def test_update_with_a_wrong_launch_is_refused(
-    run_python: Any, launches: str, message: str
+    run_forked: Any, launches: str, message: str
 ) -> None:
     tried = f"""try:
         {launches}
     except RuntimeError as error:
         print(error)"""
-    done = run_python(REFUSED_LAUNCH.format(launches=tried), environment={"TASK_QUEUE_ENABLE": "0"})
+    done = run_forked(REFUSED_LAUNCH.format(launches=tried), environment={"TASK_QUEUE_ENABLE": "0"})
     assert re.search(f"(?s){INTERNAL_ERROR}.*{message}", done.output + done.errors), done.errors
     assert "afterwards 2.0" in done.output, done.errors
 

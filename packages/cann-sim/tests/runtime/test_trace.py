@@ -89,9 +89,9 @@ def read_spans(path: Path) -> list[Span]:
 
 
 @pytest.fixture(scope="module")
-def spans(run_python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Span]:
+def spans(run_forked: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Span]:
     path = tmp_path_factory.mktemp("trace") / "trace.json"
-    done = run_python(
+    done = run_forked(
         PROGRAM, environment={"CANN_SIM_TRACE": str(path), "CANN_SIM_DEADLOCK_SECONDS": "0.2"}
     )
     assert "stuck" in done.output, done.errors
@@ -160,10 +160,10 @@ def test_trace_shows_host_calls_before_what_they_cause(spans: list[Span]) -> Non
     )
 
 
-def test_trace_of_a_child_process_is_a_file_of_its_own(run_python: Any, tmp_path: Path) -> None:
+def test_trace_of_a_child_process_is_a_file_of_its_own(run_forked: Any, tmp_path: Path) -> None:
     path = tmp_path / "trace.json"
     child = "import cann_sim; cann_sim.activate(); import os; print(os.getpid())"
-    done = run_python(
+    done = run_forked(
         f"import cann_sim; cann_sim.activate()\nimport subprocess, sys\n"
         f"subprocess.run([sys.executable, '-c', {child!r}], check=True)",
         environment={"CANN_SIM_TRACE": str(path)},
