@@ -41,8 +41,15 @@ RELEASES = [nox.param(release, id=release.name) for release in releases()]
 # torch_npu registers itself for loading by `import torch`, which fails without device libraries.
 # cann_sim.activate() and `cann-sim run` load the simulated ones; all else imports torch alone.
 # Bytecode is written whatever the caller set: without it every start of Python compiles torch
-# and torch_npu anew, some 10 seconds, and many tests start one.
-ENVIRONMENT = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "PYTHONDONTWRITEBYTECODE": ""}
+# and torch_npu anew, some 10 seconds, and many tests start one. Dynamo fills a large buffer at each
+# compilation, to empty the caches before it times the guards: malloc keeps its memory, which it
+# otherwise gives back to the system and takes again, a fifth of the CPU time of some tests.
+ENVIRONMENT = {
+    "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    "PYTHONDONTWRITEBYTECODE": "",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+}
 
 
 @nox.session(tags=["gate"])
@@ -98,7 +105,7 @@ def integration(session: nox.Session) -> None:
     python = _everything(session)
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
     _build_simulator(session, python)
-    targets = session.posargs or ["examples/qwen3_engine/tests", "integration-tests"]
+    targets = session.posargs or ["examples/qwen3_engine/tests", "integration-tests", *_all_cores()]
     session.run(python, "-m", "pytest", "-q", *targets, env=environment, external=True)
 
 
@@ -114,7 +121,7 @@ def share(session: nox.Session, release: TorchRelease) -> None:
         f"share-{release.name}", [*_declared(), *wheels], release=release, python=sys.executable
     )
     for package in packages(ROOT):
-        _pytest(session, python, package, *release_share()[package.name])
+        _pytest(session, python, package, *release_share()[package.name], *_all_cores())
 
 
 @nox.session(default=False)
@@ -382,8 +389,12 @@ def _build_simulator(session: nox.Session, python: str) -> None:
 
 def _all_tests() -> list[str]:
     """Return pytest's arguments for all tests of a package, on all cores."""
+    return ["tests", *_all_cores()]
+
+
+def _all_cores() -> list[str]:
     cores = len(os.sched_getaffinity(0))
-    return ["tests", *(["-n", str(min(cores, 8)), "--dist", "worksteal"] if cores > 1 else [])]
+    return ["-n", str(min(cores, 8)), "--dist", "worksteal"] if cores > 1 else []
 
 
 def _long_tests(session: nox.Session, package: str, test: str, *options: str) -> None:

@@ -171,12 +171,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--programs", type=int, default=24, help="programs of writes and views to rewrite"
     )
-    parser.addoption("--samples", type=int, default=1, help="samples of each operator and dtype")
+    parser.addoption("--samples", type=int, default=1, help="samples of each operator")
     parser.addoption("--first-program", type=int, default=0, help="seed of the first of them")
 
 
 @pytest.fixture
 def num_samples(request: pytest.FixtureRequest) -> int:
-    """How many of torch's samples of an operator are tried, of each dtype."""
+    """How many of torch's samples of an operator are tried, the dtypes in turn."""
     samples: int = request.config.getoption("--samples")
     return samples
