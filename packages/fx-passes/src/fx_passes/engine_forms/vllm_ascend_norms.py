@@ -18,13 +18,7 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
-from fx_passes.fusions.dynamic_mx_quant import (
-    add_norm_mx_problem,
-    build_add_norm_mx,
-    build_norm_mx,
-    mx_quantized,
-    norm_mx_problem,
-)
+from fx_passes.fusions.mx_quantized import mx_quantized
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import (
     build_dynamic_quant,
     dynamic_quant_problem,
@@ -34,7 +28,13 @@ from fx_passes.fusions.norms.add_rms_norm_quant import (
     second_quant_problem,
     static_quant_problem,
 )
-from fx_passes.fusions.quantized import npu_dynamic_quant
+from fx_passes.fusions.norms.rms_norm_mx_quant import (
+    add_norm_mx_problem,
+    build_add_norm_mx,
+    build_norm_mx,
+    norm_mx_problem,
+)
+from fx_passes.fusions.quantized import row_quantized
 from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
@@ -45,13 +45,11 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from fx_passes.matching.combined_pattern import Link
+    from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Check, Pattern
 
 __all__ = ["GATHER", "gathered", "norm_rules"]
-
-Linked = tuple["Tensor | None", "dict[str, Tensor]"]
 
 GATHER = "vllm::maybe_all_gather_and_maybe_unpad"
 _NORM = "_C_ascend::npu_add_rms_norm_bias"
@@ -97,15 +95,6 @@ def _two_static(
     quantize = torch.ops.vllm.quantize
     first = quantize(rows, scale, reciprocal, offset)
     return None, {"quantized": first, "second": quantize(rows, scale2, reciprocal2, offset2)}
-
-
-def _dynamic(rows: Tensor, smooth: Tensor | None, dtype: object) -> Linked:
-    quant = label(npu_dynamic_quant(rows, smooth, dtype), "quant")
-    return None, {"quantized": quant[0], "scale": quant[1]}
-
-
-def _mx(rows: Tensor, axis: int, mode: str, dtype: int, block: int, algorithm: int) -> Linked:
-    return None, mx_quantized(rows, axis, mode, dtype, block, algorithm)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,7 +222,7 @@ _TWO_STATIC = _Ending(
 )
 _DYNAMIC = _Ending(
     name="dynamic_quant",
-    closing=_dynamic,
+    closing=row_quantized,
     check=dynamic_quant_problem,
     kernel=build_dynamic_quant,
     results=MappingProxyType({"quantized": 0, "scale": 3, "total": 2}),
@@ -241,7 +230,7 @@ _DYNAMIC = _Ending(
 )
 _MX = _Ending(
     name="mx_quant",
-    closing=_mx,
+    closing=mx_quantized,
     check=add_norm_mx_problem,
     kernel=build_add_norm_mx,
     results=MappingProxyType({"quantized": 0, "scale": 2, "total": 1}),
@@ -249,7 +238,7 @@ _MX = _Ending(
 )
 _FIRST_MX = _Ending(
     name="mx_quant",
-    closing=_mx,
+    closing=mx_quantized,
     check=norm_mx_problem,
     kernel=build_norm_mx,
     results=MappingProxyType({"quantized": 0, "scale": 1}),
@@ -270,7 +259,7 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
         rules.append(ending.rule("norm", own, _NORM))
         plain = (combine(_npu_norm, gathered, closing),)
         rules.append(ending.rule("gathered_norm", plain, "npu::npu_add_rms_norm"))
-    first = (combine(_first_norm, gathered, _mx),)
+    first = (combine(_first_norm, gathered, mx_quantized),)
     rules.append(_FIRST_MX.rule("gathered_first_norm", first, "npu::npu_rms_norm"))
     rules.append(
         Rule(

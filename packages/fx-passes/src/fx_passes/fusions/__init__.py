@@ -2,14 +2,10 @@
 
 from fx_passes.fusions.activations.geglu import fuse_geglu
 from fx_passes.fusions.activations.swiglu import fuse_swiglu
+from fx_passes.fusions.activations.swiglu_mx_quant import fuse_swiglu_mx_quant
 from fx_passes.fusions.activations.swiglu_quant import (
     fuse_swiglu_dynamic_quant,
     fuse_swiglu_quant,
-)
-from fx_passes.fusions.dynamic_mx_quant import (
-    fuse_add_rms_norm_dynamic_mx_quant,
-    fuse_rms_norm_dynamic_mx_quant,
-    fuse_swiglu_mx_quant,
 )
 from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
     fuse_split_qkv_rms_norm_mrope,
@@ -20,6 +16,10 @@ from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
 from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
+from fx_passes.fusions.norms.rms_norm_mx_quant import (
+    fuse_add_rms_norm_dynamic_mx_quant,
+    fuse_rms_norm_dynamic_mx_quant,
+)
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.fusions.parallel.gathered_shard import remove_gather_of_own_shard

@@ -10,10 +10,12 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import literals_equal
 from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = [
@@ -22,20 +24,28 @@ __all__ = [
     "dynamic_dtype_problem",
     "inverse_scale",
     "is_int8",
-    "npu_dynamic_quant",
     "quantize_problem",
+    "row_quantized",
+    "static_quantized",
 ]
 
 INT8: tuple[object, ...] = (1, 12, torch.int8, torch.qint8)
 """What `npu_quantize` takes for int8: as torch numbers int8 and qint8, and both as objects."""
 
 
-def npu_dynamic_quant(x: Tensor, smooth: Tensor | None, dtype: object) -> list[Tensor]:
-    """Return, in a pattern, values quantised by row and their scales."""
-    quantized: list[Tensor] = torch.ops.npu.npu_dynamic_quant(
-        x, smooth_scales=smooth, dst_type=dtype
-    )
-    return quantized
+def static_quantized(
+    values: Tensor, scale: Tensor, offset: Tensor | None, dtype: object, axis: int, div_mode: bool
+) -> Linked:
+    """Quantise by given scales in a pattern; a link of `combine`."""
+    quantize = torch.ops.npu.npu_quantize
+    return None, {"quantized": quantize(values, scale, offset, dtype, axis, div_mode)}
+
+
+def row_quantized(values: Tensor, smooth: Tensor | None, dtype: object) -> Linked:
+    """Quantise each row by its own scale in a pattern; a link of `combine`."""
+    quant = torch.ops.npu.npu_dynamic_quant(values, smooth_scales=smooth, dst_type=dtype)
+    quant = label(quant, "quant")
+    return None, {"quantized": quant[0], "scale": quant[1]}
 
 
 def dynamic_dtype_problem(match: Match) -> NoMatch | None:

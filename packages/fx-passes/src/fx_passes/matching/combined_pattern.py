@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Link", "combine"]
+__all__ = ["Link", "Linked", "combine"]
 
-Link = Callable[..., "tuple[Tensor | None, dict[str, Tensor]]"]
-"""A part of a pattern: the value it hands to the next link, and outputs of the pattern by name."""
+Linked = tuple[object, "dict[str, Tensor]"]
+"""What a part of a pattern hands to the next part, and outputs of the pattern by name."""
+
+Link = Callable[..., Linked]
+"""A part of a pattern."""
 
 
 def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:

@@ -61,6 +61,13 @@ def _narrow_angles(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]
     return [qkv, q_weight, k_weight, *narrow]
 
 
+def _narrow_with_biases(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
+    return [
+        *_narrow_angles(dtype, device, tokens),
+        *_with_biases(dtype, device, tokens)[-2:],
+    ]
+
+
 def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     rotated: Tensor = torch.ops.npu.npu_rotary_mul(x.unsqueeze(0), cos, sin).squeeze(0)
     return rotated
@@ -89,12 +96,20 @@ class _PartialRope:
     rest: int = _ROTARY_DIM
 
     def __call__(
-        self, qkv: Tensor, q_weight: Tensor, k_weight: Tensor, cos: Tensor, sin: Tensor
+        self,
+        qkv: Tensor,
+        q_weight: Tensor,
+        k_weight: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        *biases: Tensor,
     ) -> tuple[Tensor, ...]:
         heads, npu = _HEADS, torch.ops.npu
         q, k, v = qkv.split([heads.q_size, heads.kv_size, heads.kv_size], dim=-1)  # type: ignore[no-untyped-call]
         q = npu.npu_rms_norm(q.view(-1, heads.num_heads, heads.head_dim), q_weight)[0]
         k = npu.npu_rms_norm(k.view(-1, heads.num_kv_heads, heads.head_dim), k_weight)[0]
+        if biases:
+            q, k = q + biases[0], k + biases[1]
         q, k = (
             torch.cat([_rotated(x[..., :_ROTARY_DIM], cos, sin), x[..., self.rest :]], dim=-1)
             for x in (q, k)
@@ -242,6 +257,13 @@ _GIVEN_ANGLES = (
         rule=_ROPE,
         function=_PartialRope().__call__,
         inputs=_narrow_angles,
+        tokens={0: 0, 3: 1, 4: 1},
+    ),
+    FusionCase(
+        name="partial_biased",
+        rule=_ROPE,
+        function=_PartialRope().__call__,
+        inputs=_narrow_with_biases,
         tokens={0: 0, 3: 1, 4: 1},
     ),
 )

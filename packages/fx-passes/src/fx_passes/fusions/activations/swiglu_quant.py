@@ -8,15 +8,16 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
+from fx_passes.fusions.activations.swiglu_halves import halves_problem, swiglu_pattern
 from fx_passes.fusions.quantized import (
     cast,
     dynamic_dtype_problem,
     inverse_scale,
-    npu_dynamic_quant,
     quantize_problem,
+    row_quantized,
+    static_quantized,
 )
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.rewriting.rule import Rule
 
@@ -33,26 +34,6 @@ _WIDTH_UNIT = 64
 _WIDEST = 8192
 
 
-def _dynamic(x: Tensor, dim: int, smooth: Tensor | None, dtype: object) -> dict[str, Tensor]:
-    activated = torch.ops.npu.npu_swiglu(x, dim)
-    quant = label(npu_dynamic_quant(activated, smooth, dtype), "quant")
-    return {"quantized": quant[0], "scale": quant[1]}
-
-
-def _static(
-    x: Tensor,
-    dim: int,
-    scale: Tensor,
-    offset: Tensor | None,
-    dtype: object,
-    axis: int,
-    div_mode: bool,
-) -> dict[str, Tensor]:
-    activated = torch.ops.npu.npu_swiglu(x, dim)
-    quantized = torch.ops.npu.npu_quantize(activated, scale, offset, dtype, axis, div_mode)
-    return {"quantized": quantized}
-
-
 def _rows_problem(match: Match) -> NoMatch | None:
     """Return why `x` is not rows of the width and dtype that npu_dequant_swiglu_quant takes."""
     unmet = first_unmet(match, Requirement.rank("x", 2), Requirement.dtype_in("x", torch.bfloat16))
@@ -62,17 +43,7 @@ def _rows_problem(match: Match) -> NoMatch | None:
     width = tensors[0].shape[-1]
     if not sizes_equal(width % _WIDTH_UNIT, 0):
         return NoMatch(f"the last dimension {width} is no multiple of {_WIDTH_UNIT}")
-    return _halves_problem(match)
-
-
-def _halves_problem(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    (x,) = tensors
-    if match.bound["dim"] not in {-1, x.dim() - 1}:
-        return NoMatch(f"the halves are along dimension {match.bound['dim']} of {x.dim()}")
-    return None
+    return halves_problem(match)
 
 
 def _check_dynamic(match: Match) -> NoMatch | None:
@@ -154,7 +125,7 @@ def _narrow_problem(match: Match) -> NoMatch | None:
             f"`x` has shape {list(x.shape)}; the kernel takes 2 dimensions or more, the last of at "
             f"most {_WIDEST}"
         )
-    return _halves_problem(match)
+    return halves_problem(match)
 
 
 def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -209,7 +180,7 @@ def fuse_swiglu_dynamic_quant() -> tuple[Rule, ...]:
     """
     rule = Rule(
         name="fuse_swiglu_dynamic_quant",
-        patterns=(_dynamic,),
+        patterns=(swiglu_pattern(row_quantized),),
         check=_check_dynamic,
         rewrite=_rewrite_dynamic,
         operators=(
@@ -236,7 +207,7 @@ def fuse_swiglu_quant() -> tuple[Rule, ...]:
     """
     rule = Rule(
         name="fuse_swiglu_quant",
-        patterns=(_static,),
+        patterns=(swiglu_pattern(static_quantized),),
         check=_check_static,
         rewrite=_rewrite_static,
         operators=(

@@ -9,6 +9,7 @@ from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import literals_equal
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
@@ -26,36 +27,48 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
+    from fx_passes.rewriting.rule import Pattern
 
-__all__ = ["build_heads", "call_of", "heads_problem", "normed_heads"]
+__all__ = ["build_heads", "call_of", "heads_problem", "normed_heads_patterns"]
 
 
-def normed_heads(
-    parts: Sequence[Tensor],
-    shapes: tuple[Sequence[int], Sequence[int]],
-    weights: tuple[Tensor, Tensor],
-    epsilons: tuple[float, float],
-    biases: tuple[Tensor, Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Return, in a pattern, q and k cut into heads and normalised.
+def _normed(
+    qkv: Tensor,
+    sizes: Sequence[int],
+    split_dim: int,
+    q_shape: Sequence[int],
+    k_shape: Sequence[int],
+    q_weight: Tensor,
+    k_weight: Tensor,
+    q_epsilon: float,
+    k_epsilon: float,
+) -> Linked:
+    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
+    norm = torch.ops.npu.npu_rms_norm
+    q = norm(parts[0].reshape(q_shape), q_weight, q_epsilon)[0]
+    k = norm(parts[1].reshape(k_shape), k_weight, k_epsilon)[0]
+    return (label(q, "q_heads"), label(k, "k_heads")), {"v": parts[2]}
+
+
+def _shifted(heads: tuple[Tensor, Tensor], q_bias: Tensor, k_bias: Tensor) -> Linked:
+    q, k = heads
+    return (q + q_bias, k + k_bias), {}
+
+
+def normed_heads_patterns(closing: Link) -> tuple[Pattern, ...]:
+    """Return the patterns of q and k cut into heads and normalised, a bias or none, a last link.
+
+    Their inputs are `qkv` [T, sizes], `sizes`, `split_dim`, `q_shape` and `k_shape` to which q and
+    k are reshaped, `q_weight`, `k_weight`, `q_epsilon`, `k_epsilon`, perhaps `q_bias` and `k_bias`,
+    and those of the link; the output `v` is the third part, the labels `q_heads` and `k_heads` are
+    on the norms.
 
     Args:
-        parts: q and k, [T, heads * head_dim], and v.
-        shapes: What q and k are reshaped to; the last dimension is that of a head.
-        weights: Of the norms.
-        epsilons: Of the norms.
-        biases: What is added to the norms, or None where the pattern has none.
+        closing: Takes the heads of q and k first, as one value.
     """
-    q, k = (
-        torch.ops.npu.npu_rms_norm(part.reshape(shape), weight, epsilon)[0]
-        for part, shape, weight, epsilon in zip(
-            (parts[0], parts[1]), shapes, weights, epsilons, strict=True
-        )
-    )
-    if biases is not None:
-        q, k = q + biases[0], k + biases[1]
-    return label(q, "q_heads"), label(k, "k_heads")
+    return combine(_normed, closing), combine(_normed, _shifted, closing)
 
 
 def heads_problem(match: Match) -> NoMatch | None:

@@ -13,7 +13,7 @@ from fx_passes.fusions.heads.normed_heads import (
     build_heads,
     call_of,
     heads_problem,
-    normed_heads,
+    normed_heads_patterns,
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
@@ -26,40 +26,31 @@ from fx_passes.operators.vendor_kernel import (
     installed_kernel,
     why_no_kernel,
 )
-from fx_passes.rewriting.rule import Pattern, Rule
+from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["fuse_split_qkv_rms_norm_mrope", "fuse_split_qkv_rms_norm_rotary_embedding"]
 
 
 def _mrope(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
+    heads: tuple[Tensor, Tensor],
     q_flat: Sequence[int],
     k_flat: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
     positions: Tensor,
     cache: Tensor,
     head_size: int,
     section: Sequence[int] | None,
     mode: str,
     cache_mode: str,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
+) -> Linked:
+    q, k = heads
     turned = torch.ops.npu.npu_mrope(
         positions,
         q.reshape(q_flat),
@@ -70,100 +61,24 @@ def _mrope(
         rotary_mode=mode,
         cache_mode=cache_mode,
     )
-    return {"q": turned[0], "k": turned[1], "v": parts[2]}
-
-
-def _mrope_biased(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
-    q_flat: Sequence[int],
-    k_flat: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_bias: Tensor,
-    k_bias: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
-    positions: Tensor,
-    cache: Tensor,
-    head_size: int,
-    section: Sequence[int] | None,
-    mode: str,
-    cache_mode: str,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons, (q_bias, k_bias))
-    turned = torch.ops.npu.npu_mrope(
-        positions,
-        q.reshape(q_flat),
-        k.reshape(k_flat),
-        cache,
-        head_size,
-        mrope_section=section,
-        rotary_mode=mode,
-        cache_mode=cache_mode,
-    )
-    return {"q": turned[0], "k": turned[1], "v": parts[2]}
+    return None, {"q": turned[0], "k": turned[1]}
 
 
 def _rotary_embedding(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
+    heads: tuple[Tensor, Tensor],
     q_flat: Sequence[int],
     k_flat: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
     positions: Tensor,
     cache: Tensor,
     head_size: int,
     rotary_dim: int,
     neox: bool,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
+) -> Linked:
+    q, k = heads
     turned = torch.ops.vllm.npu_rotary_embedding(
         positions, q.reshape(q_flat), k.reshape(k_flat), cache, head_size, rotary_dim, neox
     )
-    return {"q": turned[0], "k": turned[1], "v": parts[2]}
-
-
-def _rotary_embedding_biased(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
-    q_flat: Sequence[int],
-    k_flat: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_bias: Tensor,
-    k_bias: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
-    positions: Tensor,
-    cache: Tensor,
-    head_size: int,
-    rotary_dim: int,
-    neox: bool,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons, (q_bias, k_bias))
-    turned = torch.ops.vllm.npu_rotary_embedding(
-        positions, q.reshape(q_flat), k.reshape(k_flat), cache, head_size, rotary_dim, neox
-    )
-    return {"q": turned[0], "k": turned[1], "v": parts[2]}
+    return None, {"q": turned[0], "k": turned[1]}
 
 
 def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
@@ -325,7 +240,7 @@ def fuse_split_qkv_rms_norm_mrope(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = _rule("mrope", (_mrope, _mrope_biased), "npu::npu_mrope", kernels, soc)
+    rule = _rule("mrope", _mrope, "npu::npu_mrope", kernels, soc)
     return (rule,)
 
 
@@ -341,14 +256,14 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    patterns = (_rotary_embedding, _rotary_embedding_biased)
-    rule = _rule("rotary_embedding", patterns, "vllm::npu_rotary_embedding", kernels, soc)
+    operator = "vllm::npu_rotary_embedding"
+    rule = _rule("rotary_embedding", _rotary_embedding, operator, kernels, soc)
     return (rule,)
 
 
 def _rule(
     name: str,
-    patterns: tuple[Pattern, ...],
+    rotation: Link,
     operator: str,
     kernels: tuple[VendorKernel, ...],
     soc: str,
@@ -356,7 +271,7 @@ def _rule(
     kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
     return Rule(
         name=f"fuse_split_qkv_rms_norm_{name}",
-        patterns=patterns,
+        patterns=normed_heads_patterns(rotation),
         check=partial(_check, kernels=kernels),
         rewrite=partial(_rewrite, kernels=kernels),
         operators=("npu::npu_rms_norm", "npu::npu_rotary_mul", operator),

@@ -13,7 +13,7 @@ from fx_passes.fusions.heads.normed_heads import (
     build_heads,
     call_of,
     heads_problem,
-    normed_heads,
+    normed_heads_patterns,
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
@@ -22,10 +22,9 @@ from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, VendorKernel
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["fuse_split_qkv_rms_norm_rope"]
@@ -36,65 +35,13 @@ def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return rotated
 
 
-def _partly_rotated(
-    x: Tensor, cos: Tensor, sin: Tensor, cut: tuple[int, int | None, int, int, int | None, int]
-) -> Tensor:
-    dim, first, end, start, last, cat_dim = cut
-    rotated = _rotated(torch.ops.aten.slice.Tensor(x, dim, first, end, 1), cos, sin)
-    rest = torch.ops.aten.slice.Tensor(x, dim, start, last, 1)
-    return torch.cat([rotated, rest], cat_dim)
-
-
-def _whole(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
-    cos: Tensor,
-    sin: Tensor,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
-    return {"q": _rotated(q, cos, sin), "k": _rotated(k, cos, sin), "v": parts[2]}
-
-
-def _whole_biased(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_bias: Tensor,
-    k_bias: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
-    cos: Tensor,
-    sin: Tensor,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons, (q_bias, k_bias))
-    return {"q": _rotated(q, cos, sin), "k": _rotated(k, cos, sin), "v": parts[2]}
+def _whole(heads: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor) -> Linked:
+    q, k = heads
+    return None, {"q": _rotated(q, cos, sin), "k": _rotated(k, cos, sin)}
 
 
 def _partial(
-    qkv: Tensor,
-    sizes: Sequence[int],
-    split_dim: int,
-    q_shape: Sequence[int],
-    k_shape: Sequence[int],
-    q_weight: Tensor,
-    k_weight: Tensor,
-    q_epsilon: float,
-    k_epsilon: float,
+    heads: tuple[Tensor, Tensor],
     cos: Tensor,
     sin: Tensor,
     dim: int,
@@ -103,16 +50,16 @@ def _partial(
     start: int,
     last: int | None,
     cat_dim: int,
-) -> dict[str, Tensor]:
-    parts = torch.ops.aten.split_with_sizes(qkv, sizes, split_dim)
-    weights, epsilons = (q_weight, k_weight), (q_epsilon, k_epsilon)
-    q, k = normed_heads(parts, (q_shape, k_shape), weights, epsilons)
-    cut = (dim, first, end, start, last, cat_dim)
-    return {
-        "q": _partly_rotated(q, cos, sin, cut),
-        "k": _partly_rotated(k, cos, sin, cut),
-        "v": parts[2],
-    }
+) -> Linked:
+    part = torch.ops.aten.slice.Tensor
+    q, k = (
+        torch.cat(
+            [_rotated(part(x, dim, first, end, 1), cos, sin), part(x, dim, start, last, 1)],
+            cat_dim,
+        )
+        for x in heads
+    )
+    return None, {"q": q, "k": k}
 
 
 def _check(match: Match) -> NoMatch | None:
@@ -196,7 +143,7 @@ def fuse_split_qkv_rms_norm_rope(
     kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
     rule = Rule(
         name="fuse_split_qkv_rms_norm_rope",
-        patterns=(_whole, _whole_biased, _partial),
+        patterns=(*normed_heads_patterns(_whole), *normed_heads_patterns(_partial)),
         check=_check,
         rewrite=partial(_rewrite, kernels=kernels),
         operators=("npu::npu_rms_norm", "npu::npu_rotary_mul"),

@@ -8,20 +8,16 @@ import torch
 
 from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.residual_norm import (
-    RESIDUAL_NORMS,
-    ResidualNorm,
+    residual_norm_patterns,
     residual_norm_problem,
     sum_value,
 )
-from fx_passes.fusions.quantized import dynamic_dtype_problem, npu_dynamic_quant
+from fx_passes.fusions.quantized import dynamic_dtype_problem, row_quantized
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
     from torch.fx import Node
 
@@ -30,40 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["build_dynamic_quant", "dynamic_quant_problem", "fuse_add_rms_norm_dynamic_quant"]
 
 _SMOOTH = (Requirement.same_shape("weight", "smooth"), Requirement.same_dtype("weight", "smooth"))
-
-
-def _plain(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
-    def pattern(
-        x: Tensor,
-        residual: Tensor,
-        weight: Tensor,
-        epsilon: float,
-        smooth: Tensor | None,
-        dtype: object,
-    ) -> dict[str, Tensor]:
-        normed, total = norm(x, residual, weight, epsilon)
-        quant = label(npu_dynamic_quant(normed, smooth, dtype), "quant")
-        return {"quantized": quant[0], "scale": quant[1], "total": total}
-
-    return pattern
-
-
-def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
-    def pattern(
-        x: Tensor,
-        residual: Tensor,
-        weight: Tensor,
-        beta: Tensor,
-        epsilon: float,
-        smooth: Tensor | None,
-        dtype: object,
-    ) -> dict[str, Tensor]:
-        normed, total = norm(x, residual, weight, epsilon)
-        shifted = normed + beta
-        quant = label(npu_dynamic_quant(shifted, smooth, dtype), "quant")
-        return {"quantized": quant[0], "scale": quant[1], "total": total}
-
-    return pattern
 
 
 def dynamic_quant_problem(match: Match) -> NoMatch | None:
@@ -136,7 +98,7 @@ def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
     """
     rule = Rule(
         name="fuse_add_rms_norm_dynamic_quant",
-        patterns=(*map(_plain, RESIDUAL_NORMS), *map(_biased, RESIDUAL_NORMS)),
+        patterns=residual_norm_patterns(row_quantized),
         check=dynamic_quant_problem,
         rewrite=_rewrite,
         operators=(

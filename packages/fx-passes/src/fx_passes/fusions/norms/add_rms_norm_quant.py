@@ -9,19 +9,16 @@ from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.residual_norm import (
-    RESIDUAL_NORMS,
-    ResidualNorm,
+    residual_norm_patterns,
     residual_norm_problem,
     sum_value,
 )
-from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem
+from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem, static_quantized
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
@@ -38,46 +35,6 @@ _REQUIREMENTS = (
     Requirement.dtype_in("quantized", torch.int8),
 )
 _BLOCK_BYTES = 32
-
-
-def _plain(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
-    def pattern(
-        x: Tensor,
-        residual: Tensor,
-        weight: Tensor,
-        epsilon: float,
-        scale: Tensor,
-        offset: Tensor | None,
-        dtype: object,
-        axis: int,
-        div_mode: bool,
-    ) -> dict[str, Tensor]:
-        normed, total = norm(x, residual, weight, epsilon)
-        quantized = torch.ops.npu.npu_quantize(normed, scale, offset, dtype, axis, div_mode)
-        return {"quantized": quantized, "total": total}
-
-    return pattern
-
-
-def _biased(norm: ResidualNorm) -> Callable[..., dict[str, Tensor]]:
-    def pattern(
-        x: Tensor,
-        residual: Tensor,
-        weight: Tensor,
-        beta: Tensor,
-        epsilon: float,
-        scale: Tensor,
-        offset: Tensor | None,
-        dtype: object,
-        axis: int,
-        div_mode: bool,
-    ) -> dict[str, Tensor]:
-        normed, total = norm(x, residual, weight, epsilon)
-        shifted = normed + beta
-        quantized = torch.ops.npu.npu_quantize(shifted, scale, offset, dtype, axis, div_mode)
-        return {"quantized": quantized, "total": total}
-
-    return pattern
 
 
 def _check(match: Match) -> NoMatch | None:
@@ -224,7 +181,7 @@ def fuse_add_rms_norm_quant() -> tuple[Rule, ...]:
     """
     rule = Rule(
         name="fuse_add_rms_norm_quant",
-        patterns=(*map(_plain, RESIDUAL_NORMS), *map(_biased, RESIDUAL_NORMS)),
+        patterns=residual_norm_patterns(static_quantized),
         check=_check,
         rewrite=_rewrite,
         operators=(

@@ -12,34 +12,19 @@ from fx_passes.fusions.norms.add_rms_norm_quant import (
     second_quant_problem,
     static_quant_problem,
 )
-from fx_passes.fusions.norms.residual_norm import RESIDUAL_NORMS, ResidualNorm
+from fx_passes.fusions.norms.residual_norm import residual_norm_patterns
 from fx_passes.fusions.quantized import quantize_problem
-from fx_passes.matching.combined_pattern import combine
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
     from torch import Tensor
     from torch.fx import Node
 
-    from fx_passes.matching.combined_pattern import Link
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.matching.match import Match, NoMatch
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["fuse_add_rms_norm_two_quants"]
-
-Linked = tuple["Tensor | None", "dict[str, Tensor]"]
-
-
-def _opening(norm: ResidualNorm) -> Link:
-    def normed(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
-        value, total = norm(x, residual, weight, epsilon)
-        return value, {"total": total}
-
-    return normed
-
-
-def _shifted(normed: Tensor, beta: Tensor) -> Linked:
-    return normed + beta, {}
 
 
 def _quantized_twice(
@@ -80,14 +65,9 @@ def fuse_add_rms_norm_two_quants() -> tuple[Rule, ...]:
     `fuse_add_rms_norm_quant`; aclnnAddRmsNormQuantV2 takes the second scale and offset as it takes
     the first.
     """
-    patterns = (
-        combine(opening, *shift, _quantized_twice)
-        for opening in map(_opening, RESIDUAL_NORMS)
-        for shift in ((), (_shifted,))
-    )
     rule = Rule(
         name="fuse_add_rms_norm_two_quants",
-        patterns=tuple(patterns),
+        patterns=residual_norm_patterns(_quantized_twice),
         check=_check,
         rewrite=_rewrite,
         operators=(

@@ -1,45 +1,70 @@
-"""The opening of fusions that begin with a residual add and RMSNorm: patterns and conditions."""
+"""The opening of fusions that begin with RMSNorm, of a sum or not: patterns and conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.matching.combined_pattern import combine
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Link, Linked
     from fx_passes.matching.match import Match, NoMatch
+    from fx_passes.rewriting.rule import Pattern
 
 __all__ = [
-    "RESIDUAL_NORMS",
-    "ResidualNorm",
+    "norm_patterns",
     "norm_problem",
+    "residual_norm_patterns",
     "residual_norm_problem",
     "sum_value",
 ]
 
-ResidualNorm = Callable[..., "tuple[Tensor, Tensor]"]
-"""Of `(x, residual, weight, epsilon)`, in a pattern: the normalised sum, and the sum."""
 
-
-def _joined(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _joined(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
     """As engines for NPUs write it."""
     added = label(torch.ops.npu.npu_add_rms_norm(x, residual, weight, epsilon), "total_source")
-    return added[0], added[2]
+    return added[0], {"total": added[2]}
 
 
-def _separate(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+def _separate(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Linked:
     """As an addition and a norm."""
     total = label(x + residual, "total_source")
-    return torch.ops.npu.npu_rms_norm(total, weight, epsilon)[0], total
+    return torch.ops.npu.npu_rms_norm(total, weight, epsilon)[0], {"total": total}
 
 
-RESIDUAL_NORMS: tuple[ResidualNorm, ...] = (_joined, _separate)
+def _alone(x: Tensor, weight: Tensor, epsilon: float) -> Linked:
+    return torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0], {}
+
+
+def _shifted(normed: Tensor, beta: Tensor) -> Linked:
+    return normed + beta, {}
+
+
+def residual_norm_patterns(closing: Link) -> tuple[Pattern, ...]:
+    """Return the patterns of a residual add, RMSNorm, a bias or none, and a last link.
+
+    Their inputs are `x`, `residual`, `weight`, `epsilon`, perhaps `beta`, and those of the link;
+    the output `total` is the sum, and the label `total_source` is on what computes it.
+
+    Args:
+        closing: Takes the norm first.
+    """
+    openings = (
+        (opening, *shift) for shift in ((), (_shifted,)) for opening in (_joined, _separate)
+    )
+    return tuple(combine(*opening, closing) for opening in openings)
+
+
+def norm_patterns(closing: Link) -> tuple[Pattern, ...]:
+    """Return the same for a norm of `x` alone."""
+    return combine(_alone, closing), combine(_alone, _shifted, closing)
+
 
 _HALVES = (torch.bfloat16, torch.float16)
 # npu_add_rms_norm does not broadcast either, so this concerns additions only.
@@ -63,7 +88,7 @@ def norm_problem(match: Match) -> NoMatch | None:
 
 
 def residual_norm_problem(match: Match) -> NoMatch | None:
-    """Return why a residual add and norm of one of `RESIDUAL_NORMS` is not fused further."""
+    """Return why a residual add and norm of `residual_norm_patterns` is not fused further."""
     addition = _ADDITION if isinstance(match.value("total_source"), torch.Tensor) else ()
     return first_unmet(match, *addition) or norm_problem(match)
 

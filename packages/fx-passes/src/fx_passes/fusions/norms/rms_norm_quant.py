@@ -9,8 +9,8 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
-from fx_passes.fusions.norms.residual_norm import norm_problem
-from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem
+from fx_passes.fusions.norms.residual_norm import norm_patterns, norm_problem
+from fx_passes.fusions.quantized import cast, inverse_scale, quantize_problem, static_quantized
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.rewriting.rule import Rule
@@ -24,37 +24,6 @@ __all__ = ["fuse_rms_norm_quant"]
 
 # aclnnRmsNormQuantV3 exists on these alone.
 _CHANNEL_SCALES_ON = "Ascend950"
-
-
-def _plain(
-    x: Tensor,
-    weight: Tensor,
-    epsilon: float,
-    scale: Tensor,
-    offset: Tensor | None,
-    dtype: object,
-    axis: int,
-    div_mode: bool,
-) -> dict[str, Tensor]:
-    normed = torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0]
-    quantized = torch.ops.npu.npu_quantize(normed, scale, offset, dtype, axis, div_mode)
-    return {"quantized": quantized}
-
-
-def _biased(
-    x: Tensor,
-    weight: Tensor,
-    beta: Tensor,
-    epsilon: float,
-    scale: Tensor,
-    offset: Tensor | None,
-    dtype: object,
-    axis: int,
-    div_mode: bool,
-) -> dict[str, Tensor]:
-    normed = torch.ops.npu.npu_rms_norm(x, weight, epsilon)[0] + beta
-    quantized = torch.ops.npu.npu_quantize(normed, scale, offset, dtype, axis, div_mode)
-    return {"quantized": quantized}
 
 
 def _check(match: Match, *, soc: str) -> NoMatch | None:
@@ -175,7 +144,7 @@ def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
     """
     rule = Rule(
         name="fuse_rms_norm_quant",
-        patterns=(_plain, _biased),
+        patterns=norm_patterns(static_quantized),
         check=partial(_check, soc=soc),
         rewrite=_rewrite,
         operators=(

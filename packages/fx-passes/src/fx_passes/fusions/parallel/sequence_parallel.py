@@ -20,12 +20,10 @@ from fx_passes.rewriting.rule import Pattern, Rule
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from fx_passes.matching.combined_pattern import Linked
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
 __all__ = ["shard_all_reduce_norm"]
-
-
-Linked = tuple["Tensor | None", "dict[str, Tensor]"]
 
 
 def _reduced(x: Tensor, operation: str, group: str) -> Linked:
