@@ -274,6 +274,12 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def breakable_models(session: nox.Session) -> None:
+    """Capture 2,000 random models in segments; the gate captures a small share of them."""
+    _long_tests(session, "npu-graph-runtime", "tests/breakable", "--models=2000")
+
+
+@nox.session(default=False)
 def aarch64(session: nox.Session) -> None:
     """Compile all C++ for aarch64 by a cross compiler, and run the runtime's scenarios in qemu."""
     python = _everything(session)

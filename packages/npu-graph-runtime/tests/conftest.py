@@ -28,3 +28,13 @@ def context() -> GraphContext:
 @pytest.fixture(scope="session")
 def npu() -> NpuDevice:
     return NpuDevice()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--models", type=int, default=25, help="random models, captured in segments")
+
+
+@pytest.fixture
+def num_models(request: pytest.FixtureRequest) -> int:
+    models: int = request.config.getoption("--models")
+    return models

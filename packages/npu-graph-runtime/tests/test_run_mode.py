@@ -3,5 +3,5 @@ from __future__ import annotations
 from npu_graph_runtime import RunMode
 
 
-def test_run_mode_has_three_values() -> None:
-    assert [mode.value for mode in RunMode] == ["eager", "piecewise", "full"]
+def test_run_mode_has_four_values() -> None:
+    assert [mode.value for mode in RunMode] == ["eager", "piecewise", "breakable", "full"]

@@ -1,6 +1,7 @@
 """Capture and replay device graphs behind a small device seam."""
 
 from npu_graph_runtime.__about__ import __version__
+from npu_graph_runtime.breakable_capture import SegmentedGraph, runs_eagerly
 from npu_graph_runtime.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capture_sizes import (
     CaptureSizes,
@@ -30,6 +31,7 @@ from npu_graph_runtime.errors import (
     DeviceError,
     DeviceTimeoutError,
     DeviceUnavailableError,
+    EagerSegmentError,
     FeatureNotSupportedError,
     GraphKeyError,
     GraphNotCapturedError,
@@ -80,6 +82,7 @@ __all__ = [
     "DeviceGraph",
     "DeviceTimeoutError",
     "DeviceUnavailableError",
+    "EagerSegmentError",
     "ErrorCode",
     "Event",
     "ExternalEvent",
@@ -110,6 +113,7 @@ __all__ = [
     "RunMode",
     "RuntimeEvent",
     "RuntimeObserver",
+    "SegmentedGraph",
     "Stream",
     "TaskDevice",
     "TaskGroupError",
@@ -120,6 +124,7 @@ __all__ = [
     "find_error_code",
     "largest_first",
     "map_tensors",
+    "runs_eagerly",
     "sglang_decode_capture_sizes",
     "sglang_prefill_capture_sizes",
     "vllm_capture_sizes",

@@ -8,12 +8,13 @@ import gc
 import time
 from typing import TYPE_CHECKING, Any
 
+from npu_graph_runtime.breakable_capture import SegmentRecorder
 from npu_graph_runtime.diagnosis import diagnose, find_error_code
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from typing_extensions import Self
@@ -88,6 +89,7 @@ class CaptureSession:
         self._context = context
         self._observer = observer
         self._capturing: str | None = None
+        self._recorder: SegmentRecorder | None = None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -140,7 +142,14 @@ class CaptureSession:
         """What is being captured now, or ``None`` between captures."""
         return self._capturing
 
-    def capture(self, call: Callable[[], Any], *, subject: str, warmup_runs: int = 0) -> Capture:
+    def capture(
+        self,
+        call: Callable[[], Any],
+        *,
+        subject: str,
+        warmup_runs: int = 0,
+        is_breakable: bool = False,
+    ) -> Capture:
         """Capture one call into a new graph of the shared pool.
 
         Args:
@@ -148,9 +157,13 @@ class CaptureSession:
                 of which the device runs nothing.
             subject: what is captured, for messages.
             warmup_runs: eager runs before the capture.
+            is_breakable: end the graph at each function that
+                :func:`~npu_graph_runtime.runs_eagerly` marks, and begin another behind it. Each is
+                replayed once as soon as it is captured, so the result is written.
 
         Raises:
-            CaptureSessionError: the session is not open, or a capture is under way.
+            CaptureSessionError: the session is not open, or a capture is under way; or the
+                exception of a function that runs eagerly was caught.
             DeviceError: the device refused; raised from the device's own error.
             Exception: whatever else ``call`` raises, unchanged.
         """
@@ -166,11 +179,28 @@ class CaptureSession:
             )
         self._capturing = subject
         try:
-            return self._capture(call, subject, warmup_runs)
+            return self._capture(call, subject, warmup_runs, is_breakable)
         finally:
             self._capturing = None
+            self._recorder = None
 
-    def _capture(self, call: Callable[[], Any], subject: str, warmup_runs: int) -> Capture:
+    def call_eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Call a function between two segments of a breakable capture, if one is under way.
+
+        Args:
+            function: what :func:`~npu_graph_runtime.runs_eagerly` marks.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+        """
+        if self._recorder is None:
+            return function(*args, **kwargs)
+        return self._recorder.call_eagerly(function, args, kwargs)
+
+    def _capture(
+        self, call: Callable[[], Any], subject: str, warmup_runs: int, is_breakable: bool
+    ) -> Capture:
         started = time.perf_counter()
         doing = "warming up"
         try:
@@ -178,9 +208,7 @@ class CaptureSession:
                 call()
             warmed_up = time.perf_counter()
             doing = "capturing"
-            graph = self.device.create_graph()
-            with self.device.capture(graph, pool=self.pool, stream=self.stream):
-                result = call()
+            graph, result = self._captured(call, subject, is_breakable)
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
@@ -188,13 +216,28 @@ class CaptureSession:
                 raise
             raise diagnose(error, doing=doing, subject=subject) from error
         finished = time.perf_counter()
-        self.num_graphs += 1
         return Capture(
             graph=graph,
             result=result,
             seconds=finished - warmed_up,
             warmup_seconds=warmed_up - started,
         )
+
+    def _captured(
+        self, call: Callable[[], Any], subject: str, is_breakable: bool
+    ) -> tuple[DeviceGraph, Any]:
+        if is_breakable:
+            self._recorder = SegmentRecorder(
+                self.device, pool=self.pool, stream=self.stream, subject=subject
+            )
+            segmented, result = self._recorder.record(call)
+            self.num_graphs += segmented.num_graphs
+            return segmented, result
+        graph = self.device.create_graph()
+        with self.device.capture(graph, pool=self.pool, stream=self.stream):
+            result = call()
+        self.num_graphs += 1
+        return graph, result
 
     def _leave_context(self) -> None:
         self._context.capture_session = None

@@ -49,7 +49,8 @@ class ErrorCode:
 
 _MOVE_SYNCHRONISATION = (
     "move host synchronisation, .item(), blocking copies and data-dependent shapes out of the "
-    "captured callable, or make the operator a splitting op"
+    "captured callable, make the operator a splitting op, or mark the function that needs it by "
+    "runs_eagerly and capture in RunMode.BREAKABLE"
 )
 _FEWER_STREAMS = (
     "a captured graph holds at least one stream for each piece and the device has about 2048 "

@@ -37,6 +37,10 @@ class InputAddressError(GraphRuntimeError, ValueError):
     """An input of a replay is not what the capture baked in: an address, a layout or a value."""
 
 
+class EagerSegmentError(GraphRuntimeError, ValueError):
+    """A function that runs eagerly between captured segments returned what they cannot read."""
+
+
 class ContextThreadError(GraphRuntimeError):
     """Two host threads set the run mode of one context at the same time."""
 

@@ -64,7 +64,9 @@ class GraphedCallable:
     At each call the context says what to do. In another run mode than the wrapper's own the call
     goes straight through, so a ``FULL`` wrapper may contain ``PIECEWISE`` ones. In its run mode the
     wrapper replays the graph of the context's key; if there is none and a capture session is open,
-    it runs the function ``warmup_runs`` times, captures it and returns its outputs.
+    it runs the function ``warmup_runs`` times, captures it and returns its outputs. A ``BREAKABLE``
+    wrapper is captured in segments, between the functions that
+    :func:`~npu_graph_runtime.runs_eagerly` marks.
 
     Arguments are not copied: the caller keeps them in buffers whose addresses and layouts do not
     change and writes new values into them before the call. Other values than tensors are baked into
@@ -73,7 +75,7 @@ class GraphedCallable:
 
     Outputs of a replay lie in the memory pool of the graph. They are overwritten by the next replay
     of any graph of that pool and die when the graph is released, so use or copy them at once. The
-    outputs of a capturing call are not written until the graph is replayed.
+    outputs of a capturing call are not written until the graph is replayed, but for ``BREAKABLE``.
 
     Belongs to one host thread at a time, as its context does.
 
@@ -119,8 +121,8 @@ class GraphedCallable:
     ) -> None:
         if run_mode is RunMode.EAGER:
             raise ValueError(
-                f"wrapping {name!r} for capture: run_mode is EAGER, expected PIECEWISE or FULL, "
-                "since nothing is captured in EAGER; call the function itself"
+                f"wrapping {name!r} for capture: run_mode is EAGER, expected PIECEWISE, BREAKABLE "
+                "or FULL, since nothing is captured in EAGER; call the function itself"
             )
         if warmup_runs < 0:
             raise ValueError(
@@ -274,6 +276,7 @@ class GraphedCallable:
             lambda: self._function(*args, **kwargs),
             subject=subject,
             warmup_runs=self._warmup_runs,
+            is_breakable=self.run_mode is RunMode.BREAKABLE,
         )
         graph, outputs = capture.graph, capture.result
         try:
@@ -294,7 +297,8 @@ class GraphedCallable:
                     warmup_seconds=capture.warmup_seconds,
                 )
             )
-        if self._replay_after_capture:
+        # A breakable capture has replayed its segments.
+        if self._replay_after_capture and self.run_mode is not RunMode.BREAKABLE:
             self._replay(captured)
         # Not the kept outputs: whoever uses these while more is captured needs their memory alive.
         return outputs

@@ -49,6 +49,11 @@ _PLAIN_VALUES = (
 )
 
 
+def is_plain(value: object) -> bool:
+    """Return whether a value is one that a graph bakes in and that can be compared."""
+    return isinstance(value, _PLAIN_VALUES)
+
+
 class InputLayout:
     """What a capture has baked in of its arguments: addresses, layouts and plain values.
 
@@ -91,9 +96,7 @@ class InputLayout:
             index for index, value in enumerate(values) if isinstance(value, Tensor)
         ]
         self._values_at = [
-            (index, type(value), value)
-            for index, value in enumerate(values)
-            if isinstance(value, _PLAIN_VALUES)
+            (index, type(value), value) for index, value in enumerate(values) if is_plain(value)
         ]
         tensors = [value for value in values if isinstance(value, Tensor)]
         self._addresses = [tensor.data_ptr() for tensor in tensors]
@@ -170,5 +173,5 @@ def _described_leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
             address = f"{leaf.data_ptr():#x}"
             described = f"a tensor of {leaf.dtype}, shape {shape}, stride {stride} at {address}"
             yield leaf_path, described
-        elif isinstance(leaf, _PLAIN_VALUES):
+        elif is_plain(leaf):
             yield leaf_path, f"{leaf!r} ({type(leaf).__name__})"

@@ -18,5 +18,8 @@ class RunMode(enum.Enum):
     PIECEWISE = "piecewise"
     """The pieces between splitting ops replay; the splitting ops run eagerly."""
 
+    BREAKABLE = "breakable"
+    """The whole callable replays but for functions marked by ``runs_eagerly``, which are called."""
+
     FULL = "full"
     """The whole callable replays as one graph."""

@@ -1,4 +1,4 @@
-"""The private names of torch that the fake device stands on; nothing else of the package does.
+"""The private names of torch that the package stands on.
 
 Each has a line that says in which versions of torch it is, and why it is needed. Private names of
 torch_npu are all in `npu_graph_runtime.devices.npu`.
@@ -29,9 +29,11 @@ __all__ = [
     "FunctionSchema",
     "OpOverload",
     "TorchDispatchMode",
+    "base_of",
     "python_kernels",
     "run_cpu_kernel",
     "schema_of",
+    "storage_owners",
 ]
 
 
@@ -59,3 +61,19 @@ def python_kernels() -> AbstractSet[str]:
     """
     kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
     return kernels
+
+
+def storage_owners(tensor: torch.Tensor) -> int:
+    """Return how many tensors, and storage objects of Python, hold a tensor's memory.
+
+    `torch._C._storage_Use_Count`, torch 2.10 to 2.14, which torch's own graph trees ask too: there
+    is no public way to learn whether memory is shared.
+    """
+    storage = tensor.untyped_storage()
+    count: int = torch._C._storage_Use_Count(storage._cdata)
+    return count - 1
+
+
+def base_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return the tensor that a tensor is a view of: `_base`, torch 2.10 to 2.14, the only road."""
+    return tensor._base
