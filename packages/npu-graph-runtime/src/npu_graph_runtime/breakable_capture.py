@@ -99,7 +99,7 @@ class SegmentedGraph:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
-            if isinstance(self._segments[number], EagerSegment) or find_error_code(error) is None:
+            if isinstance(self._segments[number], EagerSegment):
                 raise
             subject = f"{_place(self._segments[:number])} of {self._subject}"
             raise diagnose(error, doing="replaying", subject=subject) from error

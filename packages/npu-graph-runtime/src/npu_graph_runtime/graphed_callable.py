@@ -175,6 +175,8 @@ class GraphedCallable:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
+            if self.run_mode is RunMode.BREAKABLE:
+                raise  # of a function that runs eagerly; segments name theirs
             raise self._replay_error(captured, error) from error
         self._num_replayed += 1
         return captured.outputs
@@ -319,6 +321,8 @@ class GraphedCallable:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
+            if self.run_mode is RunMode.BREAKABLE:
+                raise  # of a function that runs eagerly; segments name theirs
             raise self._replay_error(captured, error) from error
         self._num_replayed += 1
 
