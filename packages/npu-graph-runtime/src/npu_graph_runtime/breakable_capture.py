@@ -106,8 +106,8 @@ class SegmentedGraph:
 
     def reset(self) -> None:
         """Release all segments, and what eager functions returned."""
+        # A replay afterwards is refused by the first of them, which is a graph.
         _reset(self._segments)
-        self._segments, self._replays = (), ()
 
 
 class SegmentRecorder:

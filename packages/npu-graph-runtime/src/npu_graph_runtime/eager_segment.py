@@ -59,6 +59,7 @@ class EagerSegment:
             (path, leaf.detach() if isinstance(leaf, Tensor) else leaf)
             for path, leaf in leaves(result, "result")
         ]
+        self._shared = _shared_memory([leaf for _, leaf in self._expected])
         self._returns_nothing = result is None
         self._only = _layout(result) if isinstance(result, Tensor) else None
 
@@ -110,6 +111,11 @@ class EagerSegment:
                 f"it returned {', '.join(path for path, _ in found)}, expected "
                 f"{', '.join(path for path, _ in self._expected)} as at capture"
             )
+        if self._shared and _shared_memory([leaf for _, leaf in found]) != self._shared:
+            raise self._error(
+                "its results share memory otherwise than at capture, expected the same views of "
+                "one tensor, since one would be written over the other; return tensors of their own"
+            )
         for (path, expected), (_, now) in zip(self._expected, found, strict=True):
             if isinstance(expected, Tensor):
                 self._bring(path, expected, now)
@@ -149,6 +155,17 @@ def _weakly(value: Any, device: GraphDevice) -> Any:
         return map_tensors(value, device.weak_reference)
     except TypeError:
         return value
+
+
+def _shared_memory(values: list[object]) -> list[tuple[object, ...]]:
+    """Return of each tensor on memory of an earlier one: which, and how it lies there."""
+    first: dict[int, int] = {}
+    shared: list[tuple[object, ...]] = []
+    for index, value in enumerate(values):
+        if isinstance(value, Tensor) and value.numel():
+            owner = first.setdefault(memory_of(value), index)
+            shared.append((owner, value.storage_offset(), value.stride()))
+    return shared if len(first) < len(shared) else []
 
 
 def _layout(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...], torch.dtype]:

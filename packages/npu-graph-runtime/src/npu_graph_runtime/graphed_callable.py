@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import time
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from npu_graph_runtime.diagnosis import diagnose
 from npu_graph_runtime.errors import (
@@ -175,9 +175,7 @@ class GraphedCallable:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
-            if self.run_mode is RunMode.BREAKABLE:
-                raise  # of a function that runs eagerly; segments name theirs
-            raise self._replay_error(captured, error) from error
+            self._raise_replay_error(captured, error)
         self._num_replayed += 1
         return captured.outputs
 
@@ -321,9 +319,7 @@ class GraphedCallable:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
-            if self.run_mode is RunMode.BREAKABLE:
-                raise  # of a function that runs eagerly; segments name theirs
-            raise self._replay_error(captured, error) from error
+            self._raise_replay_error(captured, error)
         self._num_replayed += 1
 
     def _replay_observed(self, captured: _CapturedGraph, observer: RuntimeObserver) -> None:
@@ -332,8 +328,12 @@ class GraphedCallable:
         seconds = time.perf_counter() - started
         observer.observe(GraphReplayed(name=self.name, key=captured.key, seconds=seconds))
 
-    def _replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> GraphRuntimeError:
-        return diagnose(error, doing="replaying", subject=self._subject(captured.key))
+    def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
+        # Segments name what the device refused, so this is of a function that runs eagerly.
+        if self.run_mode is RunMode.BREAKABLE:
+            raise error
+        subject = self._subject(captured.key)
+        raise diagnose(error, doing="replaying", subject=subject) from error
 
     def _subject(self, key: GraphKey) -> str:
         return f"{self.name!r} under key {key}"

@@ -201,6 +201,33 @@ def test_views_of_one_new_tensor_are_brought_each(
     assert replayed(step, context, x) == [17.0, 19.0, 13.0, 15.0]
 
 
+def test_results_that_share_memory_at_capture_alone_are_refused(
+    device: GraphDevice, context: GraphContext, capture: Capture
+) -> None:
+    shares = [True]
+
+    @runs_eagerly(context)
+    def pair(x: Tensor) -> tuple[Tensor, Tensor]:
+        doubled = x * 2
+        return doubled, doubled if shares[0] else x * 3
+
+    x = tensor(device, 1.0)
+    step = capture(lambda x: torch.sub(*pair(x)), x)
+    shares[0] = False
+    with pytest.raises(EagerSegmentError, match="share memory otherwise than at capture"):
+        replayed(step, context, x)
+
+
+def test_graph_that_was_reset_does_not_replay(device: GraphDevice, context: GraphContext) -> None:
+    attention = eagerly(context, torch.neg)
+    x = tensor(device, 1.0)
+    with CaptureSession(device, context) as session:
+        captured = session.capture(lambda: attention(x) + 1, subject="'model'", is_breakable=True)
+    captured.graph.reset()
+    with pytest.raises(RuntimeError):
+        captured.graph.replay()
+
+
 def test_new_result_with_other_strides_is_brought(
     device: GraphDevice, context: GraphContext, capture: Capture
 ) -> None:
