@@ -175,6 +175,12 @@ RunPython = Callable[..., Finished]
 HANG_SECONDS = 900
 
 
+def _variables(changes: Mapping[str, str | None] | None) -> dict[str, str]:
+    """Return the variables of a process: those of this one, changed; None leaves one out."""
+    changed = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0", **(changes or {})}
+    return {name: value for name, value in changed.items() if value is not None}
+
+
 @pytest.fixture(scope="session")
 def run_python() -> RunPython:
     """Return a function that runs source text in a new Python process."""
@@ -186,16 +192,11 @@ def run_python() -> RunPython:
         program: tuple[str, ...] = (sys.executable, "-c"),
         seconds: float = HANG_SECONDS,
     ) -> Finished:
-        variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-        for name, value in (environment or {}).items():
-            variables.pop(name, None)
-            if value is not None:
-                variables[name] = value
         done = subprocess.run(
             [*program, source],
             capture_output=True,
             text=True,
-            env=variables,
+            env=_variables(environment),
             timeout=seconds,
             check=False,
         )
@@ -215,9 +216,7 @@ def run_forked() -> Iterator[RunPython]:
         environment: Mapping[str, str | None] | None = None,
         seconds: float = HANG_SECONDS,
     ) -> Finished:
-        changed = {**os.environ, **(environment or {})}
-        variables = {name: value for name, value in changed.items() if value is not None}
-        return Finished(forked.run(source, variables, seconds))
+        return Finished(forked.run(source, _variables(environment), seconds))
 
     yield run
     forked.close()

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     from fx_passes.matching.combined_pattern import Linked
 
-__all__ = ["MX_QUANTIZE", "mx_quant_problem", "mx_quant_values", "mx_quantized"]
+__all__ = ["MX_QUANTIZE", "mx_quant_problem", "mx_quantized"]
 
 MX_QUANTIZE = "npu::npu_dynamic_mx_quant"
 """The quantisation that graphs hold."""
@@ -47,16 +46,3 @@ def mx_quant_problem(match: Match) -> NoMatch | None:
     if bound["algorithm"] not in _SCALE_ALGORITHMS:
         return NoMatch(f"scale_alg {bound['algorithm']}; the kernel has {_SCALE_ALGORITHMS}")
     return None
-
-
-def mx_quant_values(match: Match) -> tuple[Tensor, Tensor]:
-    """Return the fake values of what is quantised and of the scales.
-
-    Raises:
-        RuleError: The match was not checked by `mx_quant_problem`.
-    """
-    quant = match.value("quant")
-    if not isinstance(quant, (tuple, list)):
-        raise RuleError("building a fused MX quantisation: npu_dynamic_mx_quant has no metadata")
-    quantized, scale = quant
-    return quantized, scale

@@ -25,6 +25,7 @@ __all__ = [
     "inverse_scale",
     "is_int8",
     "quantize_problem",
+    "quantized_values",
     "row_quantized",
     "static_quantized",
 ]
@@ -46,6 +47,22 @@ def row_quantized(values: Tensor, smooth: Tensor | None, dtype: object) -> Linke
     quant = torch.ops.npu.npu_dynamic_quant(values, smooth_scales=smooth, dst_type=dtype)
     quant = label(quant, "quant")
     return None, {"quantized": quant[0], "scale": quant[1]}
+
+
+def quantized_values(match: Match) -> tuple[Tensor, Tensor]:
+    """Return the fake values of what a match quantises by itself, and of the scales.
+
+    Args:
+        match: A match that has the label `quant` on the quantisation.
+
+    Raises:
+        RuleError: The quantisation has no fake values, which a check has to refuse.
+    """
+    quant = match.value("quant")
+    if not isinstance(quant, (tuple, list)):
+        raise RuleError("building a fused quantisation: what it replaces has no tensor metadata")
+    quantized, scale = quant
+    return quantized, scale
 
 
 def dynamic_dtype_problem(match: Match) -> NoMatch | None:

@@ -10,9 +10,9 @@ from fx_passes.fusions.activations.swiglu_halves import halves_problem, swiglu_p
 from fx_passes.fusions.mx_quantized import (
     MX_QUANTIZE,
     mx_quant_problem,
-    mx_quant_values,
     mx_quantized,
 )
+from fx_passes.fusions.quantized import quantized_values
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.rewriting.rule import Rule
@@ -49,7 +49,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         dst_type=bound["dtype"],
         round_mode=bound["mode"],
         scale_alg=bound["algorithm"],
-        val=mx_quant_values(match),
+        val=quantized_values(match),
     )
     return build.elements(fused, {"quantized": 0, "scale": 1})
 

@@ -14,6 +14,7 @@ from fx_passes.fusions.quantized import (
     dynamic_dtype_problem,
     inverse_scale,
     quantize_problem,
+    quantized_values,
     row_quantized,
     static_quantized,
 )
@@ -72,9 +73,7 @@ def _factor_problem(match: Match, factor: Tensor, name: str) -> NoMatch | None:
 
 
 def _rewrite_dynamic(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    bound, quant = match.bound, match.value("quant")
-    if not isinstance(quant, (tuple, list)):
-        raise RuleError("building npu_dequant_swiglu_quant: npu_dynamic_quant has no metadata")
+    bound = match.bound
     smooth = bound["smooth"]
     fused = build.call(
         "npu::npu_dequant_swiglu_quant",
@@ -82,7 +81,7 @@ def _rewrite_dynamic(match: Match, build: GraphBuilder) -> dict[str, Node]:
         quant_scale=_row(smooth, build) if isinstance(smooth, Node) else None,
         activate_left=True,
         quant_mode=1,
-        val=tuple(quant),
+        val=quantized_values(match),
     )
     return build.elements(fused, {"quantized": 0, "scale": 1})
 

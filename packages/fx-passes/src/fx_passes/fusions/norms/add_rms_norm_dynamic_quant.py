@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.errors import RuleError
 from fx_passes.fusions.norms.residual_norm import (
     residual_norm_patterns,
     residual_norm_problem,
     sum_value,
 )
-from fx_passes.fusions.quantized import dynamic_dtype_problem, row_quantized
+from fx_passes.fusions.quantized import dynamic_dtype_problem, quantized_values, row_quantized
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet
 from fx_passes.rewriting.rule import Rule
@@ -49,12 +48,7 @@ def dynamic_quant_problem(match: Match) -> NoMatch | None:
 
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    quant = match.value("quant")
-    if not isinstance(quant, (tuple, list)):
-        raise RuleError(
-            "building npu_add_rms_norm_dynamic_quant: npu_dynamic_quant has no metadata"
-        )
-    fused = build_dynamic_quant(match, build, *quant)
+    fused = build_dynamic_quant(match, build, *quantized_values(match))
     return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -10,7 +10,6 @@ from fx_passes.errors import RuleError
 from fx_passes.fusions.mx_quantized import (
     MX_QUANTIZE,
     mx_quant_problem,
-    mx_quant_values,
     mx_quantized,
 )
 from fx_passes.fusions.norms.residual_norm import (
@@ -20,6 +19,7 @@ from fx_passes.fusions.norms.residual_norm import (
     residual_norm_problem,
     sum_value,
 )
+from fx_passes.fusions.quantized import quantized_values
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -57,8 +57,20 @@ def _deviations(match: Match) -> Tensor:
     return x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)
 
 
+def _settings(match: Match) -> dict[str, Any]:
+    """Return the arguments that both kernels take by the same names."""
+    bound = match.bound
+    return {
+        "beta": bound.get("beta"),
+        "epsilon": bound["epsilon"],
+        "scale_alg": bound["algorithm"],
+        "round_mode": bound["mode"],
+        "dst_type": bound["dtype"],
+    }
+
+
 def _rewrite_add_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_add_norm_mx(match, build, *mx_quant_values(match))
+    fused = build_add_norm_mx(match, build, *quantized_values(match))
     return build.elements(fused, {"quantized": 0, "total": 1, "scale": 2})
 
 
@@ -77,17 +89,13 @@ def build_add_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scal
         bound["x"],
         bound["residual"],
         bound["weight"],
-        beta=bound.get("beta"),
-        epsilon=bound["epsilon"],
-        scale_alg=bound["algorithm"],
-        round_mode=bound["mode"],
-        dst_type=bound["dtype"],
+        **_settings(match),
         val=(quantized, sum_value(match), scale, _deviations(match)),
     )
 
 
 def _rewrite_norm(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_norm_mx(match, build, *mx_quant_values(match))
+    fused = build_norm_mx(match, build, *quantized_values(match))
     return build.elements(fused, {"quantized": 0, "scale": 1})
 
 
@@ -105,11 +113,7 @@ def build_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: T
         "npu::npu_rms_norm_dynamic_mx_quant",
         bound["x"],
         bound["weight"],
-        beta=bound.get("beta"),
-        epsilon=bound["epsilon"],
-        scale_alg=bound["algorithm"],
-        round_mode=bound["mode"],
-        dst_type=bound["dtype"],
+        **_settings(match),
         val=(quantized, scale, _deviations(match)),
     )
 
