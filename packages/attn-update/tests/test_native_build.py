@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
 
 from attn_update import NativeUnavailableError
 from attn_update.native_build import build_native
@@ -57,6 +58,26 @@ def test_build_native_with_another_compiler_compiles_again(tmp_path: Path) -> No
     first = build_native(tmp_path / "cache", str(make_compiler(tmp_path)))
     second = build_native(tmp_path / "cache", str(make_compiler(tmp_path, "other")))
     assert first != second
+    assert num_runs(tmp_path) == 2
+
+
+def test_build_native_in_another_environment_of_the_same_versions_compiles_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = make_compiler(tmp_path)
+    first = build_native(tmp_path / "cache", str(compiler))
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "elsewhere" / "torch" / "__init__.py"))
+    assert build_native(tmp_path / "cache", str(compiler)) == first
+    assert num_runs(tmp_path) == 1
+
+
+def test_build_native_with_another_torch_compiles_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = make_compiler(tmp_path)
+    first = build_native(tmp_path / "cache", str(compiler))
+    monkeypatch.setattr(torch, "__version__", f"{torch.__version__}.another")
+    assert build_native(tmp_path / "cache", str(compiler)) != first
     assert num_runs(tmp_path) == 2
 
 

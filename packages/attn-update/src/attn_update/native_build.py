@@ -1,6 +1,7 @@
 """Builds the native updater, once for each source, torch, Python and compiler.
 
-The result lies in a folder of built files under a key of all that it depends on. It is moved into
+The result lies in a folder of built files under a key of all that it depends on: where torch is
+installed is none of that, so environments that have the same versions share it. It is moved into
 place when it is complete, so several processes may build at once: each writes a file of its own,
 and the last one to finish wins with the same content.
 """
@@ -63,11 +64,16 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
         for file in sorted(files("attn_update").joinpath("native").iterdir(), key=lambda f: f.name)
         if file.name.endswith((".h", ".cpp"))
     }
-    command = _command(program)
+    command = _command(program, Path(torch.__file__).parent)
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     sources["kernel_signatures.h"] = render_signatures()
     key = _key(
-        *sources, *sources.values(), str(torch.__version__), platform.machine(), suffix, *command
+        *sources,
+        *sources.values(),
+        str(torch.__version__),
+        platform.machine(),
+        suffix,
+        *_command(program, Path("torch")),
     )
     target = folder / key / f"{MODULE_NAME}{suffix}"
     if target.exists():
@@ -96,11 +102,10 @@ def _find_compiler(compiler: str | None) -> str:
     )
 
 
-def _command(program: str) -> list[str]:
-    root = Path(torch.__file__).parent
+def _command(program: str, torch_folder: Path) -> list[str]:
     includes = [
-        root / "include",
-        root / "include" / "torch" / "csrc" / "api" / "include",
+        torch_folder / "include",
+        torch_folder / "include" / "torch" / "csrc" / "api" / "include",
         Path(sysconfig.get_path("include")),
     ]
     return [
@@ -108,7 +113,7 @@ def _command(program: str) -> list[str]:
         *_FLAGS,
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}",
         *(f"-I{include}" for include in includes),
-        f"-L{root / 'lib'}",
+        f"-L{torch_folder / 'lib'}",
     ]
 
 
