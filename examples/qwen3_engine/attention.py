@@ -12,6 +12,7 @@ share nothing.
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
@@ -65,6 +66,16 @@ def attend_at_once(layer_name: str, arguments: Mapping[str, object], /) -> objec
     return torch.ops.npu.npu_fused_infer_attention_score.out(**arguments)
 
 
+Launch = Callable[..., None]
+Mark = Callable[[Launch], Launch]
+"""A decorator of the function behind the operator: one that says that it runs eagerly, say."""
+
+
+def leave_unmarked(function: Launch) -> Launch:
+    """Return the function as it is; fits :data:`Mark`."""
+    return function
+
+
 class AttentionOperator:
     """The attention of all layers of one model, as a torch operator.
 
@@ -79,6 +90,7 @@ class AttentionOperator:
         device: where the caches live.
         attend: launches attention; called once for each layer and forward pass.
         step_state: see above.
+        mark: decorates the function behind the operator.
 
     Raises:
         ConfigError: the attention operator does not take the dtype.
@@ -92,6 +104,7 @@ class AttentionOperator:
         device: torch.device,
         attend: Attend,
         step_state: StepState,
+        mark: Mark = leave_unmarked,
     ) -> None:
         if dtype not in _DTYPES:
             raise ConfigError(
@@ -107,7 +120,7 @@ class AttentionOperator:
         self._layer_names: set[str] = set()
         library = torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
         self._library: torch.library.Library | None = library
-        short_name = self._define(library)
+        short_name = self._define(library, mark(self._run))
         self.name = f"{_NAMESPACE}::{short_name}"
         self.operator: torch._ops.OpOverload = getattr(
             getattr(torch.ops, _NAMESPACE), short_name
@@ -130,13 +143,13 @@ class AttentionOperator:
         """
         self._library = None
 
-    def _define(self, library: torch.library.Library) -> str:
+    def _define(self, library: torch.library.Library, launch: Launch) -> str:
         namespace = getattr(torch.ops, _NAMESPACE)
         names = (f"attention_{number}" for number in count())
         name = next(name for name in names if not hasattr(namespace, name))
         library.define(name + _SCHEMA)  # type: ignore[no-untyped-call]
         # PrivateUse1 is the dispatch key of out-of-tree devices, which torch_npu renames to "npu".
-        library.impl(name, self._run, "PrivateUse1")  # type: ignore[no-untyped-call]
+        library.impl(name, launch, "PrivateUse1")  # type: ignore[no-untyped-call]
         torch.library.register_fake(f"{_NAMESPACE}::{name}", _do_nothing, lib=library)
         return name
 
@@ -152,10 +165,17 @@ class AttentionOperator:
         out: torch.Tensor,
         layer_name: str,
     ) -> None:
-        self._check(query, block_table, layer_name)
+        config, state = self._config, self.step_state
+        num_tokens, num_sequences = self._own_rows(query, block_table, layer_name)
+        if num_tokens == 0:
+            return
+        if num_tokens < query.shape[0]:
+            query, key, value = query[:num_tokens], key[:num_tokens], value[:num_tokens]
+            slot_mapping, out = slot_mapping[:num_tokens], out[:num_tokens]
+        if num_sequences < block_table.shape[0]:
+            block_table = block_table[:num_sequences]
         _write_cache(key, key_cache, slot_mapping)
         _write_cache(value, value_cache, slot_mapping)
-        config, state = self._config, self.step_state
         self._attend(
             layer_name,
             {
@@ -176,23 +196,31 @@ class AttentionOperator:
             },
         )
 
-    def _check(self, query: torch.Tensor, block_table: torch.Tensor, layer_name: str) -> None:
+    def _own_rows(
+        self, query: torch.Tensor, block_table: torch.Tensor, layer_name: str
+    ) -> tuple[int, int]:
+        """Return the tokens and sequences of the step; what its tensors have more is padding."""
         state = self.step_state
         num_tokens = state.cumulative_query_lengths[-1] if state.cumulative_query_lengths else 0
         num_sequences = len(state.cumulative_query_lengths)
-        expected = (query.shape[0], block_table.shape[0], block_table.shape[0])
-        found = (num_tokens, num_sequences, len(state.kv_lengths))
-        if found != expected:
+        if (
+            num_tokens > query.shape[0]
+            or num_sequences > block_table.shape[0]
+            or num_sequences != len(state.kv_lengths)
+            or (not state.is_padded and num_tokens != query.shape[0])
+            or (not state.is_padded and num_sequences != block_table.shape[0])
+        ):
             raise BatchError(
                 f"running the attention of layer {layer_name!r}: the tensors are of "
-                f"{expected[0]} tokens and {expected[1]} sequences, the step state of {found[0]} "
-                f"tokens, {found[1]} query lengths and {found[2]} key lengths; load the step state "
-                "before each forward pass"
+                f"{query.shape[0]} tokens and {block_table.shape[0]} sequences, the step state of "
+                f"{num_tokens} tokens, {num_sequences} query lengths and {len(state.kv_lengths)} "
+                "key lengths; load the step state before each forward pass"
             )
         if layer_name not in self._layer_names:
             near = difflib.get_close_matches(layer_name, sorted(self._layer_names), n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise BatchError(f"running attention: there is no layer {layer_name!r}{hint}")
+        return num_tokens, num_sequences
 
 
 def _write_cache(states: torch.Tensor, cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:

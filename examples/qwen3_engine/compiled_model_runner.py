@@ -13,8 +13,8 @@ import torch
 
 import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
-from npu_compile import CompileConfig, DecodeRunner, InputSpec
-from npu_graph_runtime import RunMode
+from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner
+from npu_graph_runtime import GraphContext, runs_eagerly
 from qwen3_engine.block_allocator import PADDING_BLOCK
 from qwen3_engine.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.model_loader import load_model
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    from attn_update import Lengths
     from npu_compile import CompiledModel, DecodeObserver
     from npu_graph_runtime import GraphDevice
     from qwen3_engine.model import Qwen3Model
@@ -39,8 +40,7 @@ _PADDING_KV_LENGTH = 0
 class CompiledModelRunner:
     """Runs a compiled model; fits `ModelRunner`. Made by :meth:`load`; close it at the end.
 
-    Prefill runs the fused operators one by one, on the batch as it is; decode runs as the
-    configuration says, padded to a capture size.
+    Prefill and decode run as the configuration says, padded to a capture size where one fits.
 
     Attributes:
         model: the model that was compiled.
@@ -52,6 +52,7 @@ class CompiledModelRunner:
         model: Qwen3Model,
         compiled: CompiledModel,
         decode_runner: DecodeRunner,
+        prefill_runner: PrefillRunner,
         *,
         recorder: Recorder,
         lane: UpdateLane,
@@ -59,6 +60,7 @@ class CompiledModelRunner:
         self.model = model
         self.compiled = compiled
         self._decode_runner = decode_runner
+        self._prefill_runner = prefill_runner
         self._recorder = recorder
         self._lane = lane
 
@@ -71,6 +73,7 @@ class CompiledModelRunner:
         device: GraphDevice,
         num_blocks: int,
         max_length: int,
+        max_num_sequences: int = 16,
         dtype: torch.dtype | None = None,
         observer: DecodeObserver | None = None,
     ) -> CompiledModelRunner:
@@ -83,6 +86,7 @@ class CompiledModelRunner:
             device: the device seam.
             num_blocks: blocks of the key/value cache, block 0 (reserved) included.
             max_length: tokens of the longest sequence.
+            max_num_sequences: of a captured prefill step; one of more runs eagerly.
             dtype: of the model; that of the checkpoint if ``None``.
             observer: told of every decode step.
 
@@ -91,6 +95,7 @@ class CompiledModelRunner:
             NpuCompileError: the options cannot be used.
         """
         recorder = Recorder(device)
+        context = GraphContext()
 
         def attend(layer_name: str, arguments: Mapping[str, object], /) -> object:
             return recorder.attention(layer_name, _ATTENTION_KIND, arguments, group=_GROUP)
@@ -102,6 +107,8 @@ class CompiledModelRunner:
             max_length=max_length,
             dtype=dtype,
             attend=attend,
+            # What breaks a capture in mode `breakable`; all other modes just call it.
+            mark=runs_eagerly(context),
         )
         try:
             config = CompileConfig.from_mapping(
@@ -109,47 +116,58 @@ class CompiledModelRunner:
             )
             dynamic = ("input_ids", "positions", "slot_mapping", "block_table")
             compiled = npu_compile.compile_model(
-                model, config, device=device, dynamic_arg_dims=dict.fromkeys(dynamic, (0,))
+                model,
+                config,
+                device=device,
+                dynamic_arg_dims=dict.fromkeys(dynamic, (0,)),
+                context=context,
             )
             lane = UpdateLane(device)
+            state = model.attention.step_state
+            specs = _input_specs(num_blocks_for(max_length))
             decode_runner = DecodeRunner(
                 compiled,
-                inputs=_input_specs(num_blocks_for(max_length)),
+                inputs=specs,
                 recorder=recorder,
                 lane=lane,
                 groups={_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))},
                 observer=observer,
-                set_lengths=lambda lengths: model.attention.step_state.load_sums(
-                    *(torch.as_tensor(lengths[_GROUP][name]).tolist() for name in _STEP_ARGUMENTS)
+                set_lengths=lambda lengths: state.load_sums(*_step_arguments(lengths)),
+            )
+            prefill_runner = PrefillRunner(
+                compiled,
+                inputs=specs,
+                max_sequences=max_num_sequences,
+                set_lengths=lambda lengths: state.load_sums(
+                    *_step_arguments(lengths), is_padded=True
                 ),
             )
         except BaseException:
             model.attention.close()
             raise
-        return cls(model, compiled, decode_runner, recorder=recorder, lane=lane)
+        return cls(model, compiled, decode_runner, prefill_runner, recorder=recorder, lane=lane)
 
     def capture(self, *, on_captured: Callable[[int, int, int], None] | None = None) -> None:
-        """Capture the decode graphs; call it once, before the first decode step.
+        """Capture all graphs; call it once, before the first step.
 
         Args:
             on_captured: called after each capture size with (size, sizes done, sizes in all).
         """
-
-        def prepare(size: int) -> None:
-            self._load_lengths((1,) * size, (_PADDING_KV_LENGTH,) * size)
-
-        self._decode_runner.capture(prepare, on_captured=on_captured)
+        state = self.model.attention.step_state
+        self._prefill_runner.capture(
+            lambda _size: state.load_sums((), (), is_padded=True), on_captured=on_captured
+        )
+        self._decode_runner.capture(
+            lambda size: state.load((1,) * size, (_PADDING_KV_LENGTH,) * size),
+            on_captured=on_captured,
+        )
 
     def prefill(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of each sequence's last token, on the device."""
-        device = self.compiled.device.torch_device
-        self._load_lengths(batch.query_lengths, batch.kv_lengths)
-        with self.compiled.context.run(RunMode.EAGER):
-            hidden: torch.Tensor = self.compiled(
-                **{name: value.to(device) for name, value in _inputs(batch).items()}
-            )
+        lengths = _lengths(batch.query_lengths, batch.kv_lengths)
+        hidden: torch.Tensor = self._prefill_runner.run(_inputs(batch), lengths)
         if batch.num_tokens != batch.num_sequences:
-            hidden = hidden.index_select(0, batch.last_token_rows().to(device))
+            hidden = hidden.index_select(0, batch.last_token_rows().to(hidden.device))
         return self._logits(hidden)
 
     def decode(self, batch: StepBatch) -> torch.Tensor:
@@ -157,24 +175,32 @@ class CompiledModelRunner:
         padding = self._decode_runner.padded_size(batch.num_sequences) - batch.num_sequences
         query_lengths = batch.query_lengths + (1,) * padding
         kv_lengths = batch.kv_lengths + (_PADDING_KV_LENGTH,) * padding
-        lengths = dict(
-            zip(_STEP_ARGUMENTS, (list(accumulate(query_lengths)), list(kv_lengths)), strict=True)
-        )
-        return self._logits(self._decode_runner.run(_inputs(batch), {_GROUP: lengths}))
+        lengths = _lengths(query_lengths, kv_lengths)
+        return self._logits(self._decode_runner.run(_inputs(batch), lengths))
 
     def close(self) -> None:
         """Wait for the device and give up graphs, records and the attention operator."""
+        self._prefill_runner.release()
         self._decode_runner.release()
         self._lane.close()
         self._recorder.close()
         self.model.attention.close()
 
-    def _load_lengths(self, query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]) -> None:
-        self.model.attention.step_state.load(query_lengths, kv_lengths)
-
     @torch.no_grad()
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.model.compute_logits(hidden)
+
+
+def _lengths(
+    query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]
+) -> dict[str, dict[str, list[int]]]:
+    """Return what the runners are told of a step: attention's arguments by parameter group."""
+    values = (list(accumulate(query_lengths)), list(kv_lengths))
+    return {_GROUP: dict(zip(_STEP_ARGUMENTS, values, strict=True))}
+
+
+def _step_arguments(lengths: Mapping[str, Mapping[str, Lengths]]) -> list[list[int]]:
+    return [torch.as_tensor(lengths[_GROUP][name]).tolist() for name in _STEP_ARGUMENTS]
 
 
 def _inputs(batch: StepBatch) -> dict[str, torch.Tensor]:
@@ -192,6 +218,9 @@ def _input_specs(max_blocks: int) -> dict[str, InputSpec]:
         "positions": InputSpec(dtype=torch.int64),
         "slot_mapping": InputSpec(dtype=torch.int32, pad_value=PADDING_BLOCK * BLOCK_SIZE),
         "block_table": InputSpec(
-            dtype=torch.int32, trailing_shape=(max_blocks,), pad_value=PADDING_BLOCK
+            dtype=torch.int32,
+            trailing_shape=(max_blocks,),
+            pad_value=PADDING_BLOCK,
+            per_sequence=True,
         ),
     }

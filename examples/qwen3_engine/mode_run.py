@@ -35,6 +35,7 @@ class ModeSettings:
         num_blocks: blocks of the key/value cache.
         max_length: tokens of the longest sequence.
         max_num_sequences: running at once.
+        prefill_capture_sizes: tokens of a prefill step that graphs are captured for.
         dtype: of the model; that of the checkpoint if ``None``.
         refuse_non_finite: as in ``EngineConfig``.
         options: further keys of ``npu_compile.CompileConfig``.
@@ -45,6 +46,7 @@ class ModeSettings:
     num_blocks: int
     max_length: int
     max_num_sequences: int
+    prefill_capture_sizes: tuple[int, ...] = ()
     dtype: torch.dtype | None = None
     refuse_non_finite: bool = True
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -146,10 +148,16 @@ def run_mode(
     record = _Record(count_launches)
     runner = CompiledModelRunner.load(
         settings.folder,
-        {"mode": mode, "capture_sizes": settings.capture_sizes, **settings.options},
+        {
+            "mode": mode,
+            "capture_sizes": settings.capture_sizes,
+            "prefill_capture_sizes": settings.prefill_capture_sizes,
+            **settings.options,
+        },
         device=device,
         num_blocks=settings.num_blocks,
         max_length=settings.max_length,
+        max_num_sequences=settings.max_num_sequences,
         dtype=settings.dtype,
         observer=record,
     )

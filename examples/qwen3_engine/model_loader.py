@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from qwen3_engine.attention import Attend, AttentionOperator, attend_at_once
+from qwen3_engine.attention import (
+    Attend,
+    AttentionOperator,
+    Mark,
+    attend_at_once,
+    leave_unmarked,
+)
 from qwen3_engine.checkpoint import Checkpoint, load_weights
 from qwen3_engine.errors import ConfigError
 from qwen3_engine.model import Qwen3Model
@@ -25,6 +31,7 @@ def load_model(
     max_length: int,
     dtype: torch.dtype | None = None,
     attend: Attend = attend_at_once,
+    mark: Mark = leave_unmarked,
 ) -> Qwen3Model:
     """Load a dense Qwen3 model with an empty key/value cache.
 
@@ -35,6 +42,7 @@ def load_model(
         max_length: tokens of the longest sequence, prompt and output together.
         dtype: bfloat16 or float16; that of the checkpoint if ``None``.
         attend: launches attention; by default at once.
+        mark: decorates the function behind the attention operator.
 
     Returns:
         The model. It owns parameters and cache; its ``attention`` must be closed by the caller when
@@ -61,7 +69,7 @@ def load_model(
         )
     target = torch.device(device)
     attention = AttentionOperator(
-        config, dtype=dtype, device=target, attend=attend, step_state=StepState()
+        config, dtype=dtype, device=target, attend=attend, step_state=StepState(), mark=mark
     )
     try:
         model = Qwen3Model(

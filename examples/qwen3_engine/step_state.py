@@ -19,17 +19,27 @@ class StepState:
         cumulative_query_lengths: running sums of the tokens of each sequence in this step.
         kv_lengths: tokens of each sequence in the cache, those of this step included; 0 for a row
             of padding.
+        is_padded: whether tensors may have more tokens and sequences than the lengths name; what
+            they have more is padding, which attention leaves alone.
     """
 
     def __init__(self) -> None:
         self.cumulative_query_lengths: list[int] = []
         self.kv_lengths: list[int] = []
+        self.is_padded = False
 
     def load(self, query_lengths: Sequence[int], kv_lengths: Sequence[int]) -> None:
         """Set the lengths of the next forward pass; one entry for each sequence."""
         self.load_sums(list(accumulate(query_lengths)), kv_lengths)
 
-    def load_sums(self, cumulative_query_lengths: Sequence[int], kv_lengths: Sequence[int]) -> None:
+    def load_sums(
+        self,
+        cumulative_query_lengths: Sequence[int],
+        kv_lengths: Sequence[int],
+        *,
+        is_padded: bool = False,
+    ) -> None:
         """Set the lengths of the next forward pass, those of the queries as running sums."""
+        self.is_padded = is_padded
         self.cumulative_query_lengths = list(cumulative_query_lengths)
         self.kv_lengths = list(kv_lengths)

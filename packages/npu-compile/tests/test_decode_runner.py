@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import TYPE_CHECKING
 
@@ -18,11 +19,12 @@ from npu_compile import (
     OutputError,
     RunnerStateError,
 )
-from npu_graph_runtime import RunMode
+from npu_graph_runtime import GraphKey, RunMode
 from piecewise_split import SplittingOpAbsentError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import FrameType
 
     from attn_update import Lengths
     from conftest import AttentionOperator, Decoder
@@ -123,6 +125,65 @@ def test_runner_full_replays_one_graph_a_size(
     assert [(step.num_rows, step.padded_size) for step in steps.seen] == [(3, 4), (1, 1), (4, 4)]
     assert {step.run_mode for step in steps.seen} == {RunMode.FULL}
     assert all(0 < step.update_seconds < step.seconds for step in steps.seen)
+
+
+def _torch_calls(run: Callable[[], object]) -> list[str]:
+    """Return the functions of Dynamo that are called."""
+    seen: list[str] = []
+
+    def watch(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and "_dynamo" in frame.f_code.co_filename:
+            seen.append(f"{frame.f_code.co_filename}:{frame.f_code.co_name}")
+
+    sys.setprofile(watch)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return seen
+
+
+@pytest.mark.parametrize("mode", ["piecewise", "full"])
+def test_runner_replay_enters_no_dynamo(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode=mode)
+    _capture(runner, attention)
+    attention.lengths = [0] * 4
+
+    assert _torch_calls(lambda: runner.run(_inputs(3, 1), {})) == []
+    with runner.compiled.context.run(RunMode.EAGER):
+        assert _torch_calls(lambda: runner.compiled(**_inputs(4, 1))) != []
+
+
+def test_runner_piecewise_captures_a_segment_between_splitting_ops(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="piecewise", sizes=(2, 4))
+    _capture(runner, attention)
+
+    assert runner.compiled.num_captured_graphs == 2 * (2 + 1)
+    runner.release()
+    assert runner.compiled.num_captured_graphs == 0
+
+
+def test_runner_release_leaves_the_graphs_of_another_of_the_same_model(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode="piecewise", sizes=(2,))
+    _capture(runner, attention)
+    compiled, other = runner.compiled, GraphKey(num_tokens=3)
+    inputs = _inputs(3, 1)
+    attention.lengths = [0] * 3
+    with compiled.capture_session(), compiled.context.run(RunMode.BREAKABLE, other):
+        compiled(**inputs)
+
+    runner.release()
+
+    with compiled.context.run(RunMode.BREAKABLE, other):
+        output = compiled(**inputs)
+    device.synchronize()
+    torch.testing.assert_close(output, decoder(**inputs))
 
 
 def test_runner_reports_progress_largest_first(

@@ -1,16 +1,23 @@
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
 from npu_compile import InputError, InputSpec
 from npu_compile.packed_layout import ALIGNMENT_BYTES, PackedLayout
+from npu_compile.step_size import StepSize
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),
     "slots": InputSpec(dtype=torch.int32, pad_value=-1),
     "table": InputSpec(dtype=torch.int32, trailing_shape=(5,)),
 }
+
+
+def _size(rows: int) -> StepSize:
+    return StepSize(tokens=rows, sequences=rows)
 
 
 def _values(rows: int) -> dict[str, torch.Tensor]:
@@ -22,7 +29,7 @@ def _values(rows: int) -> dict[str, torch.Tensor]:
 
 
 def test_layout_views_are_aligned_disjoint_and_typed() -> None:
-    layout = PackedLayout(SPECS, max_size=3)
+    layout = PackedLayout(SPECS, largest=_size(3))
     packed = torch.zeros(layout.num_bytes, dtype=torch.uint8)
 
     views = layout.views(packed)
@@ -37,14 +44,30 @@ def test_layout_views_are_aligned_disjoint_and_typed() -> None:
         assert bool((view == fill).all())
 
 
-def test_layout_check_returns_the_rows_of_a_batch() -> None:
-    assert PackedLayout(SPECS, max_size=4).check(_values(3), max_rows=4) == 3
+def test_layout_check_returns_the_size_of_a_batch() -> None:
+    layout = PackedLayout(SPECS, largest=_size(4))
+
+    assert layout.check(_values(3), most=_size(4)) == StepSize(tokens=3, sequences=4)
+
+
+def test_layout_check_counts_sequences_apart_from_tokens() -> None:
+    specs = {**SPECS, "table": dataclasses.replace(SPECS["table"], per_sequence=True)}
+    layout = PackedLayout(specs, largest=StepSize(tokens=8, sequences=3))
+    views = layout.views(torch.zeros(layout.num_bytes, dtype=torch.uint8))
+    values = {**_values(7), "table": torch.ones(2, 5, dtype=torch.int32)}
+
+    size = layout.check(values, most=layout.largest)
+
+    assert size == StepSize(tokens=7, sequences=2)
+    assert views["table"].shape == (3, 5)
+    with pytest.raises(InputError, match="found 4 rows of sequences, expected 1 to 3"):
+        layout.check({**values, "table": torch.ones(4, 5, dtype=torch.int32)}, most=layout.largest)
 
 
 def test_layout_check_accepts_a_narrower_table() -> None:
     values = {**_values(2), "table": torch.ones(2, 3, dtype=torch.int32)}
 
-    assert PackedLayout(SPECS, max_size=4).check(values, max_rows=4) == 2
+    assert PackedLayout(SPECS, largest=_size(4)).check(values, most=_size(4)).tokens == 2
 
 
 @pytest.mark.parametrize(
@@ -63,15 +86,15 @@ def test_layout_check_refuses_what_was_not_declared(
     changes: dict[str, torch.Tensor], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        PackedLayout(SPECS, max_size=4).check({**_values(3), **changes}, max_rows=4)
+        PackedLayout(SPECS, largest=_size(4)).check({**_values(3), **changes}, most=_size(4))
 
 
 def test_layout_check_names_missing_inputs() -> None:
     with pytest.raises(InputError, match=r"missing \['slots', 'table'\]"):
-        PackedLayout(SPECS, max_size=4).check({"input_ids": torch.arange(2)}, max_rows=4)
+        PackedLayout(SPECS, largest=_size(4)).check({"input_ids": torch.arange(2)}, most=_size(4))
 
 
 @pytest.mark.parametrize("rows", [0, 5])
 def test_layout_check_refuses_rows_out_of_range(rows: int) -> None:
     with pytest.raises(InputError, match=f"found {rows} rows, expected 1 to 4"):
-        PackedLayout(SPECS, max_size=8).check(_values(rows), max_rows=4)
+        PackedLayout(SPECS, largest=_size(8)).check(_values(rows), most=_size(4))

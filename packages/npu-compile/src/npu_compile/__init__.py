@@ -21,6 +21,7 @@ from npu_compile.errors import (
     SiblingVersionError,
 )
 from npu_compile.packed_layout import InputSpec
+from npu_compile.prefill_runner import PrefillRunner
 
 __all__ = [
     "Backend",
@@ -36,6 +37,7 @@ __all__ = [
     "InputSpec",
     "NpuCompileError",
     "OutputError",
+    "PrefillRunner",
     "RunnerStateError",
     "SiblingVersionError",
     "__version__",

@@ -11,7 +11,7 @@ from npu_graph_runtime import NpuDevice
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from npu_graph_runtime import GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
 
 
 def compile_model(
@@ -20,6 +20,7 @@ def compile_model(
     *,
     device: GraphDevice | None = None,
     dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+    context: GraphContext | None = None,
     observer: RuntimeObserver | None = None,
 ) -> CompiledModel:
     """Compile a model for NPU graph execution.
@@ -34,6 +35,9 @@ def compile_model(
             fuses and runs eagerly.
         device: the device seam; by default the current NPU.
         dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls.
+        context: says at each call of the model what its run mode and graph key are; by default the
+            compiled model makes one. In mode ``breakable`` the model's functions are marked by
+            ``runs_eagerly`` of the same one.
         observer: told of captures and replays.
 
     Raises:
@@ -50,5 +54,6 @@ def compile_model(
         config,
         device=NpuDevice() if device is None else device,
         dynamic_arg_dims=dynamic_arg_dims,
+        context=context,
         observer=observer,
     )

@@ -2,32 +2,41 @@
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import inspect
 import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from npu_compile.backend import Backend
-from npu_compile.config import CompileMode
 from npu_compile.errors import ConfigError
+from npu_compile.graph_compiler import GraphCompiler
 from npu_compile.torch_internals import BackendCompilerFailed, mark_dynamic
-from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, RunMode
+from npu_graph_runtime import (
+    CaptureSession,
+    GraphContext,
+    GraphedCallable,
+    RunMode,
+    runs_eagerly,
+)
+from piecewise_split import run_uncompiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from npu_compile.compilation_report import CompilationReport
     from npu_compile.config import CompileConfig
-    from npu_graph_runtime import GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphDevice, GraphKey, RuntimeObserver
+    from piecewise_split import Piece
 
 
 class CompiledModel:
     """A model behind Dynamo, the fusion passes and, by mode, the splitter and graph capture.
 
     Dynamo compiles at the first call; outside a capture session a call runs eagerly unless
-    :attr:`context` names a run mode and a captured graph key. Runs without autograd.
+    :attr:`context` names a run mode and a captured graph key. A replay enters neither Dynamo nor
+    the model: the key has chosen the graph. Where nothing is fused and nothing is split, the model
+    runs as it is, without a compiler. Runs without autograd.
 
     Belongs to one host thread at a time. Models do not share anything: two may be compiled in one
     process, from one class, with other configurations.
@@ -38,12 +47,14 @@ class CompiledModel:
         device: the device seam that captures and replays.
         dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls,
             such as the number of tokens; all others are fixed by the first call.
+        context: run mode and graph key of the next call; a new one by default. Given where the
+            model's own functions are marked by ``runs_eagerly(context)`` before it is compiled.
         observer: told of captures and replays.
 
     Attributes:
         config: as given.
         device: as given.
-        context: run mode and graph key of the next call; set by runners.
+        context: as given or made; set by runners.
 
     Raises:
         ConfigError: ``dynamic_arg_dims`` names an argument that the model does not take, or the
@@ -57,11 +68,12 @@ class CompiledModel:
         *,
         device: GraphDevice,
         dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+        context: GraphContext | None = None,
         observer: RuntimeObserver | None = None,
     ) -> None:
         self.config = config
         self.device = device
-        self.context = GraphContext()
+        self.context = GraphContext() if context is None else context
         self._signature = inspect.signature(getattr(model, "forward", model))
         self._dynamic_dims = dict(dynamic_arg_dims or {})
         for name in self._dynamic_dims:
@@ -70,27 +82,32 @@ class CompiledModel:
                     f"compiling {type(model).__name__}: dynamic_arg_dims names {name!r}, the model "
                     f"takes {', '.join(self._signature.parameters)}"
                 )
-        eager_config = dataclasses.replace(config, mode=CompileMode.EAGER)
-        self._eager_backend = Backend(eager_config)
-        self._backend = Backend(config, device=device, context=self.context, observer=observer)
-        # Apart from each other: a graph that Dynamo compiles for an eager call may fit the inputs
-        # of a captured one as well, and would be run in its place, with no piece captured.
-        self._run_eagerly = _compile(model, self._eager_backend)
-        self._run_capturable = _compile(model, self._backend)
+        whole = GraphCompiler(config)
+        self._compilers = [whole]
+        self._run_eagerly = self._run_capturable = _compile(model, whole)
+        if config.mode.splits:
+            # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
+            # inputs of a captured one as well, and would be run in its place, with nothing split.
+            splitting = GraphCompiler(config, self._prepare_piece)
+            self._compilers = [splitting, whole]
+            self._run_capturable = _compile(model, splitting)
+        elif not config.fuse:
+            self._run_eagerly = self._run_capturable = model
         self._call: Callable[..., Any] = self._run
-        self._whole: GraphedCallable | None = None
-        if config.mode is CompileMode.FULL:
-            self._whole = GraphedCallable(
-                self._run,
-                device=device,
-                context=self.context,
-                run_mode=RunMode.FULL,
-                name=type(model).__name__,
-                address_check=config.address_check,
-                warmup_runs=config.warmup_runs,
-                observer=observer,
-            )
-            self._call = self._whole
+        self._graphed: list[GraphedCallable] = []
+        for mode in dict.fromkeys((config.mode.prefill_run_mode, config.mode.decode_run_mode)):
+            if mode is not RunMode.EAGER:
+                self._call = GraphedCallable(
+                    self._call,
+                    device=device,
+                    context=self.context,
+                    run_mode=mode,
+                    name=type(model).__name__,
+                    address_check=config.address_check,
+                    warmup_runs=config.warmup_runs,
+                    observer=observer,
+                )
+                self._graphed.append(self._call)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, capture or replay the model; arguments and outputs are the model's own.
@@ -100,33 +117,20 @@ class CompiledModel:
         Raises:
             GraphNotCapturedError: the context names a graph key that was never captured.
             InputAddressError: an input lies elsewhere than at capture; nothing was launched.
-        SplittingOpAbsentError: a splitting op of the configuration is not in the model.
+            EagerSegmentError: what runs eagerly returned something else than at capture.
+            SplittingOpAbsentError: a splitting op of the configuration is not in the model.
         """
         return self._call(*args, **kwargs)
 
     @property
     def reports(self) -> tuple[CompilationReport, ...]:
-        """One report for each graph that Dynamo has handed over so far; eager calls' come last."""
-        return (*self._backend.reports, *self._eager_backend.reports)
-
-    @property
-    def run_mode(self) -> RunMode:
-        """The run mode in which this model captures; ``EAGER`` if it never does."""
-        return {
-            CompileMode.EAGER: RunMode.EAGER,
-            CompileMode.FULL: RunMode.FULL,
-            CompileMode.PIECEWISE: RunMode.PIECEWISE,
-        }[self.config.mode]
-
-    @property
-    def graphed_callables(self) -> tuple[GraphedCallable, ...]:
-        """What is captured: the whole model, or the pieces compiled so far."""
-        return (self._whole,) if self._whole else tuple(self._backend.captured_pieces)
+        """One report for each graph that Dynamo has handed over; those not split come last."""
+        return tuple(report for compiler in self._compilers for report in compiler.reports)
 
     @property
     def num_captured_graphs(self) -> int:
-        """Graphs held now, over all keys and pieces."""
-        return sum(len(graphed.captured_keys) for graphed in self.graphed_callables)
+        """Device graphs held now, over all keys and segments."""
+        return sum(graphed.num_graphs for graphed in self._graphed)
 
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session inside which calls of this model capture.
@@ -136,10 +140,25 @@ class CompiledModel:
         """
         return CaptureSession(self.device, self.context, pool)
 
-    def release(self) -> None:
-        """Wait for the device and tear all captured graphs down; the model still runs eagerly."""
-        for graphed in self.graphed_callables:
-            graphed.release_all()
+    def release(self, keys: Iterable[GraphKey] | None = None) -> None:
+        """Wait for the device and tear captured graphs down; the model still runs eagerly.
+
+        Args:
+            keys: those of the graphs; all by default. One that is not captured is left out.
+        """
+        for graphed in self._graphed:
+            for key in graphed.captured_keys if keys is None else keys:
+                if graphed.is_captured(key):
+                    graphed.release(key)
+
+    def _prepare_piece(self, piece: Piece) -> Callable[..., Any]:
+        forward = run_uncompiled(piece)
+        if not piece.is_splitting:
+            return forward
+        # Messages call a segment by the function in front of it.
+        named = functools.partial(forward)
+        named.__name__ = piece.name  # type: ignore[attr-defined]
+        return runs_eagerly(self.context)(named)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self._dynamic_dims:
@@ -164,7 +183,7 @@ class CompiledModel:
                         mark_dynamic(tensor, dim)
 
 
-def _compile(model: Callable[..., Any], backend: Backend) -> Callable[..., Any]:
+def _compile(model: Callable[..., Any], backend: GraphCompiler) -> Callable[..., Any]:
     """Return the model behind Dynamo, with compilations of its own.
 
     Dynamo keeps compiled graphs, and counts them against a limit, by code object: what is compiled

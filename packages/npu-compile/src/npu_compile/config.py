@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import AddressCheck
+from npu_graph_runtime import AddressCheck, RunMode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,15 +21,39 @@ class CompileMode(str, Enum):
 
     Attributes:
         EAGER: fused operators, launched one by one; nothing is captured.
-        FULL: the whole model is captured, attention included; its step parameters are rewritten in
-            the captured graph at each replay.
+        FULL: the whole model is captured for decode, attention included; its step parameters are
+            rewritten in the captured graph at each replay. Prefill runs as in ``EAGER``.
         PIECEWISE: the graph is split at the splitting ops; the pieces between them are captured,
             the splitting ops run eagerly.
+        FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in
+            ``PIECEWISE``.
+        BREAKABLE: as ``PIECEWISE``, but the model itself says what runs eagerly, by
+            ``npu_graph_runtime.runs_eagerly``; without fusions no compiler is needed.
     """
 
     EAGER = "eager"
     FULL = "full"
     PIECEWISE = "piecewise"
+    FULL_DECODE_AND_PIECEWISE = "full_decode_and_piecewise"
+    BREAKABLE = "breakable"
+
+    @property
+    def splits(self) -> bool:
+        """Whether the graph is split at splitting ops."""
+        return self in {CompileMode.PIECEWISE, CompileMode.FULL_DECODE_AND_PIECEWISE}
+
+    @property
+    def decode_run_mode(self) -> RunMode:
+        """The run mode of decode steps that a capture size fits."""
+        if self in {CompileMode.FULL, CompileMode.FULL_DECODE_AND_PIECEWISE}:
+            return RunMode.FULL
+        return self.prefill_run_mode
+
+    @property
+    def prefill_run_mode(self) -> RunMode:
+        """The run mode of prefill and mixed steps that a capture size fits."""
+        captures = self.splits or self is CompileMode.BREAKABLE
+        return RunMode.BREAKABLE if captures else RunMode.EAGER
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,9 +64,13 @@ class CompileConfig:
         mode: how the compiled model is executed; a string is accepted.
         splitting_ops: names of the operators (``"namespace::name"`` or
             ``"namespace::name.overload"``) at which the graph is split. Needed by, and only used
-            in, mode ``piecewise``.
+            in, the modes ``piecewise`` and ``full_decode_and_piecewise``.
         capture_sizes: batch sizes (rows of the decode batch) for which graphs are captured; a batch
-            is padded to the next one, its bucket. Sorted and unique after construction.
+            is padded to the next one, its bucket, in every mode. Sorted and unique after
+            construction.
+        prefill_capture_sizes: likewise for prefill and mixed steps, in tokens. Steps are padded to
+            these sizes in every mode, so that modes compare bitwise, and captured in those that
+            capture prefill.
         fuse: whether the fusion rules run at all.
         disabled_fusions: names of passes and rules of the default pipeline to leave out.
         address_check: when captured callables compare their inputs with those of the capture; a
@@ -58,6 +86,7 @@ class CompileConfig:
     mode: CompileMode = CompileMode.EAGER
     splitting_ops: tuple[str, ...] = ()
     capture_sizes: tuple[int, ...] = ()
+    prefill_capture_sizes: tuple[int, ...] = ()
     fuse: bool = True
     disabled_fusions: tuple[str, ...] = ()
     address_check: AddressCheck = AddressCheck.FIRST_REPLAY
@@ -69,15 +98,17 @@ class CompileConfig:
         set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
         set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
         set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
-        sizes = _sequence("capture_sizes", self.capture_sizes)
-        for size in sizes:
-            _positive("capture_sizes", size)
-        set_field(self, "capture_sizes", tuple(sorted(set(sizes))))
+        set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))
+        set_field(
+            self,
+            "prefill_capture_sizes",
+            _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
+        )
         _positive("warmup_runs", self.warmup_runs)
-        if self.mode is CompileMode.PIECEWISE and not self.splitting_ops:
+        if self.mode.splits and not self.splitting_ops:
             raise ConfigError(
-                "reading the configuration: mode 'piecewise' needs splitting_ops, found none; "
-                "name the attention operator of the model, e.g. ('my_engine::attention',)"
+                f"reading the configuration: mode {self.mode.value!r} needs splitting_ops, found "
+                "none; name the attention operator of the model, e.g. ('my_engine::attention',)"
             )
 
     @classmethod
@@ -157,6 +188,13 @@ def _names(key: str, value: object) -> tuple[str, ...]:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"reading the configuration: {key} holds {name!r}, expected a name")
     return names
+
+
+def _sizes(key: str, value: object) -> tuple[int, ...]:
+    sizes = _sequence(key, value)
+    for size in sizes:
+        _positive(key, size)
+    return tuple(sorted(set(sizes)))
 
 
 def _positive(key: str, value: object) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import warnings
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update import StepParameters, UpdateLane, UpdatePlan
+from npu_compile.captured_steps import CapturedSteps
 from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.input_buffers import InputBuffers
 from npu_compile.own_rows import own_rows
-from npu_graph_runtime import CaptureSizes, GraphKey, RunMode, largest_first
+from npu_compile.step_size import StepSize
+from npu_graph_runtime import GraphKey, RunMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,14 +62,14 @@ class DecodeRunner:
     Args:
         compiled: the model; its configuration names the capture sizes and the mode.
         inputs: the model's arguments, all tensors ``[rows, ...]`` of the batch.
-        recorder: what attention runs through; needed by mode ``full``.
-        lane: the update lane of the device; needed by mode ``full``.
+        recorder: what attention runs through; needed where the run mode is ``FULL``.
+        lane: the update lane of the device; needed where the run mode is ``FULL``.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
         observer: told of every step.
         set_lengths: makes attention see the lengths of a step that does not get them by an update:
-            called before each one that runs eagerly or in pieces, with what :meth:`run` was given.
-            Without it the caller does that before :meth:`run`, and mode ``full`` refuses a batch
-            that is larger than every capture size.
+            called before each one that runs eagerly or in segments, with what :meth:`run` was
+            given. Without it the caller does that before :meth:`run`, and run mode ``FULL`` refuses
+            a batch that is larger than every capture size.
 
     Attributes:
         compiled: as given.
@@ -91,7 +92,7 @@ class DecodeRunner:
     ) -> None:
         self.compiled = compiled
         self._set_lengths = set_lengths
-        self._mode = compiled.run_mode
+        self._mode = compiled.config.mode.decode_run_mode
         sizes = compiled.config.capture_sizes
         if self._mode is not RunMode.EAGER and not sizes:
             raise ConfigError(
@@ -100,33 +101,30 @@ class DecodeRunner:
             )
         if self._mode is RunMode.FULL and (recorder is None or lane is None):
             raise ConfigError(
-                "making a decode runner for mode 'full': a recorder and an update lane are needed "
-                "to rewrite attention's arguments at each replay; pass both"
+                f"making a decode runner for mode {compiled.config.mode.value!r}: a recorder and "
+                "an update lane are needed to rewrite attention's arguments at each replay; pass "
+                "both"
             )
         self._recorder = recorder
         self._lane = lane
         self._groups = groups
         self._observer = observer
-        self._sizes = CaptureSizes(sizes) if sizes else None
-        self._keys = {
-            size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes
-        }
+        keys = {size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes}
+        self._steps = CapturedSteps(compiled, self._mode, keys, "decode")
         self._buffers = (
-            InputBuffers(inputs, max_size=sizes[-1], device=compiled.device) if sizes else None
+            InputBuffers(_by_token(inputs), largest=_size(sizes[-1]), device=compiled.device)
+            if sizes
+            else None
         )
         self._plans: dict[GraphKey, UpdatePlan] = {}
         self._recorded: set[GraphKey] = set()
-        self._pool: object = None
-        self._is_captured = False
-        self._has_warned = False
 
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
 
         That is ``num_rows`` itself where no capture size is large enough.
         """
-        bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
-        return num_rows if bucket is None else bucket
+        return self._steps.padded_size(num_rows)
 
     def capture(
         self,
@@ -150,19 +148,8 @@ class DecodeRunner:
         """
         if self._mode is RunMode.EAGER or self._buffers is None:
             return
-        if self._is_captured:
-            raise RunnerStateError(
-                "capturing the decode graphs: they are captured already; release them first"
-            )
-        self._is_captured = True
         try:
-            with self.compiled.capture_session(self._pool) as session:
-                self._pool = session.pool
-                for done, key in enumerate(largest_first(self._keys.values()), start=1):
-                    prepare(key.num_tokens)
-                    self._capture(key, self._buffers.views(key.num_tokens))
-                    if on_captured is not None:
-                        on_captured(key.num_tokens, done, len(self._keys))
+            self._steps.capture(prepare, self._capture, on_captured)
         except BaseException:
             self.release()
             raise
@@ -194,21 +181,23 @@ class DecodeRunner:
         started = time.perf_counter() if observer is not None else 0.0
         num_rows = next(iter(inputs.values())).shape[0] if inputs else 0
         size = self.padded_size(num_rows)
-        key = self._keys.get(size)
+        key = self._steps.keys.get(size)
         update_seconds = 0.0
         mode = RunMode.EAGER
         if key is None or self._buffers is None:
             self._show_lengths(num_rows, lengths)
-            output = self._run_unpadded(inputs, num_rows)
+            output = self._steps.call_eagerly(inputs, num_rows)
         else:
             mode = self._mode
-            rows = self._buffers.check(inputs, size=size)
+            own = self._buffers.check(inputs, size=_size(size))
+            if mode is not RunMode.EAGER:
+                self._steps.require_captured()
             if mode is RunMode.FULL:
-                output, update_seconds = self._replay(key, inputs, rows, lengths)
+                output, update_seconds = self._replay(key, inputs, own, lengths)
             else:
                 if self._set_lengths is not None:
                     self._set_lengths(lengths)
-                output = self._run_padded(key, inputs, rows)
+                output = self._load_and_call(key, inputs, own)
         if observer is not None:
             observer.observe_decode(
                 DecodeStep(
@@ -222,24 +211,25 @@ class DecodeRunner:
         return own_rows(output, num_rows=num_rows, padded_size=size)
 
     def release(self) -> None:
-        """Wait for the device and tear down graphs, plans and records; may capture again."""
-        self.compiled.release()
+        """Wait for the device and tear down graphs, plans and records; may capture again.
+
+        Those of this runner: graphs of the model that others captured stay.
+        """
+        self._steps.release()
         self._plans.clear()
         if self._recorder is not None:
             # Its own only: the recorder may be shared, and hold another runner's under equal keys.
             while self._recorded:
                 self._recorder.release(self._recorded.pop())
-        self._is_captured = False
 
-    def _capture(self, key: GraphKey, views: Mapping[str, Tensor]) -> None:
-        size = key.num_tokens
-        if self._mode is RunMode.PIECEWISE:
-            with self.compiled.context.run(self._mode, key):
-                own_rows(self.compiled(**views), num_rows=size, padded_size=size)
+    def _capture(self, key: GraphKey) -> None:
+        views = self._static_buffers().views(_size(key.num_tokens))
+        if self._mode is not RunMode.FULL:
+            self._steps.call_checked(key, views)
             return
         assert self._recorder is not None  # noqa: S101
-        with self._recorder.recording(key), self.compiled.context.run(self._mode, key):
-            own_rows(self.compiled(**views), num_rows=size, padded_size=size)
+        with self._recorder.recording(key):
+            self._steps.call_checked(key, views)
         self._recorded.add(key)
         # All captures run the same model, so each must have recorded the layers of the first.
         first = next(iter(self._plans.values()), None)
@@ -257,52 +247,28 @@ class DecodeRunner:
         if self._mode is RunMode.FULL and has_attention:
             raise RunnerStateError(
                 f"decoding a batch of {num_rows} rows in mode 'full': it is larger than every "
-                f"capture size (largest: {max(self._keys)}), so it would run eagerly, and nothing "
-                "would show its lengths to attention; pass set_lengths to the runner, or add a "
-                "capture size"
+                f"capture size (largest: {max(self._steps.keys)}), so it would run eagerly, and "
+                "nothing would show its lengths to attention; pass set_lengths to the runner, or "
+                "add a capture size"
             )
 
-    def _run_unpadded(self, inputs: Mapping[str, Tensor], num_rows: int) -> Any:
-        if self._sizes is not None and not self._has_warned:
-            self._has_warned = True
-            warnings.warn(
-                f"decoding a batch of {num_rows} rows: it is larger than every capture size "
-                f"(largest: {max(self._keys)}), so it runs eagerly; add a capture size if such "
-                "batches are common (said once)",
-                RuntimeWarning,
-                stacklevel=3,
-            )
-        device = self.compiled.device.torch_device
-        placed = {name: value.to(device) for name, value in inputs.items()}
-        with self.compiled.context.run(RunMode.EAGER):
-            return self.compiled(**placed)
-
-    def _run_padded(self, key: GraphKey, inputs: Mapping[str, Tensor], rows: int) -> Any:
-        buffers = self._static_buffers()
-        if self._mode is not RunMode.EAGER:
-            self._require_captured()
-        buffers.load(inputs, rows=rows, size=key.num_tokens)
-        with self.compiled.context.run(self._mode, key):
-            return self.compiled(**buffers.views(key.num_tokens))
+    def _load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
+        buffers, size = self._static_buffers(), _size(key.num_tokens)
+        buffers.load(inputs, own=own, size=size)
+        return self._steps.call(key, buffers.views(size))
 
     def _replay(
         self,
         key: GraphKey,
         inputs: Mapping[str, Tensor],
-        rows: int,
+        own: StepSize,
         lengths: Mapping[str, Mapping[str, Lengths]],
     ) -> tuple[Any, float]:
-        self._require_captured()
-        buffers = self._static_buffers()
-        compiled = self.compiled
-        size = key.num_tokens
         replayed = 0.0
 
         def replay() -> Any:
             nonlocal replayed
-            buffers.load(inputs, rows=rows, size=size)
-            with compiled.context.run(RunMode.FULL, key):
-                output = compiled(**buffers.views(size))
+            output = self._load_and_call(key, inputs, own)
             replayed = time.perf_counter()
             return output
 
@@ -311,12 +277,15 @@ class DecodeRunner:
         output = self._lane.run(self._plans[key], parameters, replay)
         return output, time.perf_counter() - replayed
 
-    def _require_captured(self) -> None:
-        if not self._is_captured:
-            raise RunnerStateError(
-                "running a decode step: the decode graphs are not captured; call capture() first"
-            )
-
     def _static_buffers(self) -> InputBuffers:
         assert self._buffers is not None  # noqa: S101
         return self._buffers
+
+
+def _by_token(inputs: Mapping[str, InputSpec]) -> dict[str, InputSpec]:
+    """Return the declarations of a step in which a row a sequence is a row a token."""
+    return {name: dataclasses.replace(spec, per_sequence=False) for name, spec in inputs.items()}
+
+
+def _size(rows: int) -> StepSize:
+    return StepSize(tokens=rows, sequences=rows)

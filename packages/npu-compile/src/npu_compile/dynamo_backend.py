@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.backend import Backend
-from npu_compile.config import CompileConfig, CompileMode
+from npu_compile.config import CompileConfig
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import GraphContext
 
@@ -28,8 +28,8 @@ def compile_graph(
         example_inputs: as Dynamo gives them.
         options: the keys of :class:`CompileConfig`. Mode ``piecewise`` also needs ``device`` (a
             ``GraphDevice``) and ``context`` (a ``GraphContext``), since the caller must say when
-            to capture. Mode ``full`` captures the whole model from outside of Dynamo, so it is
-            not for this door.
+            to capture. The other capturing modes capture the model from outside of Dynamo, so they
+            are not for this door.
 
     Raises:
         ConfigError: an unknown or contradictory option.
@@ -38,11 +38,6 @@ def compile_graph(
     device = values.pop("device", None)
     context = values.pop("context", None)
     config = CompileConfig.from_mapping(values)
-    if config.mode is CompileMode.FULL:
-        raise ConfigError(
-            "torch.compile(backend='npu_compile'): mode 'full' captures around the compiled model, "
-            "which a backend cannot do; use npu_compile.compile_model(model, config)"
-        )
     if device is not None and not hasattr(device, "create_graph"):
         raise ConfigError(
             f"torch.compile(backend='npu_compile'): the option `device` is {device!r}, expected a "

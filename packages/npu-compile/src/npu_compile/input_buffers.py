@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from npu_compile.packed_layout import InputSpec
+    from npu_compile.step_size import StepSize
     from npu_graph_runtime import Event, GraphDevice
 
 # Engines prepare at most one step while another runs; two more absorb jitter.
@@ -48,19 +49,19 @@ class InputBuffers:
 
     Args:
         specs: input names and their declarations.
-        max_size: the largest capture size.
+        largest: the largest capture size.
         device: the device seam; copies are issued on its current stream.
     """
 
     def __init__(
-        self, specs: Mapping[str, InputSpec], *, max_size: int, device: GraphDevice
+        self, specs: Mapping[str, InputSpec], *, largest: StepSize, device: GraphDevice
     ) -> None:
-        self._layout = PackedLayout(specs, max_size=max_size)
+        self._layout = PackedLayout(specs, largest=largest)
         self._device = device
         target = device.torch_device
         self._packed = torch.zeros(self._layout.num_bytes, dtype=torch.uint8, device=target)
         self._full_views = self._layout.views(self._packed)
-        self._views_by_size: dict[int, dict[str, torch.Tensor]] = {}
+        self._views_by_size: dict[StepSize, dict[str, torch.Tensor]] = {}
         pinned = target.type != "cpu"
         self._ring = tuple(
             _HostBuffer(self._layout, pinned=pinned, event=device.create_event())
@@ -68,48 +69,56 @@ class InputBuffers:
         )
         self._next = 0
 
-    def views(self, size: int) -> dict[str, torch.Tensor]:
-        """Return the device views ``[size, *trailing_shape]`` that a graph of this size reads.
+    def views(self, size: StepSize) -> dict[str, torch.Tensor]:
+        """Return the device views ``[rows, *trailing_shape]`` that a graph of this size reads.
 
         The same tensors at every call; the memory belongs to this object.
         """
         views = self._views_by_size.get(size)
         if views is None:
-            views = {name: view[:size] for name, view in self._full_views.items()}
+            specs = self._layout.specs
+            views = {
+                name: view[: specs[name].rows(size)] for name, view in self._full_views.items()
+            }
             self._views_by_size[size] = views
         return views
 
-    def check(self, values: Mapping[str, torch.Tensor], *, size: int) -> int:
-        """Return the rows of a batch that is to be padded to ``size`` rows; copies nothing.
+    def check(self, values: Mapping[str, torch.Tensor], *, size: StepSize) -> StepSize:
+        """Return the size of a batch that is to be padded to ``size``; copies nothing.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
         """
-        return self._layout.check(values, max_rows=size)
+        return self._layout.check(values, most=size)
 
-    def load(self, values: Mapping[str, torch.Tensor], *, rows: int, size: int) -> None:
-        """Copy a batch into the static buffers, padded to ``size`` rows.
+    def load(self, values: Mapping[str, torch.Tensor], *, own: StepSize, size: StepSize) -> None:
+        """Copy a batch into the static buffers, padded to ``size``.
 
         Asynchronous: ordered on the current stream; the given tensors may be changed at once.
 
         Args:
             values: for each input a CPU tensor ``[rows, ...]`` that :meth:`check` has passed.
-            rows: rows of the batch.
-            size: rows after padding, at most the largest capture size.
+            own: size of the batch, as :meth:`check` returned it.
+            size: its size after padding, at most the largest capture size.
         """
         host = self._ring[self._next]
         self._next = (self._next + 1) % RING_DEPTH
         host.wait_until_free()
         for name, spec in self._layout.specs.items():
-            value, view = values[name], host.views[name]
+            value, view, rows, padded = (
+                values[name],
+                host.views[name],
+                spec.rows(own),
+                spec.rows(size),
+            )
             if tuple(value.shape[1:]) == spec.trailing_shape:
                 view[:rows] = value
             else:
                 width = value.shape[1]
                 view[:rows, :width] = value
                 view[:rows, width:] = spec.pad_value
-            if rows < size:
-                view[rows:size] = spec.pad_value
+            if rows < padded:
+                view[rows:padded] = spec.pad_value
         self._packed.copy_(host.packed, non_blocking=True)
         host.event.record(self._device.current_stream())
         host.in_flight = True

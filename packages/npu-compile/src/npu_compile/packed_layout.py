@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING
 
 from npu_compile.errors import InputError
+from npu_compile.step_size import StepSize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,18 +21,25 @@ ALIGNMENT_BYTES = 64
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class InputSpec:
-    """Declares one input of a step: a tensor ``[size, *trailing_shape]``.
+    """Declares one input of a step: a tensor ``[rows, *trailing_shape]``.
 
     Attributes:
         dtype: element type of the static buffer; values are given in it.
         trailing_shape: all dimensions but the first, which is the padded size of the batch. A value
             may be narrower in the first trailing dimension; the rest is padded.
         pad_value: written to rows (and trailing columns) that the batch does not fill.
+        per_sequence: whether there is one row a sequence (a block table, say) and not one a token;
+            the same in a decode step.
     """
 
     dtype: torch.dtype
     trailing_shape: tuple[int, ...] = ()
     pad_value: float = 0
+    per_sequence: bool = False
+
+    def rows(self, size: StepSize) -> int:
+        """Return the rows of this input in a step of this size."""
+        return size.sequences if self.per_sequence else size.tokens
 
 
 class PackedLayout:
@@ -39,40 +47,44 @@ class PackedLayout:
 
     Args:
         specs: input names and their declarations, in the order of packing.
-        max_size: rows of each input, the largest capture size.
+        largest: the largest step that fits.
     """
 
-    def __init__(self, specs: Mapping[str, InputSpec], *, max_size: int) -> None:
+    def __init__(self, specs: Mapping[str, InputSpec], *, largest: StepSize) -> None:
         self.specs = dict(specs)
-        self.max_size = max_size
+        self.largest = largest
         self._offsets: dict[str, int] = {}
         offset = 0
         for name, spec in self.specs.items():
             self._offsets[name] = offset
-            rows_bytes = max_size * math.prod(spec.trailing_shape) * spec.dtype.itemsize
+            count = spec.rows(largest) * math.prod(spec.trailing_shape)
+            rows_bytes = count * spec.dtype.itemsize
             offset += -(-rows_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
         self.num_bytes = offset
 
     def views(self, packed: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the inputs ``[max_size, *trailing_shape]`` as views of a packed buffer.
+        """Return the inputs of the largest step as views of a packed buffer.
 
         Args:
             packed: ``[num_bytes]``, uint8, contiguous, on any device; it owns the memory.
         """
         views: dict[str, torch.Tensor] = {}
         for name, spec in self.specs.items():
-            shape = (self.max_size, *spec.trailing_shape)
+            shape = (spec.rows(self.largest), *spec.trailing_shape)
             start = self._offsets[name]
             stop = start + math.prod(shape) * spec.dtype.itemsize
             views[name] = packed[start:stop].view(spec.dtype).view(shape)
         return views
 
-    def check(self, values: Mapping[str, torch.Tensor], *, max_rows: int) -> int:
-        """Return the number of rows of a batch after checking it against the declarations.
+    def check(self, values: Mapping[str, torch.Tensor], *, most: StepSize) -> StepSize:
+        """Return the size of a step after checking its inputs against the declarations.
 
         Args:
             values: one tensor ``[rows, ...]`` for each declared input.
-            max_rows: rows that fit.
+            most: the size that fits.
+
+        Returns:
+            The size; where no input has one row a sequence, as many sequences as fit.
 
         Raises:
             InputError: a missing or unknown input, a wrong device, dtype or shape, rows
@@ -85,22 +97,36 @@ class PackedLayout:
                 f"loading the inputs of a step: expected {sorted(self.specs)}; "
                 f"missing {missing}, unknown {unknown}"
             )
-        rows = -1
+        tokens = sequences = -1
         for name, spec in self.specs.items():
             value = values[name]
             _check_value(name, value, spec)
-            if rows == -1:
-                rows = value.shape[0]
-            if value.shape[0] != rows:
-                raise InputError(
-                    f"loading the inputs of a step: `{name}` has {value.shape[0]} rows, "
-                    f"the inputs before it {rows}; all must have one row a token"
-                )
-        if not 1 <= rows <= max_rows:
-            raise InputError(
-                f"loading the inputs of a step: found {rows} rows, expected 1 to {max_rows}"
-            )
-        return rows
+            rows = value.shape[0]
+            if spec.per_sequence:
+                sequences = _same_rows(name, rows, sequences, "sequence")
+            else:
+                tokens = _same_rows(name, rows, tokens, "token")
+        size = StepSize(
+            tokens=most.tokens if tokens == -1 else tokens,
+            sequences=most.sequences if sequences == -1 else sequences,
+        )
+        _check_range(size.tokens, most.tokens, "rows")
+        _check_range(size.sequences, most.sequences, "rows of sequences")
+        return size
+
+
+def _same_rows(name: str, rows: int, before: int, what: str) -> int:
+    if before not in {-1, rows}:
+        raise InputError(
+            f"loading the inputs of a step: `{name}` has {rows} rows, the inputs before it "
+            f"{before}; all must have one row a {what}"
+        )
+    return rows
+
+
+def _check_range(rows: int, most: int, what: str) -> None:
+    if not 1 <= rows <= most:
+        raise InputError(f"loading the inputs of a step: found {rows} {what}, expected 1 to {most}")
 
 
 def _check_value(name: str, value: torch.Tensor, spec: InputSpec) -> None:

@@ -8,6 +8,7 @@ import time
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from npu_graph_runtime.breakable_capture import SegmentedGraph
 from npu_graph_runtime.diagnosis import diagnose
 from npu_graph_runtime.errors import (
     CaptureSessionError,
@@ -192,6 +193,14 @@ class GraphedCallable:
     def captured_keys(self) -> tuple[GraphKey, ...]:
         """Keys of the graphs held now, in the order of their capture."""
         return tuple(graph.key for graph in self._graphs.values())
+
+    @property
+    def num_graphs(self) -> int:
+        """Device graphs held now: one for each key, or for each of its segments."""
+        return sum(
+            graph.graph.num_graphs if isinstance(graph.graph, SegmentedGraph) else 1
+            for graph in self._graphs.values()
+        )
 
     @property
     def counters(self) -> GraphCounters:

@@ -1,0 +1,110 @@
+"""Prefill in captured segments: every mode gives what eager gives, and the right tokens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import cann_sim
+from npu_graph_runtime import RunMode
+from qwen3_engine import ReferenceModel, compare_with_reference
+from qwen3_engine.mode_run import ModeResult, ModeSettings, differing_requests, run_mode
+from qwen3_engine.tiny_checkpoint import TinyShape
+from qwen3_engine.workload import mixed_arrivals
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from npu_graph_runtime import NpuDevice
+    from qwen3_engine.workload import Arrival
+
+SHAPE = TinyShape()
+MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable")
+DECODES = {
+    "eager": RunMode.EAGER,
+    "full": RunMode.FULL,
+    "piecewise": RunMode.BREAKABLE,
+    "full_decode_and_piecewise": RunMode.FULL,
+    "breakable": RunMode.BREAKABLE,
+}
+# Largest first; the last prompt fits none of them and runs eagerly.
+PREFILL_SIZES = (192, 64, 16)
+PROMPTS = (5, 60, 130, 1, 16, 17, 190, 33, 200)
+
+
+def _arrivals() -> tuple[Arrival, ...]:
+    return mixed_arrivals(
+        PROMPTS,
+        vocab_size=SHAPE.vocab_size,
+        output_tokens=(12, 20, 8),
+        steps_between=3,
+        sampled_every=4,
+    )
+
+
+@pytest.fixture(scope="module", params=["bfloat16", "float16"])
+def folder(request: pytest.FixtureRequest, checkpoint: Path, half_checkpoint: Path) -> Path:
+    return checkpoint if request.param == "bfloat16" else half_checkpoint
+
+
+@pytest.fixture(scope="module")
+def results(folder: Path, device: NpuDevice) -> dict[str, ModeResult]:
+    settings = ModeSettings(
+        folder=folder,
+        capture_sizes=(1, 2, 4),
+        prefill_capture_sizes=PREFILL_SIZES,
+        num_blocks=20,
+        max_length=256,
+        max_num_sequences=4,
+    )
+    with pytest.warns(RuntimeWarning, match=r"prefill batch of \d+ rows"):
+        return {
+            mode: run_mode(
+                mode,
+                settings,
+                _arrivals(),
+                device=device,
+                count_launches=lambda: cann_sim.counters().launches,
+            )
+            for mode in MODES
+        }
+
+
+def test_every_mode_gives_the_logits_of_eager_bitwise(results: dict[str, ModeResult]) -> None:
+    for mode in MODES[1:]:
+        assert differing_requests(results[mode], results["eager"]) == [], mode
+
+
+def test_every_mode_decodes_as_it_says(results: dict[str, ModeResult]) -> None:
+    found = {mode: {step.run_mode for step in results[mode].decode_steps} for mode in MODES}
+
+    assert found == {mode: {run_mode} for mode, run_mode in DECODES.items()}
+
+
+def test_segments_are_captured_for_every_prefill_and_decode_size(
+    results: dict[str, ModeResult],
+) -> None:
+    segments = SHAPE.num_layers + 1
+    prefill = len(PREFILL_SIZES) * segments
+
+    assert {mode: result.num_graphs for mode, result in results.items()} == {
+        "eager": 0,
+        "full": 3,
+        "piecewise": prefill + 3 * segments,
+        "full_decode_and_piecewise": prefill + 3,
+        "breakable": prefill + 3 * segments,
+    }
+
+
+def test_every_mode_agrees_with_transformers(results: dict[str, ModeResult], folder: Path) -> None:
+    reference = ReferenceModel(folder)
+    greedy = [arrival.request.sampling.temperature == 0 for arrival in _arrivals()]
+    dtype = torch.bfloat16 if "half" not in folder.name else torch.float16
+    for result in results.values():
+        outputs = [out for out, is_greedy in zip(result.outputs, greedy, strict=True) if is_greedy]
+        verdict = compare_with_reference(
+            outputs, reference, dtype=dtype, num_layers=SHAPE.num_layers
+        )
+        assert verdict.agrees, f"{result.mode}: {verdict}"
