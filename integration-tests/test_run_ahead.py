@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 NUM_SEQUENCES = 3
 STEPS = 24
+LONG_BLOCKS = 8
 
 
 def _batches() -> list[StepBatch]:
@@ -69,6 +71,11 @@ def _run(
     return values, waits
 
 
+def _differing_steps(found: list[torch.Tensor], expected: list[torch.Tensor]) -> list[int]:
+    pairs = zip(found, expected, strict=True)
+    return [step for step, (left, right) in enumerate(pairs) if not torch.equal(left, right)]
+
+
 @pytest.mark.parametrize("mode", ["full", "piecewise"])
 def test_steps_issued_ahead_wait_for_nothing_and_give_the_same_values(
     mode: str, checkpoint: Path, device: NpuDevice
@@ -78,7 +85,7 @@ def test_steps_issued_ahead_wait_for_nothing_and_give_the_same_values(
 
     assert waits == 0
     assert len(ahead) == STEPS
-    assert all(torch.equal(a, b) for a, b in zip(ahead, eager, strict=True))
+    assert _differing_steps(ahead, eager) == []
 
 
 def test_host_further_ahead_than_the_ring_still_gives_the_right_values(
@@ -87,4 +94,68 @@ def test_host_further_ahead_than_the_ring_still_gives_the_right_values(
     ahead, _ = _run(checkpoint, device, "full", steps_ahead=STEPS)
     eager, _ = _run(checkpoint, device, "eager", steps_ahead=1)
 
-    assert all(torch.equal(a, b) for a, b in zip(ahead, eager, strict=True))
+    assert _differing_steps(ahead, eager) == []
+
+
+def _decode_from_the_device(
+    checkpoint: Path, device: NpuDevice, mode: str, *, steps: int, on_device: bool
+) -> tuple[torch.Tensor, int]:
+    """Decode greedily; return the tokens ``[steps, sequences]`` and how often the host waited.
+
+    Either a step's tokens stay on the device and are an input of the next one, or the host reads
+    them. The host is never more than two steps ahead: it asks an event, and does not wait for it.
+    """
+    runner = CompiledModelRunner.load(
+        checkpoint,
+        {"mode": mode, "capture_sizes": [4]},
+        device=device,
+        num_blocks=1 + NUM_SEQUENCES * LONG_BLOCKS,
+        max_length=LONG_BLOCKS * 128,
+    )
+    runner.capture()
+    table = torch.arange(1, 1 + NUM_SEQUENCES * LONG_BLOCKS, dtype=torch.int32)
+    table = table.view(NUM_SEQUENCES, LONG_BLOCKS)
+    tokens = torch.arange(NUM_SEQUENCES, dtype=torch.int32)
+    if on_device:
+        tokens = tokens.to(device.torch_device)
+    kept: list[torch.Tensor] = []
+    behind = [device.create_event() for _ in range(3)]
+    device.synchronize()
+    before = cann_sim.counters()
+    for step in range(steps):
+        if step >= len(behind):
+            while not behind[step % len(behind)].query():
+                time.sleep(1e-4)
+        batch = StepBatch(
+            input_ids=tokens,
+            positions=torch.full((NUM_SEQUENCES,), step),
+            slot_mapping=table[:, step // 128] * 128 + step % 128,
+            block_table=table,
+            query_lengths=(1,) * NUM_SEQUENCES,
+            kv_lengths=(step + 1,) * NUM_SEQUENCES,
+        )
+        tokens = runner.decode(batch).argmax(-1).to(torch.int32)
+        kept.append(tokens)
+        behind[step % len(behind)].record(device.current_stream())
+        if not on_device:
+            tokens = tokens.cpu()
+    waits = (cann_sim.counters() - before).synchronisations
+    device.synchronize()
+    result = torch.stack(kept).cpu()
+    runner.close()
+    return result, waits
+
+
+@pytest.mark.parametrize(("mode", "steps"), [("full", 1000), ("piecewise", 200)])
+def test_tokens_that_stay_on_the_device_make_no_host_wait(
+    mode: str, steps: int, checkpoint: Path, device: NpuDevice
+) -> None:
+    tokens, waits = _decode_from_the_device(checkpoint, device, mode, steps=steps, on_device=True)
+    expected, host_waits = _decode_from_the_device(
+        checkpoint, device, mode, steps=steps, on_device=False
+    )
+
+    assert waits == 0
+    assert host_waits >= steps
+    assert torch.equal(tokens, expected)
+    assert len(torch.unique(tokens)) > NUM_SEQUENCES

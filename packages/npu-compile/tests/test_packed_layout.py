@@ -20,6 +20,10 @@ def _size(rows: int) -> StepSize:
     return StepSize(tokens=rows, sequences=rows)
 
 
+def _layout(rows: int) -> PackedLayout:
+    return PackedLayout(SPECS, largest=_size(rows), device=torch.device("xpu:0"))
+
+
 def _values(rows: int) -> dict[str, torch.Tensor]:
     return {
         "input_ids": torch.arange(rows),
@@ -29,7 +33,7 @@ def _values(rows: int) -> dict[str, torch.Tensor]:
 
 
 def test_layout_views_are_aligned_disjoint_and_typed() -> None:
-    layout = PackedLayout(SPECS, largest=_size(3))
+    layout = _layout(3)
     packed = torch.zeros(layout.num_bytes, dtype=torch.uint8)
 
     views = layout.views(packed)
@@ -45,14 +49,16 @@ def test_layout_views_are_aligned_disjoint_and_typed() -> None:
 
 
 def test_layout_check_returns_the_size_of_a_batch() -> None:
-    layout = PackedLayout(SPECS, largest=_size(4))
+    layout = _layout(4)
 
     assert layout.check(_values(3), most=_size(4)) == StepSize(tokens=3, sequences=4)
 
 
 def test_layout_check_counts_sequences_apart_from_tokens() -> None:
     specs = {**SPECS, "table": dataclasses.replace(SPECS["table"], per_sequence=True)}
-    layout = PackedLayout(specs, largest=StepSize(tokens=8, sequences=3))
+    layout = PackedLayout(
+        specs, largest=StepSize(tokens=8, sequences=3), device=torch.device("xpu")
+    )
     views = layout.views(torch.zeros(layout.num_bytes, dtype=torch.uint8))
     values = {**_values(7), "table": torch.ones(2, 5, dtype=torch.int32)}
 
@@ -67,7 +73,7 @@ def test_layout_check_counts_sequences_apart_from_tokens() -> None:
 def test_layout_check_accepts_a_narrower_table() -> None:
     values = {**_values(2), "table": torch.ones(2, 3, dtype=torch.int32)}
 
-    assert PackedLayout(SPECS, largest=_size(4)).check(values, most=_size(4)).tokens == 2
+    assert _layout(4).check(values, most=_size(4)).tokens == 2
 
 
 @pytest.mark.parametrize(
@@ -78,7 +84,10 @@ def test_layout_check_accepts_a_narrower_table() -> None:
         ({"table": torch.zeros(3, 6, dtype=torch.int32)}, r"`table` has shape \(3, 6\)"),
         ({"table": torch.zeros(3, dtype=torch.int32)}, r"`table` has shape \(3,\)"),
         ({"slots": torch.tensor(1, dtype=torch.int32)}, r"`slots` has shape \(\)"),
-        ({"slots": torch.zeros(3, dtype=torch.int32, device="meta")}, "`slots` is on meta"),
+        (
+            {"slots": torch.zeros(3, dtype=torch.int32, device="meta")},
+            "`slots` is on meta, expected the CPU or xpu:0",
+        ),
         ({"extra": torch.zeros(3)}, r"unknown \['extra'\]"),
     ],
 )
@@ -86,15 +95,15 @@ def test_layout_check_refuses_what_was_not_declared(
     changes: dict[str, torch.Tensor], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
-        PackedLayout(SPECS, largest=_size(4)).check({**_values(3), **changes}, most=_size(4))
+        _layout(4).check({**_values(3), **changes}, most=_size(4))
 
 
 def test_layout_check_names_missing_inputs() -> None:
     with pytest.raises(InputError, match=r"missing \['slots', 'table'\]"):
-        PackedLayout(SPECS, largest=_size(4)).check({"input_ids": torch.arange(2)}, most=_size(4))
+        _layout(4).check({"input_ids": torch.arange(2)}, most=_size(4))
 
 
 @pytest.mark.parametrize("rows", [0, 5])
 def test_layout_check_refuses_rows_out_of_range(rows: int) -> None:
     with pytest.raises(InputError, match=f"found {rows} rows, expected 1 to 4"):
-        PackedLayout(SPECS, largest=_size(8)).check(_values(rows), most=_size(4))
+        _layout(8).check(_values(rows), most=_size(4))

@@ -163,7 +163,9 @@ class DecodeRunner:
         than the input buffers have copies.
 
         Args:
-            inputs: for each declared input a CPU tensor ``[rows, ...]``.
+            inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
+                when this returns; or on the device, such as the tokens just sampled, read in the
+                order of the current stream and without a wait of the host.
             lengths: by parameter group and argument name, for the padded size.
 
         Returns:

@@ -3,7 +3,8 @@
 A captured graph reads its inputs at the addresses of its capture. All inputs therefore live in one
 packed device buffer that is never moved, and the graph of a smaller capture size reads the first
 rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
-copies that in one asynchronous copy, so the host cost does not grow with the number of inputs.
+copies that in one asynchronous copy, so the host cost does not grow with the number of inputs. A
+value that is on the device already, such as the tokens just sampled, is copied there behind it.
 
 The copy reads host memory after the call has returned. Host buffers therefore come from a ring, and
 one is written again only after the event recorded behind its copy has passed; the host waits only
@@ -56,9 +57,9 @@ class InputBuffers:
     def __init__(
         self, specs: Mapping[str, InputSpec], *, largest: StepSize, device: GraphDevice
     ) -> None:
-        self._layout = PackedLayout(specs, largest=largest)
-        self._device = device
         target = device.torch_device
+        self._layout = PackedLayout(specs, largest=largest, device=target)
+        self._device = device
         self._packed = torch.zeros(self._layout.num_bytes, dtype=torch.uint8, device=target)
         self._full_views = self._layout.views(self._packed)
         self._views_by_size: dict[StepSize, dict[str, torch.Tensor]] = {}
@@ -97,13 +98,15 @@ class InputBuffers:
         Asynchronous: ordered on the current stream; the given tensors may be changed at once.
 
         Args:
-            values: for each input a CPU tensor ``[rows, ...]`` that :meth:`check` has passed.
+            values: for each input a tensor ``[rows, ...]`` that :meth:`check` has passed. One on
+                the device is read in the order of the current stream.
             own: size of the batch, as :meth:`check` returned it.
             size: its size after padding, at most the largest capture size.
         """
         host = self._ring[self._next]
         self._next = (self._next + 1) % RING_DEPTH
         host.wait_until_free()
+        on_device: list[tuple[torch.Tensor, torch.Tensor]] = []
         for name, spec in self._layout.specs.items():
             value, view, rows, padded = (
                 values[name],
@@ -111,14 +114,23 @@ class InputBuffers:
                 spec.rows(own),
                 spec.rows(size),
             )
-            if tuple(value.shape[1:]) == spec.trailing_shape:
+            is_narrower = tuple(value.shape[1:]) != spec.trailing_shape
+            width = value.shape[1] if is_narrower else None
+            if value.device.type != "cpu":
+                # What it does not fill is padded by the packed copy, in front of its own.
+                view[:padded] = spec.pad_value
+                target = self._full_views[name][:rows]
+                on_device.append((target if width is None else target[:, :width], value))
+                continue
+            if width is None:
                 view[:rows] = value
             else:
-                width = value.shape[1]
                 view[:rows, :width] = value
                 view[:rows, width:] = spec.pad_value
             if rows < padded:
                 view[rows:padded] = spec.pad_value
         self._packed.copy_(host.packed, non_blocking=True)
+        for target, value in on_device:
+            target.copy_(value)
         host.event.record(self._device.current_stream())
         host.in_flight = True

@@ -48,11 +48,15 @@ class PackedLayout:
     Args:
         specs: input names and their declarations, in the order of packing.
         largest: the largest step that fits.
+        device: where values may lie besides the CPU.
     """
 
-    def __init__(self, specs: Mapping[str, InputSpec], *, largest: StepSize) -> None:
+    def __init__(
+        self, specs: Mapping[str, InputSpec], *, largest: StepSize, device: torch.device
+    ) -> None:
         self.specs = dict(specs)
         self.largest = largest
+        self.device = device
         self._offsets: dict[str, int] = {}
         offset = 0
         for name, spec in self.specs.items():
@@ -100,7 +104,7 @@ class PackedLayout:
         tokens = sequences = -1
         for name, spec in self.specs.items():
             value = values[name]
-            _check_value(name, value, spec)
+            self._check_value(name, value, spec)
             rows = value.shape[0]
             if spec.per_sequence:
                 sequences = _same_rows(name, rows, sequences, "sequence")
@@ -113,6 +117,28 @@ class PackedLayout:
         _check_range(size.tokens, most.tokens, "rows")
         _check_range(size.sequences, most.sequences, "rows of sequences")
         return size
+
+    def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:
+        if value.device.type != "cpu" and not _is_on(value, self.device):
+            raise InputError(
+                f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU or "
+                f"{self.device}, where the static inputs are; copy it there before"
+            )
+        if value.dtype != spec.dtype:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` has dtype {value.dtype}, "
+                f"expected {spec.dtype}; convert it before"
+            )
+        trailing = tuple(value.shape[1:])
+        fits = len(trailing) == len(spec.trailing_shape) and (
+            trailing == spec.trailing_shape
+            or (trailing[0] <= spec.trailing_shape[0] and trailing[1:] == spec.trailing_shape[1:])
+        )
+        if value.dim() == 0 or not fits:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` has shape {tuple(value.shape)}, "
+                f"expected (rows, {', '.join(map(str, spec.trailing_shape))}) or narrower"
+            )
 
 
 def _same_rows(name: str, rows: int, before: int, what: str) -> int:
@@ -129,24 +155,7 @@ def _check_range(rows: int, most: int, what: str) -> None:
         raise InputError(f"loading the inputs of a step: found {rows} {what}, expected 1 to {most}")
 
 
-def _check_value(name: str, value: torch.Tensor, spec: InputSpec) -> None:
-    if value.device.type != "cpu":
-        raise InputError(
-            f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU; "
-            "reading it back would synchronise the device"
-        )
-    if value.dtype != spec.dtype:
-        raise InputError(
-            f"loading the inputs of a step: `{name}` has dtype {value.dtype}, "
-            f"expected {spec.dtype}; convert it before"
-        )
-    trailing = tuple(value.shape[1:])
-    fits = len(trailing) == len(spec.trailing_shape) and (
-        trailing == spec.trailing_shape
-        or (trailing[0] <= spec.trailing_shape[0] and trailing[1:] == spec.trailing_shape[1:])
-    )
-    if value.dim() == 0 or not fits:
-        raise InputError(
-            f"loading the inputs of a step: `{name}` has shape {tuple(value.shape)}, "
-            f"expected (rows, {', '.join(map(str, spec.trailing_shape))}) or narrower"
-        )
+def _is_on(value: torch.Tensor, device: torch.device) -> bool:
+    """Return whether a value lies on a device, which may be named without a number."""
+    place = value.device
+    return place.type == device.type and device.index in {None, place.index}
