@@ -44,6 +44,28 @@ def test_config_from_file_reads_json(tmp_path: Path) -> None:
     assert CompileConfig.from_file(path) == CompileConfig(mode=CompileMode.FULL, capture_sizes=(4,))
 
 
+def test_config_from_file_reads_toml(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('mode = "full"\ncapture_sizes = [4, 2]\nfuse = false\n')
+
+    expected = CompileConfig(mode=CompileMode.FULL, capture_sizes=(2, 4), fuse=False)
+    assert CompileConfig.from_file(path) == expected
+
+
+def test_config_goes_to_plain_values_and_back() -> None:
+    config = CompileConfig(
+        mode=CompileMode.FULL_DECODE_AND_PIECEWISE,
+        splitting_ops=("a::b",),
+        capture_sizes=(4, 1),
+        address_check=AddressCheck.NEVER,
+    )
+
+    values = config.to_mapping()
+
+    assert values["mode"] == "full_decode_and_piecewise"
+    assert CompileConfig.from_json(json.dumps(values)) == config
+
+
 def test_config_unknown_key_names_the_nearest_known_one() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'capture_size'.*'capture_sizes'"):
         CompileConfig.from_mapping({"capture_size": [1]})
@@ -54,18 +76,64 @@ def test_config_unknown_mode_names_the_nearest_known_one() -> None:
         CompileConfig.from_mapping({"mode": "piecwise"})
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"mode": "piecewise"}, "needs splitting_ops"),
-        ({"capture_sizes": [0]}, "capture_sizes must be whole and at least 1, found 0"),
-        ({"capture_sizes": [True]}, "found True"),
-        ({"capture_sizes": 4}, "must be a list or tuple, found 4"),
-        ({"splitting_ops": "my::attention"}, "must be a list or tuple"),
-        ({"disabled_fusions": [""]}, "expected a name"),
-        ({"warmup_runs": 0}, "warmup_runs must be whole and at least 1"),
+BAD_VALUES: list[tuple[dict[str, Any], str]] = [
+    ({"mode": "piecewise"}, "mode 'piecewise' needs splitting_ops"),
+    ({"mode": "full_decode_and_piecewise"}, "needs splitting_ops"),
+    ({"mode": "Full"}, "mode is 'Full'; did you mean 'full'"),
+    ({"mode": "ful"}, "did you mean 'full'"),
+    ({"mode": "breakabel"}, "did you mean 'breakable'"),
+    ({"mode": "full_and_piecewise", "splitting_ops": ["a::b"]}, "full_decode_and_piecewise"),
+    ({"mode": "graph"}, "known: eager, full, piecewise"),
+    ({"mode": None}, "mode is None"),
+    ({"mode": 1}, "mode is 1"),
+    ({"mode": ["full"]}, r"mode is \['full'\]"),
+    ({"address_check": "sometimes"}, "address_check is 'sometimes'"),
+    ({"address_check": "alway"}, "did you mean 'always'"),
+    ({"address_check": True}, "address_check is True"),
+    ({"splitting_ops": "my::attention"}, "splitting_ops must be a list or tuple"),
+    ({"splitting_ops": [1]}, "splitting_ops holds 1, expected a name"),
+    ({"splitting_ops": [""]}, "splitting_ops holds '', expected a name"),
+    ({"splitting_ops": None}, "splitting_ops must be a list or tuple, found None"),
+    ({"splitting_ops": {"my::attention": 1}}, "splitting_ops must be a list or tuple"),
+    ({"disabled_fusions": [""]}, "disabled_fusions holds '', expected a name"),
+    ({"disabled_fusions": "fuse_swiglu"}, "disabled_fusions must be a list or tuple"),
+    ({"disabled_fusions": [None]}, "disabled_fusions holds None"),
+    ({"warmup_runs": 0}, "warmup_runs must be whole and at least 1, found 0"),
+    ({"warmup_runs": -1}, "warmup_runs must be whole"),
+    ({"warmup_runs": 1.5}, "warmup_runs must be whole"),
+    ({"warmup_runs": "2"}, "warmup_runs must be whole"),
+    ({"warmup_runs": True}, "found True"),
+    ({"warmup_runs": None}, "warmup_runs must be whole"),
+    ({"fuse": "no"}, "fuse must be true or false, found 'no'"),
+    ({"fuse": 0}, "fuse must be true or false, found 0"),
+    ({"fuse": None}, "fuse must be true or false"),
+    ({"modes": "full"}, "unknown key 'modes'; did you mean 'mode'"),
+    ({"capture_size": [1]}, "did you mean 'capture_sizes'"),
+    ({"prefill_sizes": [1]}, "did you mean 'prefill_capture_sizes'"),
+    ({"spliting_ops": []}, "did you mean 'splitting_ops'"),
+    ({"Fuse": True}, "did you mean 'fuse'"),
+    ({"xyz": 1}, "unknown key 'xyz'; known: mode"),
+    ({1: 2}, "unknown key 1; known: mode"),  # type: ignore[dict-item]
+    *[
+        ({key: value}, f"{key} must be {message}")
+        for key in ("capture_sizes", "prefill_capture_sizes")
+        for value, message in (
+            ([0], "whole and at least 1, found 0"),
+            ([-4], "whole and at least 1, found -4"),
+            ([2, 1.0], "whole and at least 1, found 1.0"),
+            (["4"], "whole and at least 1, found '4'"),
+            ([True], "whole and at least 1, found True"),
+            ([[1]], "whole and at least 1"),
+            ([None], "whole and at least 1"),
+            (4, "a list or tuple, found 4"),
+            ("1,2", "a list or tuple"),
+            (None, "a list or tuple"),
+        )
     ],
-)
+]
+
+
+@pytest.mark.parametrize(("values", "message"), BAD_VALUES)
 def test_config_bad_value_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CompileConfig.from_mapping(values)
@@ -83,3 +151,9 @@ def test_config_file_that_is_missing_or_bad_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.json").write_text('{"modes": 1}')
     with pytest.raises(ConfigError, match=r"'modes'.*bad\.json"):
         CompileConfig.from_file(tmp_path / "bad.json")
+    (tmp_path / "bad.toml").write_text("mode = ")
+    with pytest.raises(ConfigError, match=r"not valid TOML.*bad\.toml"):
+        CompileConfig.from_file(tmp_path / "bad.toml")
+    (tmp_path / "bytes.json").write_bytes(b"\xff\xfe{}")
+    with pytest.raises(ConfigError, match=r"bytes\.json"):
+        CompileConfig.from_file(tmp_path / "bytes.json")

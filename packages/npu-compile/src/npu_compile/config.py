@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import AddressCheck, RunMode
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -105,6 +111,10 @@ class CompileConfig:
             _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
         )
         _positive("warmup_runs", self.warmup_runs)
+        if not isinstance(self.fuse, bool):
+            raise ConfigError(
+                f"reading the configuration: fuse must be true or false, found {self.fuse!r}"
+            )
         if self.mode.splits and not self.splitting_ops:
             raise ConfigError(
                 f"reading the configuration: mode {self.mode.value!r} needs splitting_ops, found "
@@ -149,19 +159,39 @@ class CompileConfig:
 
     @classmethod
     def from_file(cls, path: str | Path) -> CompileConfig:
-        """Make a configuration from a JSON file.
+        """Make a configuration from a file: TOML if its name ends in ``.toml``, else JSON.
 
         Raises:
             ConfigError: the file cannot be read, or as for :meth:`from_json`.
         """
         try:
             text = Path(path).read_text(encoding="utf-8")
-        except OSError as error:
+        except (OSError, UnicodeDecodeError) as error:
             raise ConfigError(f"reading the configuration file {str(path)!r}: {error}") from error
         try:
-            return cls.from_json(text)
+            return cls._from_toml(text) if Path(path).suffix == ".toml" else cls.from_json(text)
         except ConfigError as error:
             raise ConfigError(f"{error} (in the file {str(path)!r})") from error
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all keys and values, plain enough for JSON; `from_mapping` takes them back."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            key: value.value
+            if isinstance(value, Enum)
+            else list(value)
+            if isinstance(value, tuple)
+            else value
+            for key, value in values.items()
+        }
+
+    @classmethod
+    def _from_toml(cls, text: str) -> CompileConfig:
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"reading the configuration: not valid TOML: {error}") from error
+        return cls.from_mapping(values)
 
 
 def _member(enumeration: type[Enum], key: str, value: object) -> Enum:

@@ -9,7 +9,7 @@ __all__ = ["says_otherwise"]
 # torch_npu 2.10.0.post4, seen against its own kernels over simulated CANN; mended in 2.11. The
 # rotary kernel gives a contiguous result whatever its input is; the scales of the masked half of
 # the other are empty.
-_TORCH_2_10 = {"npu::npu_rotary_mul": (0,), "npu::npu_add_rms_norm_dynamic_quant": (4,)}
+_TORCH_2_10 = frozenset({("npu::npu_rotary_mul", 0), ("npu::npu_add_rms_norm_dynamic_quant", 4)})
 
 
 def says_otherwise(operator: str, result: int) -> bool:
@@ -20,4 +20,4 @@ def says_otherwise(operator: str, result: int) -> bool:
         result: Which of its results, from 0.
     """
     major, minor, *_ = torch.__version__.split(".")
-    return (int(major), int(minor)) < (2, 11) and result in _TORCH_2_10.get(operator, ())
+    return (int(major), int(minor)) < (2, 11) and (operator, result) in _TORCH_2_10

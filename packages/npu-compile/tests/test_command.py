@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+import pytest
+
+from npu_compile.command import main
+from npu_compile.installation_check import check_installation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_config_shows_every_key(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", '{"mode": "full", "capture_sizes": [2, 1]}']) == 0
+
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["mode"], shown["capture_sizes"], shown["warmup_runs"]) == ("full", [1, 2], 1)
+
+
+def test_config_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('mode = "breakable"\n')
+
+    assert main(["config", str(path)]) == 0
+    assert json.loads(capsys.readouterr().out)["mode"] == "breakable"
+
+
+@pytest.mark.parametrize("text", ['{"modus": 1}', "absent.json"])
+def test_config_that_is_wrong_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["config", text]) == 1
+
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("npu-compile: reading the configuration")
+    assert len(said.err.splitlines()) == 1
+
+
+def test_doctor_names_each_problem_with_its_remedy() -> None:
+    settings = {
+        "TASK_QUEUE_ENABLE": "2",
+        "PYTORCH_NPU_ALLOC_CONF": "max_split_size_mb:64, pin_memory_expandable_segments:True",
+        "PATH": "",
+    }
+
+    checks = {check.name: check for check in check_installation(settings)}
+
+    assert checks["torch"].ok
+    for name in (*settings, "C++ compiler"):
+        if name != "PATH":
+            assert not checks[name].ok, name
+            assert checks[name].remedy, name
+    assert "PROBLEM TASK_QUEUE_ENABLE: 2\n" in str(checks["TASK_QUEUE_ENABLE"])
+
+
+def test_doctor_without_problems_in_the_settings_says_ok() -> None:
+    checks = {check.name: check for check in check_installation()}
+
+    assert checks["packages"].ok
+    assert checks["TASK_QUEUE_ENABLE"].ok
+    assert str(checks["torch"]).startswith("ok      torch: 2.")
+
+
+def test_command_is_installed_and_answers(tmp_path: Path) -> None:
+    (entry,) = (
+        each for each in entry_points(group="console_scripts") if each.name == "npu-compile"
+    )
+    program = f"import sys; sys.argv = ['npu-compile', 'doctor', '--json']; from {entry.module} "
+    program += f"import {entry.attr}; {entry.attr}()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+
+    checks = json.loads(done.stdout)
+    assert done.returncode == (0 if all(check["ok"] for check in checks) else 1)
+    assert {"torch", "packages", "torch_npu", "TASK_QUEUE_ENABLE"} <= {
+        check["name"] for check in checks
+    }
