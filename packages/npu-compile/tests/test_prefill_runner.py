@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 import npu_compile
-from npu_compile import CompileConfig, InputError, InputSpec, PrefillRunner
+from npu_compile import CompileConfig, ConfigError, InputError, InputSpec, PrefillRunner
 from npu_compile.errors import RunnerStateError
-from npu_graph_runtime import GraphContext, RunMode, runs_eagerly
+from npu_graph_runtime import GraphContext, GraphKey, RunMode, runs_eagerly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -259,6 +259,30 @@ def test_breakable_model_without_fusions_needs_no_compiler(
         torch.testing.assert_close(output, host_reader(**inputs))
 
     assert compiled.reports == ()
+
+
+def test_breakable_model_that_dynamo_cannot_trace_is_told_what_helps(
+    device: FakeDevice, context: GraphContext
+) -> None:
+    marked = runs_eagerly(context)(torch.tanh)
+
+    def model(values: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = marked(values + 1)
+        return result * 2
+
+    compiled = npu_compile.compile_model(
+        model, {"mode": "breakable"}, device=device, context=context
+    )
+    key = GraphKey(num_tokens=4)
+
+    with (
+        compiled.capture_session(),
+        context.run(RunMode.BREAKABLE, key),
+        pytest.raises(ConfigError, match=r"compiling model in mode 'breakable'.*set fuse=False"),
+    ):
+        compiled(torch.ones(4))
+
+    assert compiled.num_captured_graphs == 0
 
 
 def test_modes_name_their_run_modes() -> None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_compile.config import CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.graph_compiler import GraphCompiler
-from npu_compile.torch_internals import BackendCompilerFailed, mark_dynamic
+from npu_compile.torch_internals import BackendCompilerFailed, Unsupported, mark_dynamic
 from npu_graph_runtime import (
     CaptureSession,
     GraphContext,
@@ -74,12 +75,13 @@ class CompiledModel:
         self.config = config
         self.device = device
         self.context = GraphContext() if context is None else context
+        self._name = getattr(model, "__name__", type(model).__name__)
         self._signature = inspect.signature(getattr(model, "forward", model))
         self._dynamic_dims = dict(dynamic_arg_dims or {})
         for name in self._dynamic_dims:
             if name not in self._signature.parameters:
                 raise ConfigError(
-                    f"compiling {type(model).__name__}: dynamic_arg_dims names {name!r}, the model "
+                    f"compiling {self._name}: dynamic_arg_dims names {name!r}, the model "
                     f"takes {', '.join(self._signature.parameters)}"
                 )
         whole = GraphCompiler(config)
@@ -102,7 +104,7 @@ class CompiledModel:
                     device=device,
                     context=self.context,
                     run_mode=mode,
-                    name=type(model).__name__,
+                    name=self._name,
                     address_check=config.address_check,
                     warmup_runs=config.warmup_runs,
                     observer=observer,
@@ -115,6 +117,7 @@ class CompiledModel:
         Outputs of a replay lie in the graph's memory: the next replay overwrites them.
 
         Raises:
+            ConfigError: in mode ``breakable`` with fusions, the model is not one graph for Dynamo.
             GraphNotCapturedError: the context names a graph key that was never captured.
             InputAddressError: an input lies elsewhere than at capture; nothing was launched.
             EagerSegmentError: what runs eagerly returned something else than at capture.
@@ -171,6 +174,14 @@ class CompiledModel:
             except BackendCompilerFailed as error:
                 # Dynamo wraps what the backend raises; the caller wants the error that says why.
                 raise error.inner_exception from error
+            except Unsupported as error:
+                if self.config.mode is not CompileMode.BREAKABLE:
+                    raise
+                raise ConfigError(
+                    f"compiling {self._name} in mode 'breakable' with fusions: it is not one graph "
+                    f"for Dynamo ({str(error).splitlines()[0]}); put what runs eagerly behind an "
+                    "opaque operator (torch.library), or set fuse=False, which needs no compiler"
+                ) from error
 
     def _mark_dynamic(self, arguments: Mapping[str, Any]) -> None:
         for name, dims in self._dynamic_dims.items():

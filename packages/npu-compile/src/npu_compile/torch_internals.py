@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 
 # torch 2.10 to 2.14: what Dynamo makes of an error of a backend; the error itself is inside it.
-from torch._dynamo.exc import BackendCompilerFailed
+# torch 2.10 to 2.14: what Dynamo raises where a model is not one graph.
+from torch._dynamo.exc import BackendCompilerFailed, Unsupported
 
-__all__ = ["BackendCompilerFailed", "mark_dynamic"]
+__all__ = ["BackendCompilerFailed", "Unsupported", "mark_dynamic"]
 
 
 def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:

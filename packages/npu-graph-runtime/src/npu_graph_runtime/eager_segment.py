@@ -60,7 +60,9 @@ class EagerSegment:
             for path, leaf in leaves(result, "result")
         ]
         self._shared = _shared_memory([leaf for _, leaf in self._expected])
-        self._returns_nothing = result is None
+        # Either of which there is but one.
+        is_nothing = result is None or (type(result) is tuple and not result)
+        self._nothing = result if is_nothing else self
         self._only = _layout(result) if isinstance(result, Tensor) else None
 
     @classmethod
@@ -100,7 +102,7 @@ class EagerSegment:
         if isinstance(result, Tensor):
             if self._only is not None and _layout(result) == self._only:
                 return
-        elif result is None and self._returns_nothing:
+        elif result is self._nothing:
             return
         self._bring_all(result)
 
