@@ -280,6 +280,29 @@ def test_runner_second_capture_needs_a_release(
     torch.testing.assert_close(output, decoder(**_inputs(2, 3)))
 
 
+@pytest.mark.parametrize("mode", ["piecewise", "full"])
+def test_runner_second_capture_that_is_refused_leaves_the_graphs(
+    mode: str, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    runner = _runner(decoder, attention, device, mode=mode)
+    _capture(runner, attention)
+    other = DecodeRunner(
+        runner.compiled, inputs=SPECS, recorder=Recorder(device), lane=UpdateLane(device)
+    )
+    runner.run(_inputs(2, 1), {})
+
+    with pytest.raises(RunnerStateError, match="release them first"):
+        _capture(runner, attention)
+    # Its inputs lie elsewhere, so it may not replay graphs that read those of the first.
+    with pytest.raises(RunnerStateError, match="another runner has captured the same model"):
+        _capture(other, attention)
+
+    attention.lengths = [0, 0]
+    output = runner.run(_inputs(2, 3), {}).clone()
+    device.synchronize()
+    torch.testing.assert_close(output, decoder(**_inputs(2, 3)))
+
+
 def test_runner_failed_capture_releases_what_was_captured(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:

@@ -57,20 +57,13 @@ class CapturedSteps:
         capture_one: Callable[[GraphKey], None],
         on_captured: Callable[[int, int, int], None] | None,
     ) -> None:
-        """Capture every size, the largest first.
+        """Capture every size, the largest first; after :meth:`require_capturable`.
 
         Args:
             prepare: called with each size before it is captured.
             capture_one: runs the model under a key.
             on_captured: called after each size with (size, sizes done, sizes in all).
-
-        Raises:
-            RunnerStateError: captured already.
         """
-        if self._is_captured:
-            raise RunnerStateError(
-                f"capturing the {self._what} graphs: they are captured already; release them first"
-            )
         self._is_captured = True
         with self.compiled.capture_session(self._pool) as session:
             self._pool = session.pool
@@ -110,6 +103,24 @@ class CapturedSteps:
         placed = {name: value.to(device) for name, value in inputs.items()}
         with self.compiled.context.run(RunMode.EAGER):
             return self.compiled(**placed)
+
+    def require_capturable(self) -> None:
+        """See that a capture may begin; nothing is changed.
+
+        Raises:
+            RunnerStateError: captured already, by this runner or by another of the model.
+        """
+        if self._is_captured:
+            raise RunnerStateError(
+                f"capturing the {self._what} graphs: they are captured already; release them first"
+            )
+        taken = self.compiled.captured_keys.intersection(self.keys.values())
+        if taken:
+            raise RunnerStateError(
+                f"capturing the {self._what} graphs: another runner has captured the same model "
+                f"under {', '.join(map(str, taken))}, with inputs of its own; release it first, "
+                "or compile the model once for each runner"
+            )
 
     def require_captured(self) -> None:
         """See that replays may begin.

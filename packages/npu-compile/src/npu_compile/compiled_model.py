@@ -135,6 +135,11 @@ class CompiledModel:
         """Device graphs held now, over all keys and segments."""
         return sum(graphed.num_graphs for graphed in self._graphed)
 
+    @property
+    def captured_keys(self) -> frozenset[GraphKey]:
+        """Keys of the graphs held now."""
+        return frozenset(key for graphed in self._graphed for key in graphed.captured_keys)
+
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session inside which calls of this model capture.
 

@@ -142,12 +142,14 @@ class DecodeRunner:
             on_captured: called after each size with (size, sizes done, sizes in all).
 
         Raises:
-            RunnerStateError: captured already; call :meth:`release` first.
+            RunnerStateError: captured already, by this runner or by another of the model; what is
+                captured stays as it is.
             GraphRuntimeError: the device refused a capture; what was captured is released.
             OutputError: an output of the model does not have one row for each row of the batch.
         """
         if self._mode is RunMode.EAGER or self._buffers is None:
             return
+        self._steps.require_capturable()
         try:
             self._steps.capture(prepare, self._capture, on_captured)
         except BaseException:

@@ -86,7 +86,8 @@ class PrefillRunner:
             on_captured: called after each size with (size, sizes done, sizes in all).
 
         Raises:
-            RunnerStateError: captured already; call :meth:`release` first.
+            RunnerStateError: captured already, by this runner or by another of the model; what is
+                captured stays as it is.
             GraphRuntimeError: the device refused a capture; what was captured is released.
             OutputError: an output of the model does not have one row for each token.
         """
@@ -97,6 +98,7 @@ class PrefillRunner:
         def capture_one(key: GraphKey) -> None:
             self._steps.call_checked(key, buffers.views(self._size(key.num_tokens)))
 
+        self._steps.require_capturable()
         try:
             self._steps.capture(prepare, capture_one, on_captured)
         except BaseException:
