@@ -11,16 +11,13 @@ from npu_graph_runtime import GraphedCallable, RunMode
 from piecewise_split import run_uncompiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    import torch
-
-    from npu_compile.compilation_report import CompilationReport
     from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
     from piecewise_split import Piece
 
 
-class Backend:
+class Backend(GraphCompiler):
     """Compiles the FX graphs that Dynamo hands over; usable as ``torch.compile(backend=...)``.
 
     Holds what was compiled: one report and, in mode ``piecewise``, the captured pieces of each
@@ -56,26 +53,7 @@ class Backend:
         self.config = config
         self.captured_pieces: list[GraphedCallable] = []
         self._observer = observer
-        self._compiler = GraphCompiler(config, self._capturing(device, context))
-
-    def __call__(
-        self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
-    ) -> Callable[..., Any]:
-        """Compile one graph in place and return the callable that Dynamo runs.
-
-        Args:
-            graph_module: the Dynamo graph; the callable keeps it.
-            example_inputs: unused; the graph's metadata has shapes and dtypes.
-
-        Raises:
-            SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
-        """
-        return self._compiler(graph_module, example_inputs)
-
-    @property
-    def reports(self) -> list[CompilationReport]:
-        """One report for each graph that Dynamo has handed over so far."""
-        return self._compiler.reports
+        super().__init__(config, self._capturing(device, context))
 
     def _capturing(
         self, device: GraphDevice | None, context: GraphContext | None

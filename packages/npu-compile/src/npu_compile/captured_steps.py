@@ -1,4 +1,4 @@
-"""The captured graphs of one runner: when they are captured, called, missed and released."""
+"""The captured graphs of one runner and their inputs: captured, loaded, called, released."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.errors import RunnerStateError
+from npu_compile.input_buffers import InputBuffers
 from npu_compile.own_rows import own_rows
+from npu_compile.step_size import StepSize
 from npu_graph_runtime import CaptureSizes, RunMode, largest_first
 
 if TYPE_CHECKING:
@@ -15,16 +17,19 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npu_compile.compiled_model import CompiledModel
+    from npu_compile.packed_layout import InputSpec
     from npu_graph_runtime import GraphKey
 
 
 class CapturedSteps:
-    """Graphs of one model by their size in tokens.
+    """Graphs of one model by their size in tokens, and the static buffers that they read.
 
     Args:
         compiled: the model.
         run_mode: how they are captured and replayed.
         keys: the graph key of each size.
+        inputs: the model's arguments.
+        step_size: returns the sizes of a step of a number of tokens.
         what: the steps, for messages, such as ``decode``.
 
     Attributes:
@@ -34,13 +39,24 @@ class CapturedSteps:
     """
 
     def __init__(
-        self, compiled: CompiledModel, run_mode: RunMode, keys: Mapping[int, GraphKey], what: str
+        self,
+        compiled: CompiledModel,
+        run_mode: RunMode,
+        keys: Mapping[int, GraphKey],
+        *,
+        inputs: Mapping[str, InputSpec],
+        step_size: Callable[[int], StepSize],
+        what: str,
     ) -> None:
         self.compiled = compiled
         self.run_mode = run_mode
         self.keys = dict(keys)
         self._what = what
         self._sizes = CaptureSizes(tuple(self.keys)) if self.keys else None
+        self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
+        # Empty without sizes: no step is loaded into them then.
+        largest = step_size(max(self.keys)) if self.keys else StepSize(tokens=0, sequences=0)
+        self._buffers = InputBuffers(inputs, largest=largest, device=compiled.device)
         self._captured: set[GraphKey] = set()
         self._pool: object = None
         self._is_captured = False
@@ -74,19 +90,34 @@ class CapturedSteps:
                 if on_captured is not None:
                     on_captured(key.num_tokens, done, len(self.keys))
 
-    def call(self, key: GraphKey, views: Mapping[str, Tensor]) -> Any:
-        """Capture or replay one graph; return what the model returns for the padded rows."""
-        with self.compiled.context.run(self.run_mode, key):
-            return self.compiled(**views)
-
-    def call_checked(self, key: GraphKey, views: Mapping[str, Tensor]) -> None:
-        """Capture one graph.
+    def capture_one(self, key: GraphKey) -> None:
+        """Capture the graph of a key, inside a capture session.
 
         Raises:
             OutputError: an output does not have one row for each padded row.
         """
         size = key.num_tokens
-        own_rows(self.call(key, views), num_rows=size, padded_size=size)
+        own_rows(self._call(key), num_rows=size, padded_size=size)
+
+    def check(self, key: GraphKey, inputs: Mapping[str, Tensor]) -> StepSize:
+        """Return the size of a step that is to run under a key; nothing is launched.
+
+        Raises:
+            InputError: as for :meth:`PackedLayout.check`.
+            RunnerStateError: nothing is captured, and the steps do not run eagerly.
+        """
+        own = self._buffers.check(inputs, size=self._step_sizes[key])
+        if self.run_mode is not RunMode.EAGER and not self._is_captured:
+            raise RunnerStateError(
+                f"running a {self._what} step: the {self._what} graphs are not captured; call "
+                "capture() first"
+            )
+        return own
+
+    def load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
+        """Pad a step that was checked and run it; return what the model returns for all rows."""
+        self._buffers.load(inputs, own=own, size=self._step_sizes[key])
+        return self._call(key)
 
     def call_eagerly(self, inputs: Mapping[str, Tensor], num_rows: int) -> Any:
         """Run a step that no size fits, as it is; warn once, where there are sizes."""
@@ -122,20 +153,12 @@ class CapturedSteps:
                 "or compile the model once for each runner"
             )
 
-    def require_captured(self) -> None:
-        """See that replays may begin.
-
-        Raises:
-            RunnerStateError: nothing is captured.
-        """
-        if not self._is_captured:
-            raise RunnerStateError(
-                f"running a {self._what} step: the {self._what} graphs are not captured; call "
-                "capture() first"
-            )
-
     def release(self) -> None:
         """Wait for the device and tear these graphs down; others of the model stay."""
         self.compiled.release(self._captured)
         self._captured.clear()
         self._is_captured = False
+
+    def _call(self, key: GraphKey) -> Any:
+        with self.compiled.context.run(self.run_mode, key):
+            return self.compiled(**self._buffers.views(self._step_sizes[key]))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attn_update import StepParameters, UpdateLane, UpdatePlan
 from npu_compile.captured_steps import CapturedSteps
 from npu_compile.errors import ConfigError, RunnerStateError
-from npu_compile.input_buffers import InputBuffers
 from npu_compile.own_rows import own_rows
 from npu_compile.step_size import StepSize
 from npu_graph_runtime import GraphKey, RunMode
@@ -110,11 +109,13 @@ class DecodeRunner:
         self._groups = groups
         self._observer = observer
         keys = {size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes}
-        self._steps = CapturedSteps(compiled, self._mode, keys, "decode")
-        self._buffers = (
-            InputBuffers(_by_token(inputs), largest=_size(sizes[-1]), device=compiled.device)
-            if sizes
-            else None
+        self._steps = CapturedSteps(
+            compiled,
+            self._mode,
+            keys,
+            inputs=_by_token(inputs),
+            step_size=lambda rows: StepSize(tokens=rows, sequences=rows),
+            what="decode",
         )
         self._plans: dict[GraphKey, UpdatePlan] = {}
         self._recorded: set[GraphKey] = set()
@@ -147,7 +148,7 @@ class DecodeRunner:
             GraphRuntimeError: the device refused a capture; what was captured is released.
             OutputError: an output of the model does not have one row for each row of the batch.
         """
-        if self._mode is RunMode.EAGER or self._buffers is None:
+        if self._mode is RunMode.EAGER:
             return
         self._steps.require_capturable()
         try:
@@ -188,20 +189,18 @@ class DecodeRunner:
         key = self._steps.keys.get(size)
         update_seconds = 0.0
         mode = RunMode.EAGER
-        if key is None or self._buffers is None:
+        if key is None:
             self._show_lengths(num_rows, lengths)
             output = self._steps.call_eagerly(inputs, num_rows)
         else:
             mode = self._mode
-            own = self._buffers.check(inputs, size=_size(size))
-            if mode is not RunMode.EAGER:
-                self._steps.require_captured()
+            own = self._steps.check(key, inputs)
             if mode is RunMode.FULL:
                 output, update_seconds = self._replay(key, inputs, own, lengths)
             else:
                 if self._set_lengths is not None:
                     self._set_lengths(lengths)
-                output = self._load_and_call(key, inputs, own)
+                output = self._steps.load_and_call(key, inputs, own)
         if observer is not None:
             observer.observe_decode(
                 DecodeStep(
@@ -227,13 +226,12 @@ class DecodeRunner:
                 self._recorder.release(self._recorded.pop())
 
     def _capture(self, key: GraphKey) -> None:
-        views = self._static_buffers().views(_size(key.num_tokens))
         if self._mode is not RunMode.FULL:
-            self._steps.call_checked(key, views)
+            self._steps.capture_one(key)
             return
         assert self._recorder is not None  # noqa: S101
         with self._recorder.recording(key):
-            self._steps.call_checked(key, views)
+            self._steps.capture_one(key)
         self._recorded.add(key)
         # All captures run the same model, so each must have recorded the layers of the first.
         first = next(iter(self._plans.values()), None)
@@ -256,11 +254,6 @@ class DecodeRunner:
                 "add a capture size"
             )
 
-    def _load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
-        buffers, size = self._static_buffers(), _size(key.num_tokens)
-        buffers.load(inputs, own=own, size=size)
-        return self._steps.call(key, buffers.views(size))
-
     def _replay(
         self,
         key: GraphKey,
@@ -272,7 +265,7 @@ class DecodeRunner:
 
         def replay() -> Any:
             nonlocal replayed
-            output = self._load_and_call(key, inputs, own)
+            output = self._steps.load_and_call(key, inputs, own)
             replayed = time.perf_counter()
             return output
 
@@ -281,15 +274,7 @@ class DecodeRunner:
         output = self._lane.run(self._plans[key], parameters, replay)
         return output, time.perf_counter() - replayed
 
-    def _static_buffers(self) -> InputBuffers:
-        assert self._buffers is not None  # noqa: S101
-        return self._buffers
-
 
 def _by_token(inputs: Mapping[str, InputSpec]) -> dict[str, InputSpec]:
     """Return the declarations of a step in which a row a sequence is a row a token."""
     return {name: dataclasses.replace(spec, per_sequence=False) for name, spec in inputs.items()}
-
-
-def _size(rows: int) -> StepSize:
-    return StepSize(tokens=rows, sequences=rows)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.captured_steps import CapturedSteps
-from npu_compile.input_buffers import InputBuffers
 from npu_compile.own_rows import own_rows
 from npu_compile.step_size import StepSize
 from npu_graph_runtime import GraphKey, RunMode
@@ -58,12 +57,12 @@ class PrefillRunner:
         sizes = compiled.config.prefill_capture_sizes
         keys = {size: GraphKey(num_tokens=size) for size in sizes}
         self._steps = CapturedSteps(
-            compiled, compiled.config.mode.prefill_run_mode, keys, "prefill"
-        )
-        self._buffers = (
-            InputBuffers(inputs, largest=self._size(sizes[-1]), device=compiled.device)
-            if sizes
-            else None
+            compiled,
+            compiled.config.mode.prefill_run_mode,
+            keys,
+            inputs=inputs,
+            step_size=lambda tokens: StepSize(tokens=tokens, sequences=max_sequences),
+            what="prefill",
         )
 
     def padded_size(self, num_tokens: int) -> int:
@@ -91,16 +90,11 @@ class PrefillRunner:
             GraphRuntimeError: the device refused a capture; what was captured is released.
             OutputError: an output of the model does not have one row for each token.
         """
-        buffers = self._buffers
-        if buffers is None or self._steps.run_mode is RunMode.EAGER:
+        if self._steps.run_mode is RunMode.EAGER or not self._steps.keys:
             return
-
-        def capture_one(key: GraphKey) -> None:
-            self._steps.call_checked(key, buffers.views(self._size(key.num_tokens)))
-
         self._steps.require_capturable()
         try:
-            self._steps.capture(prepare, capture_one, on_captured)
+            self._steps.capture(prepare, self._steps.capture_one, on_captured)
         except BaseException:
             self.release()
             raise
@@ -131,25 +125,18 @@ class PrefillRunner:
         num_tokens, num_sequences = self._given_rows(inputs)
         size = self._steps.padded_size(num_tokens)
         key = self._steps.keys.get(size)
-        if key is None or self._buffers is None or num_sequences > self._max_sequences:
+        if key is None or num_sequences > self._max_sequences:
             self._set_lengths(lengths)
             output = self._steps.call_eagerly(inputs, num_tokens)
             return own_rows(output, num_rows=num_tokens, padded_size=num_tokens)
-        if self._steps.run_mode is not RunMode.EAGER:
-            self._steps.require_captured()
-        padded = self._size(size)
-        own = self._buffers.check(inputs, size=padded)
+        own = self._steps.check(key, inputs)
         self._set_lengths(lengths)
-        self._buffers.load(inputs, own=own, size=padded)
-        output = self._steps.call(key, self._buffers.views(padded))
+        output = self._steps.load_and_call(key, inputs, own)
         return own_rows(output, num_rows=num_tokens, padded_size=size)
 
     def release(self) -> None:
         """Wait for the device and tear the graphs of this runner down; may capture again."""
         self._steps.release()
-
-    def _size(self, tokens: int) -> StepSize:
-        return StepSize(tokens=tokens, sequences=self._max_sequences)
 
     def _given_rows(self, inputs: Mapping[str, Tensor]) -> tuple[int, int]:
         """Return tokens and sequences of a step as its inputs say, which are not checked yet."""
