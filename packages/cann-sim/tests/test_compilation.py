@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -51,7 +52,7 @@ def files(folder: Path, count: int, *, header: str = "#define NUMBER 7\n") -> li
         made.append(
             ObjectFile(
                 path=source.with_suffix(".o"),
-                source=source,
+                sources=(source,),
                 flags=("-O1",),
                 precompiled_header=folder / "number.h",
             )
@@ -87,7 +88,8 @@ def test_compile_all_of_few_sources_compiles_no_header(
 ) -> None:
     made = files(tmp_path, 2)
     for file in made:
-        file.source.write_text('#include "number.h"\n' + file.source.read_text())
+        (source,) = file.sources
+        source.write_text('#include "number.h"\n' + source.read_text())
     compile_all(made, find_compiler(), tmp_path / "scratch")
     assert len(asked) == len(made)
     assert not any("-include" in command for command in asked)
@@ -98,6 +100,43 @@ def test_compile_all_of_a_wrong_header_names_it_and_ends(tmp_path: Path) -> None
     with pytest.raises(cann_sim.CompilationError, match=r"(?s)precompiling .*number\.h.*not this"):
         compile_all(made, find_compiler(), tmp_path / "scratch")
     assert not any(file.path.exists() for file in made)
+
+
+def test_compile_all_puts_the_sources_of_a_unit_into_one_object_file(
+    tmp_path: Path, asked: list[list[str]]
+) -> None:
+    made = files(tmp_path, MANY)
+    parts = [made[:3], made[3:4], made[4:]]
+    units = [
+        dataclasses.replace(part[0], sources=tuple(file.sources[0] for file in part))
+        for part in parts
+    ]
+    for unit in units[1:]:
+        for source in unit.sources:
+            source.write_text('#include "number.h"\n' + source.read_text())
+    first = units[0].sources[0]
+    first.write_text('#include "number.h"\n' + first.read_text())
+    compile_all(units, find_compiler(), tmp_path / "scratch")
+    assert len(asked) == len(units)
+    for unit, part in zip(units, parts, strict=True):
+        defined = subprocess.run(
+            ["nm", "--defined-only", str(unit.path)], check=True, capture_output=True, text=True
+        ).stdout
+        assert defined.count(" T ") == len(part)
+
+
+def test_compile_all_of_a_wrong_source_names_it_and_its_unit(tmp_path: Path) -> None:
+    first, second, third = files(tmp_path, 3, header="")
+    (wrong,) = second.sources
+    wrong.write_text("int number1() { return nothing; }\n")
+    (last,) = third.sources
+    unit = dataclasses.replace(first, sources=(wrong, last))
+    with pytest.raises(
+        cann_sim.CompilationError,
+        match=r"(?s)compiling .*/source2\.cpp behind 1 more of that folder.*source1\.cpp.*nothing",
+    ):
+        compile_all([unit], find_compiler(), tmp_path / "scratch")
+    assert not unit.path.exists()
 
 
 def test_compile_all_begins_with_the_largest_source(

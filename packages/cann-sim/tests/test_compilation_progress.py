@@ -41,11 +41,11 @@ def compile_two(stream: io.StringIO, fails: bool = False) -> str:
             if "1 of 2" in stream.getvalue():
                 first_is_shown.set()
 
-    with ThreadPoolExecutor(2) as pool, Watched(stream, 4, 2) as progress:
+    with ThreadPoolExecutor(2) as pool, Watched(stream, total=4, sources=2) as progress:
         weights = {pool.submit(first): 1, pool.submit(second): 3}
         for future in progress.while_waiting(weights):
             future.result()
-            progress.add(weights[future])
+            progress.add(weights[future], sources=1)
     return stream.getvalue()
 
 

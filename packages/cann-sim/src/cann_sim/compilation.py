@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _MOST_PROCESSES: Final = 8
 
-# Compiling torch's headers once takes about as long as including them in this many sources.
-_SOURCES_PER_HEADER: Final = 5
+# Compiling torch's headers once takes about as long as including them in this many units.
+_UNITS_PER_HEADER: Final = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,23 +30,29 @@ class ObjectFile:
 
     Attributes:
         path: The object file. It appears only when it is complete.
-        source: The C++ source it is made of.
+        sources: The C++ sources it is made of, at least one: one translation unit, in which they
+            stand behind each other.
         flags: Flags of the compiler.
-        precompiled_header: A header that may be compiled once and put in front of the source. The
-            source includes what it needs by itself, so that it does not matter whether that is
+        precompiled_header: A header that may be compiled once and put in front of the sources.
+            They include what they need by themselves, so that it does not matter whether that is
             done. ``None`` where there is none.
     """
 
     path: Path
-    source: Path
+    sources: tuple[Path, ...]
     flags: tuple[str, ...]
     precompiled_header: Path | None
 
+    @property
+    def weight(self) -> int:
+        """How long it takes beside others: headers as long as some 10,000 bytes of sources."""
+        return 10_000 + sum(source.stat().st_size for source in self.sources)
+
 
 def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) -> None:
-    """Make object files, the largest sources first, on several cores.
+    """Make object files, those of the most text first, on several cores.
 
-    Where many sources have a precompiled header, it is compiled before them, and they wait for it
+    Where many of them have a precompiled header, it is compiled before them, and they wait for it
     while others are compiled. Shows on stderr how far it is.
 
     Args:
@@ -65,35 +71,32 @@ def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) 
     uses = Counter((file.precompiled_header, file.flags) for file in files)
     with (
         ThreadPoolExecutor(processes) as pool,
-        CompilationProgress(sys.stderr, sum(_weight(file) for file in files), len(files)) as shown,
+        CompilationProgress(
+            sys.stderr,
+            total=sum(file.weight for file in files),
+            sources=sum(len(file.sources) for file in files),
+        ) as shown,
     ):
-        # First in the pool, so that a source that waits for its header never keeps it from running.
+        # First in the pool, so that what waits for its header never keeps it from running.
         headers: dict[tuple[Path | None, tuple[str, ...]], Future[Path]] = {
             (header, flags): pool.submit(
                 _precompile, header, flags, compiler, scratch / f"{index}-{header.name}"
             )
             for index, ((header, flags), count) in enumerate(uses.items())
-            if header is not None and count > _SOURCES_PER_HEADER * processes
+            if header is not None and count > _UNITS_PER_HEADER * processes
         }
         waiting = {file: headers.get((file.precompiled_header, file.flags)) for file in files}
-        order = sorted(
-            files, key=lambda file: (waiting[file] is not None, -file.source.stat().st_size)
-        )
+        order = sorted(files, key=lambda file: (waiting[file] is not None, -file.weight))
         futures = {
             pool.submit(_compile, file, waiting[file], compiler, scratch): file for file in order
         }
         try:
             for future in shown.while_waiting(futures):
                 future.result()
-                shown.add(_weight(futures[future]))
+                shown.add(futures[future].weight, len(futures[future].sources))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _weight(file: ObjectFile) -> int:
-    """Return how long a source takes beside others: half is its headers, half its own lines."""
-    return 4000 + file.source.stat().st_size
 
 
 def _precompile(header: Path, flags: tuple[str, ...], compiler: Compiler, copy: Path) -> Path:
@@ -110,9 +113,13 @@ def _compile(
     file: ObjectFile, header: Future[Path] | None, compiler: Compiler, scratch: Path
 ) -> None:
     partial = scratch / file.path.name
-    included = [] if header is None else ["-include", str(header.result())]
+    # The compiler takes what it precompiled only for what is included first of all.
+    *first, last = file.sources
+    front = [*([] if header is None else [header.result()]), *first]
+    included = [text for path in front for text in ("-include", str(path))]
+    more = f" behind {len(first)} more of that folder" if first else ""
     compiler.run(
-        [*file.flags, *included, "-c", str(file.source), "-o", str(partial)],
-        f"compiling {file.source.parent.name}/{file.source.name}",
+        [*file.flags, *included, "-c", str(last), "-o", str(partial)],
+        f"compiling {last.parent.name}/{last.name}{more}",
     )
     partial.rename(file.path)

@@ -27,7 +27,7 @@ class CompilationProgress:
     five seconds.
     """
 
-    def __init__(self, stream: TextIO, total: int, sources: int) -> None:
+    def __init__(self, stream: TextIO, *, total: int, sources: int) -> None:
         """Make it; nothing is written yet.
 
         Args:
@@ -71,7 +71,7 @@ class CompilationProgress:
         """Yield futures as they end, and write meanwhile.
 
         Args:
-            futures: One for each source.
+            futures: One for each call of the compiler.
         """
         pending = set(futures)
         while pending:
@@ -81,14 +81,15 @@ class CompilationProgress:
             if time.monotonic() - self._written >= every and pending:
                 self._write()
 
-    def add(self, weight: int) -> None:
-        """Count a source that is compiled.
+    def add(self, weight: int, sources: int) -> None:
+        """Count sources that are compiled.
 
         Args:
-            weight: Its weight.
+            weight: Their weight.
+            sources: How many they are.
         """
         self._done_weight += weight
-        self._done_sources += 1
+        self._done_sources += sources
 
     def _write(self) -> None:
         self._written = time.monotonic()

@@ -147,22 +147,22 @@ def _build_into(
     objects.mkdir(parents=True, exist_ok=True)
     folder.parent.mkdir(parents=True, exist_ok=True)
     object_files = {
-        (library.folder, source): (
-            objects / f"{_object_key(library, source, compiler, installation)}.o"
-        )
+        library: [
+            ObjectFile(
+                path=objects / f"{_object_key(library, unit, compiler, installation)}.o",
+                sources=unit,
+                flags=library.compile_flags,
+                precompiled_header=library.precompiled_header,
+            )
+            for unit in library.units
+        ]
         for library in libraries
-        for source in library.sources
     }
     missing = {
-        path: ObjectFile(
-            path=path,
-            source=source,
-            flags=library.compile_flags,
-            precompiled_header=library.precompiled_header,
-        )
-        for library in libraries
-        for source in library.sources
-        if not (path := object_files[library.folder, source]).exists()
+        file.path: file
+        for files in object_files.values()
+        for file in files
+        if not file.path.exists()
     }
     scratch = Path(tempfile.mkdtemp(prefix=f"scratch-{folder.name}-", dir=objects))
     try:
@@ -171,9 +171,8 @@ def _build_into(
         shutil.rmtree(scratch, ignore_errors=True)
     partial = Path(tempfile.mkdtemp(prefix=f"partial-{folder.name}-", dir=folder.parent))
     try:
-        for library in libraries:
-            inputs = [object_files[library.folder, source] for source in library.sources]
-            _link(library, inputs, partial, compiler)
+        for library, files in object_files.items():
+            _link(library, [file.path for file in files], partial, compiler)
         partial.chmod(0o755)
         partial.rename(folder)
     except BaseException:
@@ -184,7 +183,10 @@ def _build_into(
 
 
 def _object_key(
-    library: NativeLibrary, source: Path, compiler: Compiler, installation: Installation
+    library: NativeLibrary,
+    unit: tuple[Path, ...],
+    compiler: Compiler,
+    installation: Installation,
 ) -> str:
     # Environments that have the same versions at different places share their objects.
     flags = "\0".join(library.compile_flags)
@@ -192,7 +194,8 @@ def _object_key(
     flags = flags.replace(
         f"{installation.torch_npu_folder}/", f"torch_npu {installation.torch_npu_version}/"
     )
-    return content_key([compiler.version, flags], [source, *included_files(source)])
+    read = [file for source in unit for file in (source, *included_files(source))]
+    return content_key([compiler.version, flags], read)
 
 
 def _link(library: NativeLibrary, inputs: list[Path], build: Path, compiler: Compiler) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cann_sim.settings import EXTERNAL_EVENT_FORMS
+from cann_sim.translation_units import translation_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,9 @@ _WARNINGS = ("-Wall", "-Wextra", "-Wno-deprecated-declarations")
 # Only the library with the value functions makes torch_npu use values.
 _VALUE_SOURCE = "value_signal.cpp"
 
+# Compiled by themselves: what one of two libraries lacks, and what declares functions otherwise
+# than CANN's headers do.
+_ALONE = (_VALUE_SOURCE, "unsimulated.cpp")
 
 _TORCH_HEADERS = NATIVE / "operators" / "interface" / "torch_headers.h"
 
@@ -57,6 +61,11 @@ class NativeLibrary:
     compile_flags: tuple[str, ...]
     precompiled_header: Path | None = None
     link_flags: tuple[str, ...]
+
+    @property
+    def units(self) -> tuple[tuple[Path, ...], ...]:
+        """The sources in groups, each compiled as one translation unit."""
+        return tuple(translation_units(self.sources, _ALONE))
 
 
 def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import torch
@@ -82,16 +83,22 @@ class FusionCase:
 
     def whatever_it_costs(self) -> Pipeline:
         """Return the pipeline, with rules that fuse though a cast of a scale costs as much."""
-        pipeline = self.pipeline()
-        passes = (
-            replace(each, rules=tuple(replace(rule, accepts_cost=True) for rule in each.rules))
-            if isinstance(each, RulePass)
-            else each
-            for each in pipeline.passes
-        )
-        return replace(pipeline, passes=tuple(passes))
+        return _whatever_it_costs(self.pipeline)
 
     def expected(self, level: GraphLevel = "dynamo") -> dict[str, int]:
         """Return how often each rule must match on a graph of some level."""
         matches = dict(self.matches) or {self.rule: 1}
         return {**matches, **self.in_aten} if level == "aten" else matches
+
+
+@cache
+def _whatever_it_costs(make: Callable[[], Pipeline]) -> Pipeline:
+    # Once in a process: each pipeline traces the patterns of its rules, longer than it runs here.
+    pipeline = make()
+    passes = (
+        replace(each, rules=tuple(replace(rule, accepts_cost=True) for rule in each.rules))
+        if isinstance(each, RulePass)
+        else each
+        for each in pipeline.passes
+    )
+    return replace(pipeline, passes=tuple(passes))

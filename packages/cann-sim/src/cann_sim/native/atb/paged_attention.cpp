@@ -15,7 +15,7 @@ using operators::RefuseArgument;
 using operators::Tensor;
 
 constexpr int64_t kMostHeadDims = 576;
-void RequirePlain(const PagedAttentionParam& parameters) {
+void RequirePlainPaged(const PagedAttentionParam& parameters) {
   const auto refuse = [](const char* what, int value) {
     RefuseArgument(what, "0 (other values are not simulated)", std::to_string(value));
   };
@@ -88,7 +88,7 @@ void RequireMask(const OptionalTensor& mask, const PagedAttentionParam& paramete
 }  // namespace
 
 operators::Plan MakePlan(const PagedAttentionParam& parameters, const Arguments& tensors) {
-  RequirePlain(parameters);
+  RequirePlainPaged(parameters);
   const bool merged = parameters.mlaVHeadSize > 0;
   const bool several = parameters.calcType == 1;
   const bool masked = parameters.maskType != PagedAttentionParam::kNoMask;

@@ -14,7 +14,7 @@ using operators::OptionalTensor;
 using operators::RefuseArgument;
 using operators::Tensor;
 
-void RequirePlain(const SelfAttentionParam& parameters) {
+void RequirePlainSelf(const SelfAttentionParam& parameters) {
   const auto require = [](const char* what, int value) {
     if (value != 0) {
       RefuseArgument(what, "0 (other values are not simulated)", std::to_string(value));
@@ -127,7 +127,7 @@ operators::Plan MakePlan(Call call) {
 }  // namespace
 
 operators::Plan MakePlan(const SelfAttentionParam& parameters, const Arguments& tensors) {
-  RequirePlain(parameters);
+  RequirePlainSelf(parameters);
   const bool paged = parameters.calcType == SelfAttentionParam::kPrefixEncoder;
   const MaskForm form = FormOf(parameters.maskType);
   const size_t mask = paged ? 4 : 3;

@@ -70,7 +70,7 @@ HcclResult CheckRanks(const char* function, uint32_t ranks, uint32_t rank) {
   return HCCL_SUCCESS;
 }
 
-std::string NameOf(const HcclCommConfig* config, const RootInfo& root) {
+std::string GroupName(const HcclCommConfig* config, const RootInfo& root) {
   const std::string given =
       config == nullptr ? "" : std::string(config->hcclCommName, strnlen(config->hcclCommName, COMM_NAME_MAX_LENGTH));
   return given.empty() ? "root " + std::to_string(root.identity % 1'000'000) : given;
@@ -89,7 +89,7 @@ HcclResult Initialise(const char* function, uint32_t ranks, const HcclRootInfo* 
     timeouts.exec_seconds = config->hcclExecTimeOut;
   }
   std::shared_ptr<Communicator> made;
-  HCCL_RETURN_IF_REFUSED(Communicator::Take(function, root, ranks, rank, NameOf(config, root), timeouts, made));
+  HCCL_RETURN_IF_REFUSED(Communicator::Take(function, root, ranks, rank, GroupName(config, root), timeouts, made));
   if (const HcclResult result = made->AwaitRanks(function); result != HCCL_SUCCESS) {
     made->Leave();
     return result;
@@ -138,7 +138,7 @@ HCCL_EXPORT HcclResult HcclCommInitAll(uint32_t ranks, int32_t* devices, HcclCom
   HCCL_RETURN_IF_REFUSED(cann_sim::collectives::ReadTimeouts(kFunction, timeouts));
   std::vector<std::shared_ptr<Communicator>> made(ranks);
   for (uint32_t rank = 0; rank < ranks; ++rank) {
-    HCCL_RETURN_IF_REFUSED(Communicator::Take(kFunction, root, ranks, rank, NameOf(nullptr, root), timeouts, made[rank]));
+    HCCL_RETURN_IF_REFUSED(Communicator::Take(kFunction, root, ranks, rank, GroupName(nullptr, root), timeouts, made[rank]));
   }
   cann_sim::collectives::ReleaseRoot(root.identity);
   std::transform(made.begin(), made.end(), comms, Register);

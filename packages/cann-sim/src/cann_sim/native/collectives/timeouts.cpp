@@ -6,7 +6,7 @@ namespace {
 
 using cann_sim::collectives::Refuse;
 
-HcclResult Read(const char* function, const char* name, double fallback, double& seconds) {
+HcclResult ReadSeconds(const char* function, const char* name, double fallback, double& seconds) {
   const char* const text = std::getenv(name);
   if (text == nullptr || *text == '\0') {
     seconds = fallback;
@@ -25,8 +25,8 @@ HcclResult Read(const char* function, const char* name, double fallback, double&
 namespace cann_sim::collectives {
 
 HcclResult ReadTimeouts(const char* function, Timeouts& timeouts) {
-  HCCL_RETURN_IF_REFUSED(Read(function, "HCCL_CONNECT_TIMEOUT", 120, timeouts.connect_seconds));
-  return Read(function, "HCCL_EXEC_TIMEOUT", 1836, timeouts.exec_seconds);
+  HCCL_RETURN_IF_REFUSED(ReadSeconds(function, "HCCL_CONNECT_TIMEOUT", 120, timeouts.connect_seconds));
+  return ReadSeconds(function, "HCCL_EXEC_TIMEOUT", 1836, timeouts.exec_seconds);
 }
 
 }  // namespace cann_sim::collectives

@@ -22,7 +22,7 @@ using cann_sim::Stream;
 using cann_sim::StreamState;
 
 // The condition behind a handle, which is its address; null where no living graph owns it.
-std::shared_ptr<Condition> Find(aclmdlRICondHandle handle) {
+std::shared_ptr<Condition> FindCondition(aclmdlRICondHandle handle) {
   for (const std::shared_ptr<Graph>& graph : cann_sim::LivingGraphs()) {
     for (const std::shared_ptr<Condition>& condition : graph->conditions) {
       if (condition.get() == handle) {
@@ -132,7 +132,7 @@ aclError aclmdlRICondHandleCreate(aclmdlRI graph_handle, uint32_t default_value,
 aclError aclmdlRICondHandleGetCondPtr(aclmdlRICondHandle handle, uint64_t** value) {
   CANN_SIM_REQUIRE_POINTER("aclmdlRICondHandleGetCondPtr", value);
   const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
-  const std::shared_ptr<Condition> condition = Find(handle);
+  const std::shared_ptr<Condition> condition = FindCondition(handle);
   if (condition == nullptr) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclmdlRICondHandleGetCondPtr: the condition handle is unknown");
   }
@@ -146,7 +146,7 @@ aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams parameters, aclrtStream hand
   CANN_SIM_FIND_STREAM(stream, "aclmdlRIAddCondTask", handle);
   CANN_SIM_REQUIRE_POINTER("aclmdlRIAddCondTask", parameters.modelRIArray);
   const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
-  const std::shared_ptr<Condition> condition = Find(parameters.handle);
+  const std::shared_ptr<Condition> condition = FindCondition(parameters.handle);
   if (condition == nullptr || !condition->children.empty()) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string("aclmdlRIAddCondTask: the condition handle is ") +
                                                 (condition == nullptr ? "unknown" : "used by a task already"));

@@ -57,7 +57,7 @@ std::shared_ptr<const cann_sim::StreamFailure> FailureOf(const EventPoint& point
   return TheMonitor().Look([&] { return point.failure; });
 }
 
-std::string Describe(uint32_t event, const EventPoint& point) {
+std::string DescribeEvent(uint32_t event, const EventPoint& point) {
   const int32_t stream = point.recorded_on.load();
   return "event " + std::to_string(event) +
          (stream < 0 ? ", which was never recorded"
@@ -70,7 +70,7 @@ std::string DescribeInGraph(uint32_t event) {
 
 cann_sim::Task WaitTaskOf(uint32_t event, std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventWait, [event, point = std::move(point)] {
-    TheMonitor().Wait([&] { return Describe(event, *point); }, [&] { return point->done; });
+    TheMonitor().Wait([&] { return DescribeEvent(event, *point); }, [&] { return point->done; });
     cann_sim::ThrowFailure(FailureOf(*point));
   });
 }
@@ -176,7 +176,7 @@ aclError SubmitShared(const char* function, Stream& stream, Task task) {
   return cann_sim::Submit(function, stream, std::move(task));
 }
 
-aclError Create(const char* function, aclrtEvent* event, uint32_t flags, bool renewable) {
+aclError CreateEvent(const char* function, aclrtEvent* event, uint32_t flags, bool renewable) {
   CANN_SIM_REQUIRE_USABLE(function);
   CANN_SIM_REQUIRE_POINTER(function, event);
   if (cann_sim::CurrentDevice() == nullptr) {
@@ -199,17 +199,17 @@ uint32_t Event::NextNumber() {
 
 extern "C" {
 
-aclError aclrtCreateEvent(aclrtEvent* event) { return Create("aclrtCreateEvent", event, ACL_EVENT_TIME_LINE, false); }
+aclError aclrtCreateEvent(aclrtEvent* event) { return CreateEvent("aclrtCreateEvent", event, ACL_EVENT_TIME_LINE, false); }
 
 aclError aclrtCreateEventWithFlag(aclrtEvent* event, uint32_t flags) {
-  return Create("aclrtCreateEventWithFlag", event, flags, false);
+  return CreateEvent("aclrtCreateEventWithFlag", event, flags, false);
 }
 
 aclError aclrtCreateEventExWithFlag(aclrtEvent* event, uint32_t flags) {
   if ((flags & ACL_EVENT_IPC) != 0) {
     return cann_sim::CreateSharedEvent(event, flags);
   }
-  return Create("aclrtCreateEventExWithFlag", event, flags, true);
+  return CreateEvent("aclrtCreateEventExWithFlag", event, flags, true);
 }
 
 // Safe while tasks refer to the event: they own what they need of it.

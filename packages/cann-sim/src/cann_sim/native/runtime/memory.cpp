@@ -43,7 +43,7 @@ Memory& TheMemory() {
 }
 
 // The range that holds the address, or end. With the lock held.
-std::map<uintptr_t, Range>::iterator Find(Memory& memory, const void* address) {
+std::map<uintptr_t, Range>::iterator FindRange(Memory& memory, const void* address) {
   auto after = memory.ranges.upper_bound(reinterpret_cast<uintptr_t>(address));
   if (after == memory.ranges.begin()) {
     return memory.ranges.end();
@@ -53,7 +53,7 @@ std::map<uintptr_t, Range>::iterator Find(Memory& memory, const void* address) {
   return inside ? after : memory.ranges.end();
 }
 
-size_t RoundUp(size_t bytes) { return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
+size_t RoundUpAllocation(size_t bytes) { return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
 
 aclError Allocate(const char* function, void** address, size_t bytes) {
   CANN_SIM_REQUIRE_USABLE(function);
@@ -65,7 +65,7 @@ aclError Allocate(const char* function, void** address, size_t bytes) {
   if (bytes == 0) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": expected a size above 0");
   }
-  const size_t rounded = RoundUp(bytes);
+  const size_t rounded = RoundUpAllocation(bytes);
   if (const aclError error = cann_sim::InjectFault(cann_sim::Fault::kAllocation, ACL_ERROR_RT_MEMORY_ALLOCATION, function);
       error != ACL_SUCCESS) {
     return error;
@@ -120,7 +120,7 @@ namespace cann_sim {
 MemoryPlace PlaceOf(const void* address) {
   Memory& memory = TheMemory();
   const std::shared_lock<std::shared_mutex> lock(memory.mutex);
-  const auto found = Find(memory, address);
+  const auto found = FindRange(memory, address);
   return found == memory.ranges.end() ? MemoryPlace::kUnknown : found->second.place;
 }
 
@@ -135,7 +135,7 @@ bool IsMappedHost(const void* address) {
 Device* OwnerOf(const void* address) {
   Memory& memory = TheMemory();
   const std::shared_lock<std::shared_mutex> lock(memory.mutex);
-  const auto found = Find(memory, address);
+  const auto found = FindRange(memory, address);
   return found == memory.ranges.end() ? nullptr : found->second.device;
 }
 

@@ -59,7 +59,7 @@ aclError FindDeviceOrFail(const char* function, int32_t id, Device*& device) {
 }
 
 template <class Key>
-std::optional<uint32_t> Find(const std::map<const Key*, Limits>& limits, const Key* key, aclrtDevResLimitType type) {
+std::optional<uint32_t> FindLimit(const std::map<const Key*, Limits>& limits, const Key* key, aclrtDevResLimitType type) {
   const auto found = limits.find(key);
   return found == limits.end() ? std::nullopt : found->second[type];
 }
@@ -68,9 +68,9 @@ std::optional<uint32_t> Find(const std::map<const Key*, Limits>& limits, const K
 uint32_t Effective(const Stream* stream, const Device& device, aclrtDevResLimitType type) {
   ResourceLimits& limits = TheResourceLimits();
   const std::lock_guard<std::mutex> lock(limits.mutex);
-  std::optional<uint32_t> value = stream == nullptr ? std::nullopt : Find(limits.by_stream, stream, type);
+  std::optional<uint32_t> value = stream == nullptr ? std::nullopt : FindLimit(limits.by_stream, stream, type);
   if (!value.has_value()) {
-    value = Find(limits.by_device, &device, type);
+    value = FindLimit(limits.by_device, &device, type);
   }
   return value.value_or(static_cast<uint32_t>(kCores[type]));
 }

@@ -17,7 +17,7 @@ using cann_sim::Device;
 using cann_sim::Fail;
 using cann_sim::Stream;
 
-aclError Create(const char* function, aclrtStream* handle, uint32_t priority) {
+aclError CreateStream(const char* function, aclrtStream* handle, uint32_t priority) {
   CANN_SIM_REQUIRE_USABLE(function);
   CANN_SIM_REQUIRE_POINTER(function, handle);
   Device* device = cann_sim::CurrentDevice();
@@ -88,10 +88,10 @@ aclError Destroy(const char* function, aclrtStream handle, bool drain) {
 
 extern "C" {
 
-aclError aclrtCreateStream(aclrtStream* stream) { return Create("aclrtCreateStream", stream, 0); }
+aclError aclrtCreateStream(aclrtStream* stream) { return CreateStream("aclrtCreateStream", stream, 0); }
 
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t /*flag*/) {
-  return Create("aclrtCreateStreamWithConfig", stream, priority);
+  return CreateStream("aclrtCreateStreamWithConfig", stream, priority);
 }
 
 aclError aclrtDestroyStream(aclrtStream stream) { return Destroy("aclrtDestroyStream", stream, true); }

@@ -17,7 +17,7 @@ struct FlashResults {
   Tensor largest, totals, output;
 };
 
-void Run(const FlashAttention& call, const FlashResults& results) {
+void RunFlash(const FlashAttention& call, const FlashResults& results) {
   const int64_t groups = call.key_heads();
   const at::Tensor queries = call.Queries();
   const at::Tensor keys = call.Keys();
@@ -53,13 +53,13 @@ void Run(const FlashAttention& call, const FlashResults& results) {
   results.totals.Store(totals);
 }
 
-Plan MakePlan(const FlashAttention& call, const FlashResults& results) {
+Plan PlanFlash(const FlashAttention& call, const FlashResults& results) {
   call.Require();
   call.RequireOutput(results.output);
   call.RequireStatistic(results.largest);
   call.RequireStatistic(results.totals);
   auto owned = std::make_shared<FlashAttention>(call);
-  return [owned, results] { Run(*owned, results); };
+  return [owned, results] { RunFlash(*owned, results); };
 }
 
 }  // namespace
@@ -67,7 +67,7 @@ Plan MakePlan(const FlashAttention& call, const FlashResults& results) {
 #define CANN_SIM_FLASH_RESULTS (Tensor, softmaxMax), (Tensor, softmaxSum), (OptionalTensor, softmaxOut), (Tensor, attentionOut)
 
 #define CANN_SIM_FLASH_PLAN(...)                                                                              \
-  return MakePlan(CANN_SIM_FLASH_CALL(__VA_ARGS__), {softmaxMax, softmaxSum, attentionOut})
+  return PlanFlash(CANN_SIM_FLASH_CALL(__VA_ARGS__), {softmaxMax, softmaxSum, attentionOut})
 
 CANN_SIM_OPERATOR(aclnnFlashAttentionScore, (Tensor, query), (Tensor, key), (Tensor, value), CANN_SIM_FLASH_MASKS,
                   (OptionalIntArray, prefix), CANN_SIM_FLASH_OPTIONS, CANN_SIM_FLASH_RESULTS) {

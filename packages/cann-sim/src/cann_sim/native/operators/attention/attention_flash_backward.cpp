@@ -46,7 +46,7 @@ void Require(const FlashAttention& call, const FlashGradients& gradients) {
   like_optional(gradients.sink, call.sink);
 }
 
-void Run(const FlashAttention& call, const FlashGradients& gradients) {
+void RunFlashBackward(const FlashAttention& call, const FlashGradients& gradients) {
   const int64_t heads = call.heads;
   const int64_t groups = call.key_heads();
   const int64_t group = heads / groups;
@@ -117,10 +117,10 @@ void Run(const FlashAttention& call, const FlashGradients& gradients) {
   }
 }
 
-Plan MakePlan(const FlashAttention& call, const FlashGradients& gradients) {
+Plan PlanFlashBackward(const FlashAttention& call, const FlashGradients& gradients) {
   Require(call, gradients);
   auto owned = std::make_shared<FlashAttention>(call);
-  return [owned, gradients] { Run(*owned, gradients); };
+  return [owned, gradients] { RunFlashBackward(*owned, gradients); };
 }
 
 }  // namespace
@@ -136,7 +136,7 @@ Plan MakePlan(const FlashAttention& call, const FlashGradients& gradients) {
   (Tensor, dq), (OptionalTensor, dqRope), (Tensor, dk), (OptionalTensor, dkRope), (Tensor, dv), (OptionalTensor, dpse)
 
 #define CANN_SIM_FLASH_GRADIENT_PLAN(DQ_ROPE, DK_ROPE, DSINK, ...)                                              \
-  return MakePlan(CANN_SIM_FLASH_CALL(__VA_ARGS__),                                                             \
+  return PlanFlashBackward(CANN_SIM_FLASH_CALL(__VA_ARGS__),                                                             \
                   {dy, attentionIn, softmaxMax, softmaxSum, dq, dk, dv, DQ_ROPE, DK_ROPE, DSINK})
 
 CANN_SIM_OPERATOR(aclnnFlashAttentionScoreGrad, (Tensor, query), (Tensor, key), (Tensor, value), (Tensor, dy),

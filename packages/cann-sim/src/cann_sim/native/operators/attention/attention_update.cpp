@@ -17,7 +17,7 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kUnseen = std::numeric_limits<double>::infinity();
 
 }  // namespace
 
@@ -53,11 +53,11 @@ CANN_SIM_OPERATOR(aclnnAttentionUpdate, (OptionalTensorList, lse), (OptionalTens
     std::vector<at::Tensor> outputs;
     for (size_t part = 0; part < lse.size(); ++part) {
       const at::Tensor own = lse[part];
-      logarithms.push_back(own.masked_fill(own.eq(kInfinity), -kInfinity));
+      logarithms.push_back(own.masked_fill(own.eq(kUnseen), -kUnseen));
       outputs.push_back(localOut[part].Widened());
     }
     const at::Tensor all = at::stack(logarithms).logsumexp({0});
-    const at::Tensor weights = at::exp(at::stack(logarithms).sub(all.masked_fill(all.eq(-kInfinity), 0.0)));
+    const at::Tensor weights = at::exp(at::stack(logarithms).sub(all.masked_fill(all.eq(-kUnseen), 0.0)));
     out.Store(at::mul(at::stack(outputs), weights.unsqueeze(-1)).sum({0}));
     if (wants_lse) {
       lseOut->Store(all);

@@ -197,7 +197,7 @@ CacheMode ModeOf(const OptionalText& name, size_t count, bool packed) {
   RefuseArgument(name.name(), "one of " + known, name.value());
 }
 
-Plan MakePlan(const MlaProlog& given, const Limits& limits) {
+Plan PlanProlog(const MlaProlog& given, const Limits& limits) {
   given.Require(limits);
   const auto call = std::make_shared<MlaProlog>(given);
   return Plan([call] { call->Run(); });
@@ -243,7 +243,7 @@ CANN_SIM_OPERATOR(aclnnMlaPrologV2WeightNz, CANN_SIM_MLA_WEIGHTS, (Tensor, cache
   }
   RequireModes(weights, caches, caches == kByTensor ? 1 : 0);
   const OptionalTensor none;
-  return MakePlan({tokenX, weightDq, weightUqQr, weightUk, weightDkvKr, rmsnormGammaCq, rmsnormGammaCkv, ropeSin, ropeCos,
+  return PlanProlog({tokenX, weightDq, weightUqQr, weightUk, weightDkvKr, rmsnormGammaCq, rmsnormGammaCkv, ropeSin, ropeCos,
                    cacheIndex, none, none, kvCacheRef, krCacheRef,
                    {dequantScaleX, dequantScaleWDq, dequantScaleWUqQr, dequantScaleWDkvKr, quantScaleCkv, quantScaleCkr,
                     smoothScalesCq},
@@ -275,7 +275,7 @@ CANN_SIM_OPERATOR(aclnnMlaPrologV3WeightNz, CANN_SIM_MLA_WEIGHTS, (Tensor, kvCac
     RequireDtype(*kNopeClipAlpha, {ScalarType::Float});
     RequireShape(*kNopeClipAlpha, {1});
   }
-  return MakePlan({tokenX, weightDq, weightUqQr, weightUk, weightDkvKr, rmsnormGammaCq, rmsnormGammaCkv, ropeSin, ropeCos,
+  return PlanProlog({tokenX, weightDq, weightUqQr, weightUk, weightDkvKr, rmsnormGammaCq, rmsnormGammaCkv, ropeSin, ropeCos,
                    cacheIndex, actualSeqLen, kNopeClipAlpha, kvCacheRef, krCacheRef,
                    {dequantScaleX, dequantScaleWDq, dequantScaleWUqQr, dequantScaleWDkvKr, quantScaleCkv, quantScaleCkr,
                     smoothScalesCq},

@@ -51,7 +51,7 @@ CacheMode ModeOf(const OptionalText& name) {
 }
 
 // One of the two caches, with how its rows are quantised.
-struct Destination {
+struct NormRopeDestination {
   Tensor cache;
   OptionalTensor scale, offset;
   Tensor plain;  // the rows as they are before quantisation
@@ -63,7 +63,7 @@ struct NormRopeCache {
   double epsilon;
   CacheMode mode;
   bool outputs_plain;
-  Destination rope, latent;
+  NormRopeDestination rope, latent;
 
   void Require() const;
   void Run() const;
@@ -72,13 +72,13 @@ struct NormRopeCache {
   int64_t batch() const { return kv.size(0); }
   int64_t length() const { return kv.size(2); }
   bool nz() const { return mode == CacheMode::kPagedNz || mode == CacheMode::kBlocksNz; }
-  void RequireDestination(const Destination& destination, int64_t width) const;
+  void RequireDestination(const NormRopeDestination& destination, int64_t width) const;
   void RequireIndex() const;
   at::Tensor Slots(int64_t block_size) const;
-  void Write(const Destination& destination, const at::Tensor& rows) const;
+  void Write(const NormRopeDestination& destination, const at::Tensor& rows) const;
 };
 
-void NormRopeCache::RequireDestination(const Destination& destination, int64_t width) const {
+void NormRopeCache::RequireDestination(const NormRopeDestination& destination, int64_t width) const {
   const Tensor& cache = destination.cache;
   RequireRank(cache, 4, 4);
   RequireContiguous(cache);
@@ -160,7 +160,7 @@ at::Tensor NormRopeCache::Slots(int64_t block_size) const {
   return first.add(rows.remainder(block_size)).masked_fill(blocks.lt(0), -1).reshape({-1});
 }
 
-void NormRopeCache::Write(const Destination& destination, const at::Tensor& rows) const {
+void NormRopeCache::Write(const NormRopeDestination& destination, const at::Tensor& rows) const {
   const at::Tensor cache = destination.cache;
   const int64_t width = rows.size(-1);
   at::Tensor stored = rows;

@@ -58,7 +58,7 @@ Plan PlanUnary(const CompiledArguments& call, DtypeSet dtypes, Unary* function) 
 
 at::Tensor Sum(const at::Tensor& x1, const at::Tensor& x2) { return at::add(x1, x2); }
 at::Tensor Difference(const at::Tensor& x1, const at::Tensor& x2) { return at::sub(x1, x2); }
-at::Tensor Product(const at::Tensor& x1, const at::Tensor& x2) { return at::mul(x1, x2); }
+at::Tensor ElementwiseProduct(const at::Tensor& x1, const at::Tensor& x2) { return at::mul(x1, x2); }
 at::Tensor Quotient(const at::Tensor& x1, const at::Tensor& x2) { return at::div(x1, x2); }
 at::Tensor Zeros(const at::Tensor& x) { return at::zeros_like(x); }
 at::Tensor Same(const at::Tensor& x) { return x; }
@@ -67,7 +67,7 @@ at::Tensor Same(const at::Tensor& x) { return x; }
 
 CANN_SIM_COMPILED_OPERATOR(Add) { return PlanBinary(call, kNumbers, Sum); }
 CANN_SIM_COMPILED_OPERATOR(Sub) { return PlanBinary(call, kNumbers, Difference); }
-CANN_SIM_COMPILED_OPERATOR(Mul) { return PlanBinary(call, kNumbers, Product); }
+CANN_SIM_COMPILED_OPERATOR(Mul) { return PlanBinary(call, kNumbers, ElementwiseProduct); }
 CANN_SIM_COMPILED_OPERATOR(RealDiv) { return PlanBinary(call, kFloats, Quotient); }
 CANN_SIM_COMPILED_OPERATOR(Maximum) { return PlanBinary(call, kNumbers, at::maximum); }
 CANN_SIM_COMPILED_OPERATOR(Minimum) { return PlanBinary(call, kNumbers, at::minimum); }

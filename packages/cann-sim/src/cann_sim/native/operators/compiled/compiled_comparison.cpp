@@ -28,7 +28,7 @@ Plan PlanComparison(const CompiledArguments& call, Comparison* compare) {
   return [=] { out.Store(compare(x1, x2)); };
 }
 
-at::Tensor Same(const at::Tensor& x1, const at::Tensor& x2) { return at::eq(x1, x2); }
+at::Tensor Equals(const at::Tensor& x1, const at::Tensor& x2) { return at::eq(x1, x2); }
 at::Tensor Different(const at::Tensor& x1, const at::Tensor& x2) { return at::ne(x1, x2); }
 at::Tensor Below(const at::Tensor& x1, const at::Tensor& x2) { return at::lt(x1, x2); }
 at::Tensor AtMost(const at::Tensor& x1, const at::Tensor& x2) { return at::le(x1, x2); }
@@ -37,7 +37,7 @@ at::Tensor AtLeast(const at::Tensor& x1, const at::Tensor& x2) { return at::ge(x
 
 }  // namespace
 
-CANN_SIM_COMPILED_OPERATOR(Equal) { return PlanComparison(call, Same); }
+CANN_SIM_COMPILED_OPERATOR(Equal) { return PlanComparison(call, Equals); }
 CANN_SIM_COMPILED_OPERATOR(NotEqual) { return PlanComparison(call, Different); }
 CANN_SIM_COMPILED_OPERATOR(Less) { return PlanComparison(call, Below); }
 CANN_SIM_COMPILED_OPERATOR(LessEqual) { return PlanComparison(call, AtMost); }

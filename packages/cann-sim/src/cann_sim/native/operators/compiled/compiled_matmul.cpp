@@ -14,7 +14,7 @@ at::Tensor Transposed(const at::Tensor& matrices, bool transpose) {
 }
 
 // out = x1 @ x2 + bias; the batches broadcast.
-Plan Product(const CompiledArguments& call, bool transpose_first, bool transpose_second) {
+Plan MatrixProduct(const CompiledArguments& call, bool transpose_first, bool transpose_second) {
   const Tensor x1 = call.Input(0, "x1"), x2 = call.Input(1, "x2"), out = call.Output(0, "y");
   const OptionalTensor bias = call.OptionalInput(2, "bias");
   RequireDtype(x1, kFloats);
@@ -35,11 +35,11 @@ Plan Product(const CompiledArguments& call, bool transpose_first, bool transpose
 }  // namespace
 
 CANN_SIM_COMPILED_OPERATOR(BatchMatMul) {
-  return Product(call, call.Attribute<bool>("adj_x1", false), call.Attribute<bool>("adj_x2", false));
+  return MatrixProduct(call, call.Attribute<bool>("adj_x1", false), call.Attribute<bool>("adj_x2", false));
 }
 
 CANN_SIM_COMPILED_OPERATOR(MatMul) {
-  return Product(call, call.Attribute<bool>("transpose_x1", false), call.Attribute<bool>("transpose_x2", false));
+  return MatrixProduct(call, call.Attribute<bool>("transpose_x1", false), call.Attribute<bool>("transpose_x2", false));
 }
 
 }  // namespace cann_sim::operators

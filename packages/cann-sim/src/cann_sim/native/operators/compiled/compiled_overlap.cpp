@@ -103,7 +103,7 @@ std::pair<at::Tensor, at::Tensor> Complete(const at::Tensor& boxes, const at::Te
   return {AsRows(pairs.overlap.sub(pairs.Distance(1e-9)).sub(shape.mul(weight)), options), AsRows(turned, options)};
 }
 
-void RequireBoxes(const Tensor& boxes, const Tensor& truth, const OverlapOptions& options) {
+void RequireOverlap(const Tensor& boxes, const Tensor& truth, const OverlapOptions& options) {
   RequireDtype(boxes, kFloats);
   RequireSameDtype(truth, boxes);
   RequireRank(boxes, 2, 2);
@@ -115,7 +115,7 @@ template <class Overlap>
 Plan Forward(const CompiledArguments& call, Overlap overlap) {
   const OverlapOptions options(call);
   const Tensor boxes = call.Input(0, "bboxes"), truth = call.Input(1, "gtboxes"), out = call.Output(0, "overlap");
-  RequireBoxes(boxes, truth, options);
+  RequireOverlap(boxes, truth, options);
   return [=] { out.Store(overlap(boxes.Widened(), truth.Widened(), options).view(out.sizes())); };
 }
 
@@ -124,7 +124,7 @@ Plan Backward(const CompiledArguments& call, Overlap overlap) {
   const OverlapOptions options(call);
   const Tensor grad = call.Input(0, "dy"), boxes = call.Input(1, "bboxes"), truth = call.Input(2, "gtboxes");
   const Tensor of_boxes = call.Output(0, "dbboxes"), of_truth = call.Output(1, "dgtboxes");
-  RequireBoxes(boxes, truth, options);
+  RequireOverlap(boxes, truth, options);
   return [=] {
     const auto both = [&](const std::vector<at::Tensor>& pair) {
       return std::vector<at::Tensor>{overlap(pair[0], pair[1], options)};
@@ -150,7 +150,7 @@ CANN_SIM_COMPILED_OPERATOR(CIoU) {
   const OverlapOptions options(call);
   const Tensor boxes = call.Input(0, "bboxes"), truth = call.Input(1, "gtboxes");
   const Tensor out = call.Output(0, "overlap"), angle = call.Output(1, "atan_sub");
-  RequireBoxes(boxes, truth, options);
+  RequireOverlap(boxes, truth, options);
   return [=] {
     const auto [overlap, turned] = Complete(boxes.Widened(), truth.Widened(), options);
     out.Store(overlap.view(out.sizes()));

@@ -20,10 +20,10 @@ namespace cann_sim::operators {
 
 namespace {
 
-using TensorFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
+using BinaryFunction = at::Tensor (*)(const at::Tensor&, const at::Tensor&);
 
 // f over float32 (float64 stays) of two broadcast operands.
-Plan InFloat(TensorFunction function, const Tensor& self, const Tensor& other, const Tensor& out) {
+Plan OfTwoInFloat(BinaryFunction function, const Tensor& self, const Tensor& other, const Tensor& out) {
   RequireSimulated(self, kReals);
   RequireSimulated(other, kReals);
   RequireSimulated(out, kFloats | kDouble);
@@ -32,7 +32,7 @@ Plan InFloat(TensorFunction function, const Tensor& self, const Tensor& other, c
 }
 
 // f of two broadcast integer operands.
-Plan InIntegers(TensorFunction function, const Tensor& self, const Tensor& other, const Tensor& out) {
+Plan InIntegers(BinaryFunction function, const Tensor& self, const Tensor& other, const Tensor& out) {
   RequireSimulated(self, kIntegers);
   RequireSimulated(other, kIntegers);
   RequireBroadcast(out, {&self, &other});
@@ -67,13 +67,13 @@ void RequireParts(const Tensor& first, const Tensor& second, const Tensor& out) 
 }  // namespace
 
 CANN_SIM_OPERATOR(aclnnLogAddExp, (Tensor, self), (Tensor, other), (Tensor, out)) {
-  return InFloat(at::logaddexp, self, other, out);
+  return OfTwoInFloat(at::logaddexp, self, other, out);
 }
 CANN_SIM_OPERATOR(aclnnLogAddExp2, (Tensor, self), (Tensor, other), (Tensor, out)) {
-  return InFloat(at::logaddexp2, self, other, out);
+  return OfTwoInFloat(at::logaddexp2, self, other, out);
 }
 CANN_SIM_OPERATOR(aclnnXLogYTensor, (Tensor, self), (Tensor, other), (Tensor, out)) {
-  return InFloat(static_cast<TensorFunction>(at::xlogy), self, other, out);
+  return OfTwoInFloat(static_cast<BinaryFunction>(at::xlogy), self, other, out);
 }
 CANN_SIM_OPERATOR(aclnnXLogYScalarOther, (Tensor, self), (Scalar, other), (Tensor, out)) {
   return XLogYScalar(self, other, out);
@@ -88,7 +88,7 @@ CANN_SIM_OPERATOR(aclnnXLogYScalarSelf, (Scalar, self), (Tensor, other), (Tensor
   return [=] { out.Store(at::xlogy(self, other.Widened())); };
 }
 CANN_SIM_OPERATOR(aclnnInplaceAtan2, (Tensor, selfRef), (Tensor, other)) {
-  return InFloat(at::atan2, selfRef, other, selfRef);
+  return OfTwoInFloat(at::atan2, selfRef, other, selfRef);
 }
 CANN_SIM_OPERATOR(aclnnInplaceLerp, (Tensor, selfRef), (Tensor, end), (Tensor, weight)) {
   RequireSimulated(selfRef, kFloats | kDouble);

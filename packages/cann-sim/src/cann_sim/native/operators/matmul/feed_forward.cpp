@@ -22,13 +22,13 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kMostExperts = 256;
+constexpr int64_t kMostFeedForwardExperts = 256;
 
-using Activation = at::Tensor (*)(const at::Tensor&);
+using PlainActivation = at::Tensor (*)(const at::Tensor&);
 
 struct NamedActivation {
   const char* name;
-  Activation function;
+  PlainActivation function;
   // Whether the first half of the columns goes through the function and is multiplied with the second.
   bool gates;
 };
@@ -252,7 +252,7 @@ void FeedForward::Run() const {
 // Rows of each expert, from their numbers or from where each expert's rows end.
 std::vector<int64_t> RowsByExpert(const OptionalIntArray& tokens, bool ends, int64_t rows) {
   std::vector<int64_t> counts = tokens.values();
-  if (counts.size() > kMostExperts) {
+  if (counts.size() > kMostFeedForwardExperts) {
     RefuseArgument(tokens.name(), "at most 256 experts", std::to_string(counts.size()));
   }
   if (ends) {

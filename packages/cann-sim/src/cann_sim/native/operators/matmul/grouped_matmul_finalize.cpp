@@ -20,7 +20,6 @@ using c10::ScalarType;
 
 constexpr int64_t kMostRows = 16 * 1024 * 8;
 constexpr int64_t kMostExperts = 256;
-constexpr int64_t kInt4PerInt32 = 8;
 // The sizes of int4 matrices that the device takes.
 constexpr int64_t kInt4Inner = 2048;
 constexpr int64_t kInt4Columns = 7168;
@@ -156,7 +155,7 @@ void GroupedMatmulFinalize::Run() const {
   }
 }
 
-Plan MakePlan(const GroupedMatmulFinalize& given) {
+Plan PlanFinalize(const GroupedMatmulFinalize& given) {
   given.Require();
   const auto call = std::make_shared<GroupedMatmulFinalize>(given);
   return Plan([call] { call->Run(); });
@@ -181,7 +180,7 @@ void RequirePlain(const Tensor& weight, bool transposes_x, bool transposes_weigh
 
 #define CANN_SIM_FINALIZE_PLAN(OFFSET)                                                                                    \
   RequirePlain(x2, transposeX, transposeW, dtype);                                                                        \
-  return MakePlan({x1, x2, scale, bias, OFFSET, pertokenScale, groupList, sharedInput, logit, rowIndex, sharedInputWeight, \
+  return PlanFinalize({x1, x2, scale, bias, OFFSET, pertokenScale, groupList, sharedInput, logit, rowIndex, sharedInputWeight, \
                    sharedInputOffset, groupListType, out})
 
 // The versions for plain and for NZ matrices; the tuning changes no result.

@@ -373,7 +373,7 @@ void GroupedMatmul::Run() const {
   }
 }
 
-Plan MakePlan(const GroupedMatmul& call) {
+Plan PlanGrouped(const GroupedMatmul& call) {
   call.Require();
   auto owned = std::make_shared<GroupedMatmul>(call);
   return [owned] { owned->Run(); };
@@ -394,7 +394,7 @@ Plan MakePlan(const GroupedMatmul& call) {
   RefuseList(activationInput, "none");                                                                                \
   RefuseList(activationQuantScale, "none");                                                                           \
   RefuseList(activationQuantOffset, "none");                                                                          \
-  return MakePlan({x, weight, bias, scale, offset, antiquantScale, antiquantOffset, perTokenScale, groupList, splitItem, \
+  return PlanGrouped({x, weight, bias, scale, offset, antiquantScale, antiquantOffset, perTokenScale, groupList, splitItem, \
                    groupType, groupListType, actType, y})
 
 CANN_SIM_OPERATOR(aclnnGroupedMatmulV4, CANN_SIM_GROUPED_TENSORS, CANN_SIM_GROUPED_OPTIONS, (OptionalTensorList, y),

@@ -18,7 +18,6 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kInt4PerInt32 = 8;
 // A block of the NZ format in int8; in int4 it has twice the columns, eight in an int32.
 constexpr int64_t kBlockRows = 16;
 constexpr int64_t kBlockColumns = 32;
@@ -164,7 +163,7 @@ void GroupedSwiGluQuant::Run() const {
   }
 }
 
-Plan MakePlan(const GroupedSwiGluQuant& call) {
+Plan PlanSwiGlu(const GroupedSwiGluQuant& call) {
   call.Require();
   auto owned = std::make_shared<GroupedSwiGluQuant>(call);
   return [owned] { owned->Run(); };
@@ -206,7 +205,7 @@ CANN_SIM_OPERATOR(aclnnGroupedMatmulSwigluQuantWeightNZ, (Tensor, x), (TensorInL
                   (Tensor, output), (Tensor, outputScale), (OptionalTensor, outputOffset)) {
   RefuseIfPresent(offset, "an offset");
   // Here `bias` is the assist matrix.
-  return MakePlan({x, weight, weightScale, bias, xScale, OptionalTensor(), groupList, 0, 0, output, outputScale});
+  return PlanSwiGlu({x, weight, weightScale, bias, xScale, OptionalTensor(), groupList, 0, 0, output, outputScale});
 }
 
 #define CANN_SIM_GROUPED_SWIGLU                                                                                        \
@@ -221,7 +220,7 @@ CANN_SIM_OPERATOR(aclnnGroupedMatmulSwigluQuantWeightNZ, (Tensor, x), (TensorInL
     RefuseArgument(dequantMode.name(), "0 or 1 on this device", std::to_string(dequantMode));                         \
   }                                                                                                                   \
   RequireZero(quantMode);                                                                                             \
-  return MakePlan({x, weight, weightScale, weightAssistMatrix, xScale, smoothScale, groupList, groupListType,         \
+  return PlanSwiGlu({x, weight, weightScale, weightAssistMatrix, xScale, smoothScale, groupList, groupListType,         \
                    dequantMode, output, outputScale})
 
 CANN_SIM_OPERATOR(aclnnGroupedMatmulSwigluQuantV2, CANN_SIM_GROUPED_SWIGLU) { CANN_SIM_GROUPED_SWIGLU_PLAN; }

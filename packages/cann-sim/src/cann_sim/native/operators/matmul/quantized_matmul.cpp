@@ -30,7 +30,6 @@ constexpr int64_t kHalfOfLastScaleBit = 0x1000;
 constexpr int64_t kMark = int64_t{1} << 46;
 constexpr int kOffsetPosition = 37;
 
-constexpr int64_t kInt4PerInt32 = 8;
 
 at::Tensor PackedScale(const at::Tensor& scale, bool round) {
   const at::Tensor bits = scale.contiguous().view(at::kInt).to(at::kLong);

@@ -17,8 +17,6 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kInt4PerInt32 = 8;
-
 // Scales of columns as [1 or groups, columns]. One dimension is one scale, or one for each column.
 void RequireColumnScales(const Tensor& scale, int64_t inner, int64_t columns, int64_t group_size) {
   const int64_t groups = group_size == 0 ? 1 : (inner + group_size - 1) / group_size;

@@ -72,7 +72,7 @@ void MoeCombine::Run() const {
   out.Store(sums);
 }
 
-Plan MakePlan(const MoeCombine& given) {
+Plan PlanCombine(const MoeCombine& given) {
   given.Require();
   const auto call = std::make_shared<MoeCombine>(given);
   return Plan([call] { call->Run(); });
@@ -104,7 +104,7 @@ void RequireZero(const Int& attribute) {
   RequireZero(commQuantMode);                                                                                     \
   RequireZero(groupListType);                                                                                     \
   RequireRank(expertIds, 2, 2);                                                                                   \
-  return MakePlan({expandX, expertIds, epSendCounts, expertScales, xActiveMask,                                   \
+  return PlanCombine({expandX, expertIds, epSendCounts, expertScales, xActiveMask,                                   \
                    MakeExpertGroup({groupEp, epWorldSize, epRankId, moeExpertNum, tpWorldSize, tpRankId,          \
                                     expertShardType, sharedExpertNum, sharedExpertRankNum, globalBs},             \
                                    expertIds.size(0)),                                                            \

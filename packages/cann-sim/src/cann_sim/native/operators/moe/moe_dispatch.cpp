@@ -185,7 +185,7 @@ void MoeDispatch::Run() const {
   assist.Store(own);
 }
 
-Plan MakePlan(const MoeDispatch& given) {
+Plan PlanDispatch(const MoeDispatch& given) {
   given.Require();
   const auto call = std::make_shared<MoeDispatch>(given);
   return Plan([call] { call->Run(); });
@@ -207,7 +207,7 @@ Plan MakePlan(const MoeDispatch& given) {
 
 #define CANN_SIM_DISPATCH_PLAN(ASSIST_BY_ROW)                                                                  \
   RequireRank(expertIds, 2, 2);                                                                                \
-  return MakePlan({x, expertIds, scales, xActiveMask, expertScales,                                            \
+  return PlanDispatch({x, expertIds, scales, xActiveMask, expertScales,                                            \
                    MakeExpertGroup({groupEp, epWorldSize, epRankId, moeExpertNum, tpWorldSize, tpRankId,       \
                                     expertShardType, sharedExpertNum, sharedExpertRankNum, globalBs},          \
                                    expertIds.size(0)),                                                         \

@@ -21,7 +21,7 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kMostExperts = 2048;
+constexpr int64_t kMostGated = 2048;
 constexpr int64_t kMostChosen = 1024;
 constexpr int64_t kGroupUnit = 32;
 constexpr int64_t kSigmoid = 1;
@@ -74,8 +74,8 @@ void GatingTopK::Require() const {
   RequireDtype(x, kFloats);
   RequireRank(x, 2, 2);
   const int64_t count = x.size(1);
-  if (count > kMostExperts) {
-    RefuseArgument(x.name(), "at most " + std::to_string(kMostExperts) + " experts", std::to_string(count));
+  if (count > kMostGated) {
+    RefuseArgument(x.name(), "at most " + std::to_string(kMostGated) + " experts", std::to_string(count));
   }
   if (bias) {
     RequireSameDtype(*bias, x);
@@ -83,11 +83,11 @@ void GatingTopK::Require() const {
   }
   const int64_t per_group = groups > 0 ? count / groups : 0;
   const bool divides = groups > 0 && count % groups == 0 &&
-                       (per_group + kGroupUnit - 1) / kGroupUnit * kGroupUnit * groups <= kMostExperts;
+                       (per_group + kGroupUnit - 1) / kGroupUnit * kGroupUnit * groups <= kMostGated;
   if (!divides || (groups > 1 && per_group <= 2)) {
     RefuseArgument("groupCount",
                    "a divisor of the " + std::to_string(count) + " experts that leaves more than 2 in a group, and at most " +
-                       std::to_string(kMostExperts) + " with groups filled up to units of 32", std::to_string(groups));
+                       std::to_string(kMostGated) + " with groups filled up to units of 32", std::to_string(groups));
   }
   if (chosen_groups < 1 || chosen_groups > groups) {
     RefuseArgument("kGroup", "1 to " + std::to_string(groups), std::to_string(chosen_groups));

@@ -28,7 +28,7 @@ at::Tensor RowsOrZeros(const at::Tensor& rows, const at::Tensor& places) {
   return at::index_select(rows, 0, places.masked_fill(missing, 0)).masked_fill(missing.unsqueeze(-1), 0.0);
 }
 
-void RequireMode(const Bool& padded) {
+void RequireUnpadded(const Bool& padded) {
   if (padded) {
     RefuseArgument(padded.name(), "false", "true");
   }
@@ -63,7 +63,7 @@ void RequireMap(const Tensor& map) {
 // permutedTokens = the token of each choice, sorted by expert; sortedIndices[c] = where choice c went.
 CANN_SIM_OPERATOR(aclnnMoeTokenPermute, (Tensor, tokens), (Tensor, indices), (Int, numOutTokens), (Bool, paddedMode),
                   (Tensor, permuteTokensOut), (Tensor, sortedIndicesOut)) {
-  RequireMode(paddedMode);
+  RequireUnpadded(paddedMode);
   RequireDtype(tokens, kFloats);
   RequireRank(tokens, 2, 2);
   RequireDtype(indices, kIndices);
@@ -87,7 +87,7 @@ CANN_SIM_OPERATOR(aclnnMoeTokenPermute, (Tensor, tokens), (Tensor, indices), (In
 // input_grad[t] = sum over the choices of token t of the gradient of their rows.
 CANN_SIM_OPERATOR(aclnnMoeTokenPermuteGrad, (Tensor, permutedOutputGrad), (Tensor, sortedIndices), (Int, numTopk),
                   (Bool, paddedMode), (Tensor, out)) {
-  RequireMode(paddedMode);
+  RequireUnpadded(paddedMode);
   RequireDtype(permutedOutputGrad, kFloats);
   RequireRank(permutedOutputGrad, 2, 2);
   RequireDtype(sortedIndices, {ScalarType::Int});
@@ -103,7 +103,7 @@ CANN_SIM_OPERATOR(aclnnMoeTokenPermuteGrad, (Tensor, permutedOutputGrad), (Tenso
 // out[t] = sum over k of probs[t, k] * permutedTokens[sortedIndices[t, k]].
 CANN_SIM_OPERATOR(aclnnMoeTokenUnpermute, (Tensor, permutedTokens), (Tensor, sortedIndices), (OptionalTensor, probs),
                   (Bool, paddedMode), (OptionalIntArray, restoreShape), (Tensor, out)) {
-  RequireMode(paddedMode);
+  RequireUnpadded(paddedMode);
   RequireDtype(permutedTokens, kFloats);
   RequireRank(permutedTokens, 2, 2);
   RequireDtype(sortedIndices, {ScalarType::Int});
@@ -133,7 +133,7 @@ CANN_SIM_OPERATOR(aclnnMoeTokenUnpermute, (Tensor, permutedTokens), (Tensor, sor
 CANN_SIM_OPERATOR(aclnnMoeTokenUnpermuteGrad, (OptionalTensor, permutedTokens), (Tensor, unpermutedTokensGrad),
                   (Tensor, sortedIndices), (OptionalTensor, probs), (Bool, paddedMode), (OptionalIntArray, restoreShape),
                   (Tensor, permutedTokensGradOut), (OptionalTensor, probsGradOut)) {
-  RequireMode(paddedMode);
+  RequireUnpadded(paddedMode);
   RequireDtype(unpermutedTokensGrad, kFloats);
   RequireDtype(sortedIndices, {ScalarType::Int});
   const int64_t choices = ChoicesOf(probs);

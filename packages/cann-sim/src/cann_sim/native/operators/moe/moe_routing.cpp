@@ -51,9 +51,9 @@ at::Tensor SlotsWithCapacity(const SortedChoices& sorted, const at::Tensor& coun
 namespace {
 
 // Modes of quantisation.
-constexpr int64_t kPlain = -1;
-constexpr int64_t kStatic = 0;
-constexpr int64_t kDynamic = 1;
+constexpr int64_t kUnquantized = -1;
+constexpr int64_t kStaticScale = 0;
+constexpr int64_t kDynamicScale = 1;
 
 // How MoeInitRoutingV3 and MoeInitRoutingQuantV2 fill their expanded rows.
 struct Expansion {
@@ -84,7 +84,7 @@ void Expansion::Require() const {
   if (expert_idx.size(0) != x.size(0)) {
     RefuseArgument(expert_idx.name(), std::to_string(x.size(0)) + " rows as 'x'", Describe(expert_idx.sizes()));
   }
-  if (mode == kPlain) {
+  if (mode == kUnquantized) {
     RequireSameDtype(expanded, x);
   } else {
     RequireDtype(x, kFloats);
@@ -102,18 +102,18 @@ void Expansion::Require() const {
   if (scale) {
     RequireDtype(*scale, {ScalarType::Float});
   }
-  if (mode == kStatic) {
+  if (mode == kStaticScale) {
     if (!scale || !offset) {
       RefuseArgument(scale ? offset.name() : scale.name(), "a tensor in the static mode", "none");
     }
     RequireDtype(*offset, {ScalarType::Float});
   }
-  if (mode == kDynamic && scale &&
+  if (mode == kDynamicScale && scale &&
       (scale->rank() != 2 || scale->size(1) != x.size(1) || (scale->size(0) != 1 && scale->size(0) != end - begin))) {
     RefuseArgument(scale.name(), "shape [1 or " + std::to_string(end - begin) + ", " + std::to_string(x.size(1)) + "]",
                    Describe(scale->sizes()));
   }
-  if (mode == kPlain && scale) {
+  if (mode == kUnquantized && scale) {
     RequireShape(*scale, {x.size(0)});
   }
 }
@@ -145,7 +145,7 @@ void Expansion::Fill(const Rows& rows) const {
       scales.zero_();
     }
   }
-  if (mode == kPlain) {
+  if (mode == kUnquantized) {
     target.index_copy_(0, given, at::index_select(at::Tensor(x), 0, sources));
     if (scale && scales.defined()) {
       scales.index_copy_(0, given, at::index_select(at::Tensor(*scale), 0, sources));
@@ -153,7 +153,7 @@ void Expansion::Fill(const Rows& rows) const {
     return;
   }
   at::Tensor values = at::index_select(x.Widened(), 0, sources);
-  if (mode == kStatic) {
+  if (mode == kStaticScale) {
     // The device rounds to float16 before it rounds to integers.
     const at::Tensor moved = values.mul(at::Tensor(*scale).reshape({-1})[0]).add(at::Tensor(*offset).reshape({-1})[0]);
     values = moved.to(at::kHalf).to(at::kDouble);
@@ -223,7 +223,7 @@ CANN_SIM_OPERATOR(aclnnMoeInitRoutingV3, (Tensor, x), (Tensor, expertIdx), (Opti
                   (OptionalIntArray, activeExpertRange), (Int, rowIdxType), (Tensor, expandedXOut),
                   (Tensor, expandedRowIdxOut), (OptionalTensor, expertTokensCountOrCumsumOut),
                   (OptionalTensor, expandedScaleOut)) {
-  RequireMode(quantMode, {kPlain, kStatic, kDynamic}, "-1 (none), 0 (static) or 1 (dynamic)");
+  RequireMode(quantMode, {kUnquantized, kStaticScale, kDynamicScale}, "-1 (none), 0 (static) or 1 (dynamic)");
   RequireMode(dropPadMode, {0, 1}, "0 (dropless) or 1 (drop and pad)");
   RequireMode(expertTokensNumType, {0, 1, 2}, "0 (running totals), 1 (counts) or 2 (expert and count)");
   RequireMode(rowIdxType, {0, 1}, "0 (gather) or 1 (scatter)");
@@ -322,7 +322,7 @@ CANN_SIM_OPERATOR(aclnnMoeInitRoutingV2, (Tensor, x), (Tensor, expertIdx), (Int,
                   (Bool, expertTokensBeforeCapacityFlag), (Tensor, expandedXOut), (Tensor, expandedRowIdxOut),
                   (OptionalTensor, expertTokensCountOrCumsumOut), (OptionalTensor, expertTokensBeforeCapacityOut)) {
   RequireCapacity(dropPadMode, expertCapacity, expertNum);
-  return RouteToAll({x, expertIdx, OptionalTensor(), OptionalTensor(), kPlain, 0, expertNum, dropPadMode == 1, expertCapacity,
+  return RouteToAll({x, expertIdx, OptionalTensor(), OptionalTensor(), kUnquantized, 0, expertNum, dropPadMode == 1, expertCapacity,
                      expandedXOut, OptionalTensor()},
                     expandedRowIdxOut, expertTokensCountOrCumsumFlag, expertTokensCountOrCumsumOut,
                     expertTokensBeforeCapacityFlag ? expertTokensBeforeCapacityOut : OptionalTensor());
@@ -333,7 +333,7 @@ CANN_SIM_OPERATOR(aclnnMoeInitRoutingQuantV2, (Tensor, x), (Tensor, expertIdx), 
                   (Int, expertTokensCountOrCumsumFlag), (Bool, expertTokensBeforeCapacityFlag), (Int, quantMode),
                   (Tensor, expandedXOut), (Tensor, expandedRowIdxOut), (OptionalTensor, expertTokensCountOrCumsumOut),
                   (OptionalTensor, expertTokensBeforeCapacityOut), (OptionalTensor, dynamicQuantScaleOut)) {
-  RequireMode(quantMode, {kStatic, kDynamic}, "0 (static) or 1 (dynamic)");
+  RequireMode(quantMode, {kStaticScale, kDynamicScale}, "0 (static) or 1 (dynamic)");
   RequireCapacity(dropPadMode, expertCapacity, expertNum);
   return RouteToAll({x, expertIdx, scale, offset, quantMode, 0, expertNum, dropPadMode == 1, expertCapacity, expandedXOut,
                      dynamicQuantScaleOut},

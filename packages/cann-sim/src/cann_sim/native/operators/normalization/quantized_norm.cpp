@@ -15,7 +15,7 @@ namespace {
 
 using c10::ScalarType;
 
-void RequireLike(const OptionalTensor& tensor, const Tensor& reference) {
+void RequireLikeIfGiven(const OptionalTensor& tensor, const Tensor& reference) {
   if (tensor) {
     RequireSameDtype(*tensor, reference);
     RequireShape(*tensor, reference.sizes());
@@ -54,7 +54,7 @@ CANN_SIM_OPERATOR(aclnnAddRmsNormQuantV2, (Tensor, x1), (Tensor, x2), (Tensor, g
   RequireShape(x2, x1.sizes());
   RequireSameDtype(gamma, x1);
   RequireTrailingShape(gamma, x1);
-  RequireLike(beta, gamma);
+  RequireLikeIfGiven(beta, gamma);
   // One scale for all: the device's kernel for it wants beta and zeroPoints1, and nothing second.
   const bool single_scale = scales1.rank() == 1 && scales1.size(0) == 1 && gamma.numel() != 1 && beta && zeroPoints1 &&
                             !scales2 && !zeroPoints2 && divMode &&
@@ -118,7 +118,7 @@ struct DynamicOutput {
 };
 
 void RequireDynamicOutput(const DynamicOutput& output, const Tensor& x, const Tensor& gamma) {
-  RequireLike(output.smooth_scale, gamma);
+  RequireLikeIfGiven(output.smooth_scale, gamma);
   if (!output.wanted) {
     return;
   }
@@ -141,7 +141,7 @@ CANN_SIM_OPERATOR(aclnnAddRmsNormDynamicQuantV2, (Tensor, x1), (Tensor, x2), (Te
   RequireShape(x2, x1.sizes());
   RequireSameDtype(gamma, x1);
   RequireShape(gamma, {x1.size(-1)});
-  RequireLike(beta, gamma);
+  RequireLikeIfGiven(beta, gamma);
   RequireSameDtype(xOut, x1);
   RequireShape(xOut, x1.sizes());
   bool first = true;

@@ -12,8 +12,6 @@ namespace {
 
 using c10::ScalarType;
 
-constexpr int64_t kInt4PerInt32 = 8;
-
 }  // namespace
 
 // y = (x + offset) * scale, rounded once; int32 holds eight int4.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostRows = 262144;
 constexpr int64_t kLargestSide = 256;
-constexpr double kLargest = 7.0;
+constexpr double kLargestInt4 = 7.0;
 
 }  // namespace
 
@@ -43,7 +43,7 @@ CANN_SIM_OPERATOR(aclnnFlatQuant, (Tensor, x), (Tensor, kroneckerP1), (Tensor, k
   return [=] {
     const at::Tensor inner = at::matmul(x.Widened(), kroneckerP2.Widened()).to(x.dtype()).to(at::kFloat);
     const at::Tensor turned = at::matmul(kroneckerP1.Widened(), inner);
-    const ScaledRows scaled = ScaleRows(turned.flatten(1), kLargest / clipRatio);
+    const ScaledRows scaled = ScaleRows(turned.flatten(1), kLargestInt4 / clipRatio);
     StoreQuantized(out, scaled.values.view(turned.sizes()));
     quantScale.Store(scaled.scale);
   };

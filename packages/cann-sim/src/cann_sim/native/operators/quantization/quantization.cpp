@@ -20,8 +20,6 @@ namespace cann_sim::operators {
 
 namespace {
 
-constexpr int64_t kInt4PerInt32 = 8;
-
 // float64, so that the limits of int32 are exact.
 at::Tensor Rounded(const at::Tensor& values, double least, double most) {
   return at::clamp(at::round(at::nan_to_num(values.to(at::kDouble), 0.0)), least, most);

@@ -11,6 +11,7 @@ namespace cann_sim::operators {
 
 // What holds quantised values: int8, or int32 with eight int4 in each, the first in the lowest bits.
 inline constexpr DtypeSet kQuantized{c10::ScalarType::Char, c10::ScalarType::Int};
+inline constexpr int64_t kInt4PerInt32 = 8;
 
 // `y` must be int8 in the shape `sizes`, or int32 with an eighth of it in the last dimension.
 void RequireQuantized(const Tensor& y, c10::IntArrayRef sizes);

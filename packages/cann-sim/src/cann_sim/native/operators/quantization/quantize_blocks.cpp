@@ -16,7 +16,7 @@ namespace {
 using c10::ScalarType;
 
 constexpr int64_t kInt8 = 2;  // aclDataType
-constexpr double kLargest = 127.0;
+constexpr double kLargestInt8 = 127.0;
 
 // What both versions take; the device has int8, and pieces of 1 or 128 in a row.
 Plan BlockQuant(const Tensor& x, double min_scale, const OptionalText& round_mode, int64_t dtype, int64_t rows, int64_t columns,
@@ -49,7 +49,7 @@ Plan BlockQuant(const Tensor& x, double min_scale, const OptionalText& round_mod
   return [=] {
     const at::Tensor padded = at::constant_pad_nd(x.Widened(), {0, (columns - width % columns) % columns}, 0.0);
     const at::Tensor pieces = padded.unflatten(-1, {-1, columns});
-    at::Tensor sizes = at::div(pieces.abs().amax(-1), kLargest);
+    at::Tensor sizes = at::div(pieces.abs().amax(-1), kLargestInt8);
     if (min_scale > 0.0) {
       sizes = sizes.clamp_max(1.0 / min_scale);
     }

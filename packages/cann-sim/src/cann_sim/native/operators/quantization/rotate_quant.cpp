@@ -15,8 +15,8 @@ using c10::ScalarType;
 
 constexpr int64_t kShortestRow = 128;
 constexpr int64_t kLongestRow = 16000;
-constexpr int64_t kSmallestSide = 16;
-constexpr int64_t kLargestSide = 1024;
+constexpr int64_t kSmallestRotation = 16;
+constexpr int64_t kLargestRotation = 1024;
 
 // Whole numbers by the mode: to nearest even, half away from zero, or downwards.
 at::Tensor Whole(const at::Tensor& values, const std::string& mode) {
@@ -36,7 +36,7 @@ CANN_SIM_OPERATOR(aclnnRotateQuant, (Tensor, x), (Tensor, rotation), (OptionalTe
   RequireSameDtype(rotation, x);
   RequireRank(rotation, 2, 2);
   const int64_t side = rotation.size(0);
-  if (rotation.size(1) != side || side < kSmallestSide || side > kLargestSide) {
+  if (rotation.size(1) != side || side < kSmallestRotation || side > kLargestRotation) {
     RefuseArgument(rotation.name(), "a square of 16 to 1024", Describe(rotation.sizes()));
   }
   if (x.size(0) < 1 || x.size(1) < kShortestRow || x.size(1) > kLongestRow || x.size(1) % 8 != 0 || x.size(1) % side != 0) {

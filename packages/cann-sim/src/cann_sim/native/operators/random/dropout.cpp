@@ -7,29 +7,12 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include <functional>
-
 #include "../interface/operator.h"
-#include "philox.h"
+#include "state_source.h"
 
 namespace cann_sim::operators {
 
 namespace {
-
-using StateSource = std::function<PhiloxState()>;
-
-StateSource FromNumbers(int64_t seed, int64_t offset) {
-  return [state = PhiloxState{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)}] { return state; };
-}
-
-StateSource FromTensors(const Tensor& seed, const Tensor& offset, int64_t offset_in_graph) {
-  RequireSimulated(seed, {c10::ScalarType::Long});
-  RequireSimulated(offset, {c10::ScalarType::Long});
-  return [=] {
-    return PhiloxState{static_cast<uint64_t>(at::Tensor(seed).item<int64_t>()),
-                       static_cast<uint64_t>(at::Tensor(offset).item<int64_t>() + offset_in_graph)};
-  };
-}
 
 constexpr int64_t kBitsOfByte = 8;
 // A mask is written in pieces of this many bits.

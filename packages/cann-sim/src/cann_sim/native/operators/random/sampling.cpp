@@ -14,30 +14,11 @@
 #include <functional>
 
 #include "../interface/operator.h"
-#include "philox.h"
+#include "state_source.h"
 
 namespace cann_sim::operators {
 
 namespace {
-
-using StateSource = std::function<PhiloxState()>;
-
-StateSource FromNumbers(int64_t seed, int64_t offset) {
-  return [state = PhiloxState{static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)}] { return state; };
-}
-
-StateSource FromTensors(const Tensor& seed, const Tensor& offset, int64_t offset_in_graph) {
-  for (const Tensor* tensor : {&seed, &offset}) {
-    RequireSimulated(*tensor, {c10::ScalarType::Long});
-    if (tensor->numel() != 1) {
-      RefuseArgument(tensor->name(), "one value", "shape " + Describe(tensor->sizes()));
-    }
-  }
-  return [=] {
-    return PhiloxState{static_cast<uint64_t>(at::Tensor(seed).item<int64_t>()),
-                       static_cast<uint64_t>(at::Tensor(offset).item<int64_t>() + offset_in_graph)};
-  };
-}
 
 // Numbers that are made at once where the result is large: a multiple of 4.
 constexpr int64_t kPiece = int64_t{1} << 20;

@@ -38,10 +38,6 @@ at::Tensor SplitNeighbours(const at::Tensor& x) { return x.unflatten(-1, {-1, 2}
 
 namespace {
 
-// Rotation modes of aclnnRotaryPositionEmbedding that are simulated.
-constexpr int64_t kHalf = 0;
-constexpr int64_t kInterleave = 1;
-
 // Time, height and width, whose positions an interleaved cache mixes.
 constexpr int64_t kPlanes = 3;
 

@@ -5,6 +5,10 @@
 
 namespace cann_sim::operators {
 
+// Rotation modes of aclnnRotaryPositionEmbedding and its gradient that are simulated.
+inline constexpr int64_t kHalf = 0;
+inline constexpr int64_t kInterleave = 1;
+
 // x * cos + rotated(x) * sin, where each pair (a, b) becomes (-b, a). The pairs are the two halves of the last dimension, or its
 // neighbours where `interleave`.
 at::Tensor Rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, bool interleave);

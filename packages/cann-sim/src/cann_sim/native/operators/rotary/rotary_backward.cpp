@@ -8,13 +8,6 @@
 
 namespace cann_sim::operators {
 
-namespace {
-
-constexpr int64_t kHalf = 0;
-constexpr int64_t kInterleave = 1;
-
-}  // namespace
-
 // x -> x * cos + rotated(x) * sin has the gradient dy * cos - rotated(dy * sin), because the rotation turns by a right angle.
 CANN_SIM_OPERATOR(aclnnRotaryPositionEmbeddingGrad, (Tensor, dy), (Tensor, cos), (Tensor, sin), (OptionalTensor, x),
                   (Int, mode), (Tensor, dxOut), (OptionalTensor, dcosOut), (OptionalTensor, dsinOut)) {

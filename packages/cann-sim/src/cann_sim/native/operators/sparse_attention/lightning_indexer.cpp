@@ -23,7 +23,7 @@ namespace {
 using c10::ScalarType;
 
 constexpr int64_t kHeadDim = 128;
-constexpr int64_t kMostHeads = 64;
+constexpr int64_t kMostIndexHeads = 64;
 // Scores that are held at a time.
 constexpr int64_t kMostScores = int64_t{1} << 24;
 
@@ -94,7 +94,7 @@ void LightningIndexer::Require() const {
   for (const Tensor* tensor : {&query, &key, &weights}) {
     RequireContiguous(*tensor);
   }
-  if (query.size(-2) < 1 || query.size(-2) > kMostHeads || query.size(-1) != kHeadDim) {
+  if (query.size(-2) < 1 || query.size(-2) > kMostIndexHeads || query.size(-1) != kHeadDim) {
     RefuseArgument(query.name(), "1 to 64 heads of 128 dimensions", Describe(query.sizes()));
   }
   RequireSameDtype(key, query);
@@ -125,7 +125,7 @@ void LightningIndexer::Require() const {
   }
 }
 
-struct Arguments {
+struct IndexerArguments {
   const Tensor &query, &key, &weights;
   const OptionalTensor &query_scale, &key_scale, &query_lengths, &key_lengths, &block_table;
   const Text &query_layout, &key_layout;
@@ -135,7 +135,7 @@ struct Arguments {
   const OptionalTensor& values;
 };
 
-Plan MakePlan(const Arguments& given) {
+Plan PlanIndexer(const IndexerArguments& given) {
   const bool allowed = given.count <= 2048 || given.count % 1024 == 0;
   if (given.count < 1 || given.count > given.most || !allowed) {
     RefuseArgument("sparseCount",
@@ -164,7 +164,7 @@ CANN_SIM_OPERATOR(aclnnLightningIndexer, (Tensor, query), (Tensor, key), (Tensor
     RefuseArgument("returnValue", "false, since the keys are paged", "true");
   }
   const OptionalTensor none;
-  return MakePlan({query, key, weights, none, none, actualSeqLengthsQuery, actualSeqLengthsKey, blockTable, layoutQuery,
+  return PlanIndexer({query, key, weights, none, none, actualSeqLengthsQuery, actualSeqLengthsKey, blockTable, layoutQuery,
                    layoutKey, sparseCount, 8192, sparseMode, preTokens, nextTokens, sparseIndices,
                    returnValue ? OptionalTensor(sparseValues) : none});
 }
@@ -184,7 +184,7 @@ CANN_SIM_OPERATOR(aclnnQuantLightningIndexer, (Tensor, query), (Tensor, key), (T
       RefuseArgument(mode.name(), "0 (a scale for each token and head)", std::to_string(mode));
     }
   }
-  return MakePlan({query, key, weights, queryDequantScale, keyDequantScale, actualSeqLengthsQuery, actualSeqLengthsKey,
+  return PlanIndexer({query, key, weights, queryDequantScale, keyDequantScale, actualSeqLengthsQuery, actualSeqLengthsKey,
                    blockTable, layoutQuery, layoutKey, sparseCount, 2048, sparseMode, preTokens, nextTokens, sparseIndices,
                    OptionalTensor()});
 }

@@ -52,7 +52,7 @@ const Tensor& Present(const OptionalTensor& tensor) {
   return *tensor;
 }
 
-struct Arguments {
+struct SparseArguments {
   const Tensor &query, &key, &value, &selection;
   const OptionalTensor &block_table, &query_lengths, &key_lengths, &query_rope, &key_rope;
   double scale;
@@ -63,7 +63,7 @@ struct Arguments {
   const Tensor &output, &largest, &total;
 };
 
-Plan MakePlan(const Arguments& given) {
+Plan PlanSparse(const SparseArguments& given) {
   const SparseMask mask(given.sparse_mode, given.pre_tokens, given.next_tokens);
   RequireAbsorbed(given.attention_mode);
   RequireGroupSize(given.group_size, kLargestGroup);
@@ -99,7 +99,7 @@ Plan MakePlan(const Arguments& given) {
       (Tensor, softmaxMax), (Tensor, softmaxSum)
 
 #define CANN_SIM_SFA_PLAN                                                                                                \
-  return MakePlan({query, key, value, sparseIndices, blockTable, actualSeqLengthsQuery, actualSeqLengthsKv, queryRope,   \
+  return PlanSparse({query, key, value, sparseIndices, blockTable, actualSeqLengthsQuery, actualSeqLengthsKv, queryRope,   \
                    keyRope, scaleValue, sparseBlockSize, layoutQuery, layoutKv, sparseMode, preTokens, nextTokens,       \
                    attentionMode, returnSoftmaxLse, attentionOut, softmaxMax, softmaxSum})
 

@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kTile = 128;
 constexpr int64_t kRopeBytes = 2 * kRopeDim;
 constexpr int64_t kRow = kLatentDim + kRopeBytes + 4 * (kLatentDim / kTile);
-constexpr int64_t kLargestGroup = 16;
+constexpr int64_t kLargestBlock = 16;
 constexpr int64_t kByTile = 2;
 
 // Queries with their rotary part in the same row, keys in rows of bytes.
@@ -71,7 +71,7 @@ CANN_SIM_OPERATOR(aclnnKvQuantSparseFlashAttention, (Tensor, query), (Tensor, ke
   RequireValue(tileSize, {kTile});
   RequireValue(ropeHeadDim, {kRopeDim});
   RequireAbsorbed(attentionMode);
-  RequireGroupSize(sparseBlockSize, kLargestGroup);
+  RequireGroupSize(sparseBlockSize, kLargestBlock);
   const QuantizedInputs inputs{query, key, value};
   const SelectedAttention call{sparseIndices,
                                {layoutQuery, layoutKv, query, key, actualSeqLengthsQuery, actualSeqLengthsKv, blockTable},

@@ -13,14 +13,14 @@ namespace cann_sim::operators {
 
 namespace {
 
-constexpr int64_t kGates = 4;
+constexpr int64_t kGatesOfCell = 4;
 constexpr DtypeSet kTaken{c10::ScalarType::Half, c10::ScalarType::Float};
 
 void RequireCell(const Tensor& state, const Tensor& gates) {
   RequireDtype(gates, kTaken);
   RequireRank(gates, 2, 2);
   RequireSameDtype(state, gates);
-  RequireShape(state, {gates.size(0), gates.size(1) / kGates});
+  RequireShape(state, {gates.size(0), gates.size(1) / kGatesOfCell});
 }
 
 }  // namespace
@@ -36,7 +36,7 @@ CANN_SIM_OPERATOR(aclnnThnnFusedLstmCell, (Tensor, inputGates), (Tensor, hiddenG
     for (const OptionalTensor& bias : {inputBiasOptional, hiddenBiasOptional}) {
       gates = bias ? gates.add(bias->Widened()) : gates;
     }
-    const std::vector<at::Tensor> parts = gates.chunk(kGates, 1);
+    const std::vector<at::Tensor> parts = gates.chunk(kGatesOfCell, 1);
     const at::Tensor in = at::sigmoid(parts[0]), forget = at::sigmoid(parts[1]), candidate = at::tanh(parts[2]);
     const at::Tensor output = at::sigmoid(parts[3]);
     const at::Tensor cell = forget.mul(cx.Widened()).add(in.mul(candidate));
@@ -55,7 +55,7 @@ CANN_SIM_OPERATOR(aclnnThnnFusedLstmCellBackward, (OptionalTensor, gradHyOptiona
   RequireShape(gradGatesOut, storage.sizes());
   const bool with_bias = hasBias && gradBiasOut;
   return [=] {
-    const std::vector<at::Tensor> gates = storage.Widened().chunk(kGates, 1);
+    const std::vector<at::Tensor> gates = storage.Widened().chunk(kGatesOfCell, 1);
     const at::Tensor &in = gates[0], &forget = gates[1], &candidate = gates[2], &output = gates[3];
     const at::Tensor squashed = at::tanh(cy.Widened());
     const at::Tensor none = at::zeros_like(squashed);
