@@ -23,6 +23,7 @@ from sessions.environment import Installer
 from sessions.installer_settings import installer_settings
 from sessions.interpreter import find_interpreter
 from sessions.package import Package, packages
+from sessions.timer_slack import let_sleeps_end_late
 from sessions.torch_release import choose_torch, release_share, releases
 from sessions.workspace import ROOT, changed_packages, tool_requirements
 
@@ -106,6 +107,7 @@ def integration(session: nox.Session) -> None:
     environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
     _build_simulator(session, python)
     targets = session.posargs or ["examples/qwen3_engine/tests", "integration-tests", *_all_cores()]
+    let_sleeps_end_late()
     session.run(python, "-m", "pytest", "-q", *targets, env=environment, external=True)
 
 
@@ -383,6 +385,7 @@ def _pytest(
     configuration = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(package.folder)]
     if "cann-sim" in {package.name, *(each.name for each in package.declared(tests=True).siblings)}:
         _build_simulator(session, python)
+    let_sleeps_end_late()
     session.chdir(package.folder)
     command = [python, "-m", "pytest", "-q", *configuration]
     session.run(*command, *arguments, env=ENVIRONMENT, success_codes=success_codes, external=True)
