@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.metadata
 import importlib.util
+from typing import TYPE_CHECKING
 
 import pytest
 
 import cann_sim
 from cann_sim.installation import find_installation
 from cann_sim.supported_versions import SUPPORTED_VERSIONS, SupportedVersion
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def versions(monkeypatch: pytest.MonkeyPatch, torch: str, torch_npu: str) -> None:
@@ -20,7 +25,29 @@ def versions(monkeypatch: pytest.MonkeyPatch, torch: str, torch_npu: str) -> Non
 def test_installation_is_found_with_its_headers() -> None:
     found = find_installation()
     assert (found.torch_folder / "include" / "ATen" / "ATen.h").exists()
-    assert (found.torch_npu_folder / "include/third_party/acl/inc/acl/acl_rt.h").exists()
+    assert (found.interface_folders[0] / "acl" / "acl_rt.h").exists()
+
+
+@pytest.mark.parametrize(
+    ("there", "expected"),
+    [
+        (("third_party/acl/inc",), ("third_party/acl/inc", ".")),
+        ((".", "third_party/acl/inc"), (".",)),
+        ((".",), (".",)),
+    ],
+    ids=["as in 2.10.0.post4", "as in 2.10.0.post6", "at the top alone"],
+)
+def test_headers_are_taken_from_where_they_are(
+    tmp_path: Path, there: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    """Those below third_party include those at the top, where both are."""
+    include = tmp_path / "include"
+    for folder in there:
+        header = include / folder / "acl" / "acl_rt.h"
+        header.parent.mkdir(parents=True)
+        header.touch()
+    found = dataclasses.replace(find_installation(), torch_npu_folder=tmp_path)
+    assert found.interface_folders == tuple(include / folder for folder in expected)
 
 
 def test_torch_of_another_minor_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

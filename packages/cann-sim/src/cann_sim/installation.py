@@ -34,6 +34,18 @@ class Installation:
         """Whether torch is built for CUDA, as the public index serves it for x86-64."""
         return (self.torch_folder / "lib" / "libc10_cuda.so").exists()
 
+    @property
+    def interface_folders(self) -> tuple[Path, ...]:
+        """Where the headers of CANN are that torch_npu was built against, first those to include.
+
+        Up to 2.10.0.post4 below ``third_party`` alone; later at the top, and below ``third_party``
+        are headers of the same names that include those.
+        """
+        include = self.torch_npu_folder / "include"
+        if (include / "acl" / "acl_rt.h").is_file():
+            return (include,)
+        return (include / "third_party" / "acl" / "inc", include)
+
 
 def find_installation() -> Installation:
     """Find torch and torch_npu without importing them.

@@ -115,18 +115,15 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
 
 def _flags(installation: Installation) -> tuple[str, ...]:
     """Return the flags of every source."""
-    supported = installation.supported
-    include = installation.torch_npu_folder / "include"
-    folders = dict.fromkeys((include / supported.interface_folder, include))
     return (
         *_FLAGS,
         *_WARNINGS,
         *(
             []
-            if supported.declares_conditional_tasks
+            if installation.supported.declares_conditional_tasks
             else ["-DCANN_SIM_DECLARES_CONDITIONAL_TASKS"]
         ),
-        *(f"-isystem{folder}" for folder in folders),
+        *(f"-isystem{folder}" for folder in installation.interface_folders),
     )
 
 

@@ -14,23 +14,16 @@ class SupportedVersion:
 
     Attributes:
         minor: For instance ``2.13``.
-        interface_folder: Where its headers of CANN are, below ``torch_npu/include``. From 2.11 on
-            what the simulator includes is at the top too.
         declares_conditional_tasks: Its headers of CANN declare conditional tasks of graphs
             (``aclmdlRICondHandleCreate`` and what belongs to it), and it asks for them.
     """
 
     minor: str
-    interface_folder: str = "."
     declares_conditional_tasks: bool = True
 
 
 SUPPORTED_VERSIONS: Final = (
-    SupportedVersion(
-        minor="2.10",
-        interface_folder="third_party/acl/inc",
-        declares_conditional_tasks=False,
-    ),
+    SupportedVersion(minor="2.10", declares_conditional_tasks=False),
     SupportedVersion(minor="2.11", declares_conditional_tasks=False),
     SupportedVersion(minor="2.12"),
     SupportedVersion(minor="2.13"),
