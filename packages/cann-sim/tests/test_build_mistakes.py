@@ -225,15 +225,14 @@ def old_pythons_of_pyenv() -> list[str]:
     return [str(path) for path in Path.home().glob(".pyenv/versions/3.9.*/bin/python")]
 
 
-def is_old_python(name: str) -> bool:
-    if shutil.which(name) is None:
-        return False
-    asked = [name, "-c", "import sys; sys.exit(sys.version_info >= (3, 10))"]
+def is_old_python(path: str) -> bool:
+    asked = [path, "-c", "import sys; sys.exit(sys.version_info >= (3, 10))"]
     return subprocess.run(asked, capture_output=True, check=False).returncode == 0
 
 
 def test_python_that_is_too_old_is_told_so_in_one_line() -> None:
-    old = next(filter(is_old_python, ("python3.9", "python3.8", *old_pythons_of_pyenv())), None)
+    named = filter(None, map(shutil.which, ("python3.9", "python3.8")))
+    old = next(filter(is_old_python, (*named, *old_pythons_of_pyenv())), None)
     if old is None:
         pytest.skip("there is no Python before 3.10 here")
     done = subprocess.run(
