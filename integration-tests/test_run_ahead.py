@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 NUM_SEQUENCES = 3
 STEPS = 24
 LONG_BLOCKS = 8
+SCHEDULES = 15
 
 
 def _batches() -> list[StepBatch]:
@@ -43,10 +44,7 @@ def _batches() -> list[StepBatch]:
     return batches
 
 
-def _run(
-    checkpoint: Path, device: NpuDevice, mode: str, *, steps_ahead: int
-) -> tuple[list[torch.Tensor], int]:
-    """Return the logits of all steps, and how often the host waited inside of a step."""
+def _captured_runner(checkpoint: Path, device: NpuDevice, mode: str) -> CompiledModelRunner:
     runner = CompiledModelRunner.load(
         checkpoint,
         {"mode": mode, "capture_sizes": [4]},
@@ -55,6 +53,14 @@ def _run(
         max_length=256,
     )
     runner.capture()
+    return runner
+
+
+def _run(
+    checkpoint: Path, device: NpuDevice, mode: str, *, steps_ahead: int
+) -> tuple[list[torch.Tensor], int]:
+    """Return the logits of all steps, and how often the host waited inside of a step."""
+    runner = _captured_runner(checkpoint, device, mode)
     logits: list[torch.Tensor] = []
     waits = 0
     batches = _batches()
@@ -95,6 +101,28 @@ def test_host_further_ahead_than_the_ring_still_gives_the_right_values(
     eager, _ = _run(checkpoint, device, "eager", steps_ahead=1)
 
     assert _differing_steps(ahead, eager) == []
+
+
+@pytest.mark.parametrize("mode", ["full", "piecewise"])
+def test_steps_issued_ahead_give_the_right_values_under_fuzzed_schedules(
+    mode: str, checkpoint: Path, device: NpuDevice
+) -> None:
+    eager, _ = _run(checkpoint, device, "eager", steps_ahead=1)
+    runner = _captured_runner(checkpoint, device, mode)
+    batches = _batches()
+    differing = {}
+    for seed in range(SCHEDULES):
+        logits = []
+        steps_ahead = (4, 8, STEPS)[seed % 3]
+        for first in range(0, STEPS, steps_ahead):
+            device.synchronize()
+            with cann_sim.fuzzed_schedule(SCHEDULES * seed + first):
+                burst = batches[first : first + steps_ahead]
+                logits += [runner.decode(batch).clone() for batch in burst]
+                device.synchronize()
+        differing[seed] = _differing_steps([value.cpu() for value in logits], eager)
+    runner.close()
+    assert {seed: steps for seed, steps in differing.items() if steps} == {}
 
 
 def _decode_from_the_device(
