@@ -192,14 +192,20 @@ def test_runner_step_that_no_graph_fits_runs_eagerly(
     runner = _runner(model, attention, device, context, mode)
     _capture(runner, attention)
 
-    for lengths in ([9], [5, 5], [1, 1, 1, 1]):
+    said: list[str] = []
+    for lengths in ([9], [5, 5], [1, 1, 1, 1], [1, 1, 1, 1]):
         inputs = _inputs(lengths, 3)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             output = runner.run(inputs, {"default": {"lengths": lengths}}).clone()
+        said += [str(each.message) for each in caught if each.category is RuntimeWarning]
         device.synchronize()
         attention.lengths = lengths
         torch.testing.assert_close(output, model(**inputs))
+    # Each limit once.
+    tokens, sequences = said
+    assert "9 rows: it is larger than every capture size (largest: 8)" in tokens
+    assert "4 sequences: it is larger than max_sequences (3)" in sequences
 
 
 def test_runner_bad_input_launches_nothing(

@@ -60,7 +60,7 @@ class CapturedSteps:
         self._captured: set[GraphKey] = set()
         self._pool: object = None
         self._is_captured = False
-        self._has_warned = False
+        self._warned_of: set[str] = set()
 
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a step; ``num_rows`` where no capture size is large enough."""
@@ -119,16 +119,31 @@ class CapturedSteps:
         self._buffers.load(inputs, own=own, size=self._step_sizes[key])
         return self._call(key)
 
-    def call_eagerly(self, inputs: Mapping[str, Tensor], num_rows: int) -> Any:
-        """Run a step that no size fits, as it is; warn once, where there are sizes."""
-        if self.keys and not self._has_warned:
-            self._has_warned = True
+    def call_eagerly(
+        self,
+        inputs: Mapping[str, Tensor],
+        batch: str,
+        *,
+        limit: str = "",
+        remedy: str = "add a capture size",
+    ) -> Any:
+        """Run a step that no graph fits, as it is; warn once for each limit.
+
+        Args:
+            inputs: its inputs.
+            batch: how large it is, for the warning.
+            limit: what it is larger than; if left out, every capture size, if there are any.
+            remedy: what helps.
+        """
+        if not limit and self.keys:
+            limit = f"every capture size (largest: {max(self.keys)})"
+        if limit and limit not in self._warned_of:
+            self._warned_of.add(limit)
             warnings.warn(
-                f"running a {self._what} batch of {num_rows} rows: it is larger than every capture "
-                f"size (largest: {max(self.keys)}), so it runs eagerly; add a capture size if such "
-                "batches are common (said once)",
+                f"running a {self._what} batch of {batch}: it is larger than {limit}, so it runs "
+                f"eagerly; {remedy} if such batches are common (said once)",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
         device = self.compiled.device.torch_device
         placed = {name: value.to(device) for name, value in inputs.items()}

@@ -191,7 +191,7 @@ class DecodeRunner:
         mode = RunMode.EAGER
         if key is None:
             self._show_lengths(num_rows, lengths)
-            output = self._steps.call_eagerly(inputs, num_rows)
+            output = self._steps.call_eagerly(inputs, f"{num_rows} rows")
         else:
             mode = self._mode
             own = self._steps.check(key, inputs)

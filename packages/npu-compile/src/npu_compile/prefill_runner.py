@@ -127,7 +127,15 @@ class PrefillRunner:
         key = self._steps.keys.get(size)
         if key is None or num_sequences > self._max_sequences:
             self._set_lengths(lengths)
-            output = self._steps.call_eagerly(inputs, num_tokens)
+            if key is None:
+                output = self._steps.call_eagerly(inputs, f"{num_tokens} rows")
+            else:
+                output = self._steps.call_eagerly(
+                    inputs,
+                    f"{num_sequences} sequences",
+                    limit=f"max_sequences ({self._max_sequences})",
+                    remedy="give the runner a larger one",
+                )
             return own_rows(output, num_rows=num_tokens, padded_size=num_tokens)
         own = self._steps.check(key, inputs)
         self._set_lengths(lengths)
