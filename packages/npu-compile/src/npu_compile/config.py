@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.errors import ConfigError
+from npu_compile.option_aliases import OPTION_ALIASES, with_own_names
 from npu_graph_runtime import AddressCheck, RunMode
 
 if sys.version_info >= (3, 11):
@@ -126,15 +127,18 @@ class CompileConfig:
         """Make a configuration from keys and values, e.g. of a parsed JSON object.
 
         Args:
-            values: field names of this class to values; lists stand for tuples.
+            values: field names of this class to values; lists stand for tuples. Options of SGLang
+                and vLLM may stand for fields, see ``OPTION_ALIASES``.
 
         Raises:
-            ConfigError: an unknown key (the message names the nearest known one) or a bad value.
+            ConfigError: an unknown key (the message names the nearest known one), a bad value, or
+                two options that contradict.
         """
         known = [field.name for field in dataclasses.fields(cls)]
+        values = with_own_names(values)
         for key in values:
             if key not in known:
-                near = difflib.get_close_matches(str(key), known, n=1)
+                near = difflib.get_close_matches(str(key), [*known, *OPTION_ALIASES], n=1)
                 hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
                 raise ConfigError(f"reading the configuration: unknown key {key!r}; {hint}")
         return cls(**values)
