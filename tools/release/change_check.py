@@ -8,7 +8,7 @@ from release.change_notes import BREAKING, read_change_notes
 from release.changed_files import changed_files
 from release.errors import ReleaseError
 from release.public_names import changed_names
-from release.tags import last_release
+from release.releases import last_release
 from sessions.package import packages
 
 if TYPE_CHECKING:

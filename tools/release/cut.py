@@ -18,10 +18,10 @@ from packaging.specifiers import SpecifierSet
 from release.change_check import check_names
 from release.change_notes import changelog_section, read_change_notes
 from release.changelog import section_of, with_release
-from release.command import git, is_revision
+from release.command import git
 from release.errors import ReleaseError
 from release.next_version import check_version, next_version
-from release.tags import last_release
+from release.releases import last_release, release_subject, released_versions, revision_of
 from release.wheel_trial import Trial
 from sessions.package import Package, packages
 
@@ -131,10 +131,10 @@ def _choose_version(package: Package, version: Version | None) -> Version:
     kinds = {note.kind for note in read_change_notes(package)}
     if last is None:
         return version or package.version
-    if version is not None and is_revision(package.root, f"refs/tags/{package.tag(version)}"):
+    if version is not None and version in released_versions(package):
         raise ReleaseError(
-            f"releasing {package.name} {version}: the tag {package.tag(version)} exists already; "
-            "name a newer version, or none for the next one"
+            f"releasing {package.name} {version}: it exists already, at "
+            f"{revision_of(package, version)}; name a newer version, or none for the next one"
         )
     if version is None:
         if not kinds:
@@ -175,7 +175,12 @@ def _write_release(package: Package, version: Version) -> str:
 def _commit(package: Package, tag: str, section: str) -> str:
     git(package.root, "add", "--all", str(package.folder))
     git(
-        package.root, "commit", "--quiet", "--no-verify", "--message", f"Release {tag}\n\n{section}"
+        package.root,
+        "commit",
+        "--quiet",
+        "--no-verify",
+        "--message",
+        f"{release_subject(tag)}\n\n{section}",
     )
     return git(package.root, "rev-parse", "HEAD")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from packaging.version import Version
 
 from release.errors import ReleaseError
-from release.tags import released_versions
+from release.releases import released_versions, revision_of
 from release.unpacking import unpack
 from sessions.package import Package
 
@@ -42,9 +42,9 @@ except npu_compile.NpuCompileError as error:
 def try_older_siblings(trial: Trial) -> None:
     """Run npu-compile's tests with its oldest siblings, and see that others are refused.
 
-    A sibling's oldest version is built from the sources of its tag. Before it has one, the present
-    sources are built under that version, which shows that the range can be installed, not that
-    older sources fit. Outside of a range, below it and above, only the version counts.
+    A sibling's oldest version is built from the sources of its release. Before there is one, the
+    present sources are built under that version, which shows that the range can be installed, not
+    that older sources fit. Outside of a range, below it and above, only the version counts.
 
     Args:
         trial: npu-compile, whose files are built.
@@ -136,7 +136,8 @@ def _build_as(
     """Build the wheel of a version; return it and which sources it has."""
     if version in released_versions(package):
         tag = package.tag(version)
-        command = ["git", "archive", tag, f"packages/{package.name}"]
+        revision = revision_of(package, version)
+        command = ["git", "archive", revision, f"packages/{package.name}"]
         archive = run(command, cwd=package.root, check=True, stdout=PIPE).stdout
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             unpack(files, folder / tag)

@@ -13,6 +13,7 @@ import griffe
 from nox.project import load_toml
 
 from release.errors import ReleaseError
+from release.releases import revision_of
 from release.unpacking import unpack
 
 if TYPE_CHECKING:
@@ -35,13 +36,13 @@ def changed_names(package: Package, last: Version) -> list[str]:
 
     Args:
         package: The package as it is now.
-        last: The release to compare with; its tag must exist.
+        last: The release to compare with.
 
     Returns:
         One line for each name: its path, what happened, and the old and new value.
 
     Raises:
-        ReleaseError: A listed module does not exist.
+        ReleaseError: A listed module does not exist, or the release does not.
     """
     with tempfile.TemporaryDirectory() as folder:
         _unpack_sources(package, last, Path(folder))
@@ -53,7 +54,7 @@ def changed_names(package: Package, last: Version) -> list[str]:
 
 def _unpack_sources(package: Package, last: Version, folder: Path) -> None:
     """Lay the sources of a release out below a folder, and its ``pyproject.toml``."""
-    tree = f"{package.tag(last)}:packages/{package.name}"
+    tree = f"{revision_of(package, last)}:packages/{package.name}"
     archive = run(
         ["git", "archive", tree, "pyproject.toml", "src"],
         cwd=package.root,

@@ -21,7 +21,7 @@ def test_release_of_a_named_version_fails_with_one_message(
 
     assert status == 1
     assert capsys.readouterr().err == (
-        "release: releasing leaf 0.1.0: the tag leaf-v0.1.0 exists already; name a newer version, "
+        "release: releasing leaf 0.1.0: it exists already, at leaf-v0.1.0; name a newer version, "
         "or none for the next one\n"
     )
 

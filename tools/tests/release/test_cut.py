@@ -33,7 +33,7 @@ def test_checkout_that_is_not_clean_is_refused_and_shown(repository: Repository)
 def test_tag_that_exists_is_refused(repository: Repository) -> None:
     repository.tag("leaf-v0.1.0")
 
-    with pytest.raises(ReleaseError, match=r"the tag leaf-v0\.1\.0 exists already"):
+    with pytest.raises(ReleaseError, match=r"it exists already, at leaf-v0\.1\.0"):
         cut_release(repository.leaf, Version("0.1.0"), INSTALLER, write=True)
 
 

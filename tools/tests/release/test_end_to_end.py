@@ -74,7 +74,7 @@ def test_first_release_has_files_commit_and_tag(package: Package, first: Release
 def test_same_version_again_is_refused(
     package: Package, installer: Installer, first: Release
 ) -> None:
-    with pytest.raises(ReleaseError, match=r"the tag piecewise-split-v0\.1\.0 exists already"):
+    with pytest.raises(ReleaseError, match=r"it exists already, at piecewise-split-v0\.1\.0"):
         cut_release(package, first.version, installer, write=True)
 
 
