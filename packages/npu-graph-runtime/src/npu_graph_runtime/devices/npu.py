@@ -3,8 +3,8 @@
 Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
 wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
-and two C++ functions that it exports for extensions. Each stands below with the reason, and with
-what is done where a later version lacks it.
+`_C._npu_endAllocateCurrentStreamToPool`, and two C++ functions that it exports for extensions. Each
+stands below with the reason, and with what is done where a later version lacks it.
 """
 
 from __future__ import annotations
@@ -364,14 +364,29 @@ class NpuDevice:
                 # The capture has to be ended to make the stream usable, and that fails too when
                 # the device has already invalidated it: the error of the body says why.
                 with contextlib.suppress(RuntimeError):
-                    graph.capture_end()
+                    self._end_capture(graph, native_pool)
                 graph.reset()
                 raise
             try:
-                graph.capture_end()
+                self._end_capture(graph, native_pool)
             except BaseException:
                 graph.reset()
                 raise
+
+    def _end_capture(self, graph: Any, native_pool: object) -> None:
+        """End a capture, in torch_npu's allocator too where the device refuses the end.
+
+        torch_npu 2.10 does not do the latter by itself: it then takes no further capture, and does
+        not empty its cache. Where it did, it says that nothing is open.
+        """
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            end = getattr(self._torch_npu._C, "_npu_endAllocateCurrentStreamToPool", None)  # noqa: SLF001
+            if end is not None:
+                with contextlib.suppress(RuntimeError):
+                    end(self.index, native_pool)
+            raise
 
 
 @dataclasses.dataclass(kw_only=True, slots=True)
