@@ -41,7 +41,12 @@ def package(installer: Installer, tmp_path_factory: pytest.TempPathFactory) -> P
     output_of("git", "clone", "--quiet", "--no-tags", ROOT, root, folder=ROOT)
     git(root, "config", "user.name", "Tester")
     git(root, "config", "user.email", "tester@example.org")
-    return Package(root=root, name="piecewise-split")
+    package = Package(root=root, name="piecewise-split")
+    package.changes.mkdir(exist_ok=True)
+    (package.changes / "trial.fixed.md").write_text("Something is better.\n")
+    git(root, "add", "--all")
+    git(root, "commit", "--quiet", "--message", "something to release")
+    return package
 
 
 @pytest.fixture(scope="module")
@@ -49,8 +54,8 @@ def first(package: Package, installer: Installer) -> Release:
     return cut_release(package, None, installer, write=True)
 
 
-def test_first_release_has_files_commit_and_tag(package: Package, first: Release) -> None:
-    assert first.tag == "piecewise-split-v0.1.0"
+def test_release_has_files_commit_and_tag(package: Package, first: Release) -> None:
+    assert first.tag == f"piecewise-split-v{first.version}"
     assert (
         git(package.root, "rev-parse", "HEAD", f"{first.tag}^{{commit}}").split()
         == [first.commit] * 2
@@ -58,15 +63,16 @@ def test_first_release_has_files_commit_and_tag(package: Package, first: Release
     assert git(package.root, "cat-file", "-t", first.tag) == "tag"
     assert not git(package.root, "status", "--porcelain")
     changelog = package.changelog.read_text()
-    assert re.search(r"^## 0\.1\.0 \(\d{4}-\d\d-\d\d\)$", changelog, re.MULTILINE)
+    version = re.escape(str(first.version))
+    assert re.search(rf"^## {version} \(\d{{4}}-\d\d-\d\d\)$", changelog, re.MULTILINE)
     assert "unreleased" not in changelog
     wheel, archive = sorted(first.files, key=lambda file: file.suffix != ".whl")
     with tarfile.open(archive) as files:
         names = files.getnames()
-    assert "piecewise_split-0.1.0/tests/test_readme.py" in names
+    assert f"piecewise_split-{first.version}/tests/test_readme.py" in names
     with zipfile.ZipFile(wheel) as members:
         assert not [name for name in members.namelist() if "tests" in name.split("/")]
-        metadata = members.read("piecewise_split-0.1.0.dist-info/METADATA").decode()
+        metadata = members.read(f"piecewise_split-{first.version}.dist-info/METADATA").decode()
     assert "Classifier: Programming Language :: Python :: 3.13\n" in metadata
     assert "Project-URL: Repository, " in metadata
 
@@ -74,7 +80,7 @@ def test_first_release_has_files_commit_and_tag(package: Package, first: Release
 def test_same_version_again_is_refused(
     package: Package, installer: Installer, first: Release
 ) -> None:
-    with pytest.raises(ReleaseError, match=r"it exists already, at piecewise-split-v0\.1\.0"):
+    with pytest.raises(ReleaseError, match=f"it exists already, at {re.escape(first.tag)}"):
         cut_release(package, first.version, installer, write=True)
 
 
@@ -105,7 +111,7 @@ def test_removed_public_name_needs_a_note_and_a_minor_version(
     assert any("+### Breaking" in part for part in tried.report)
     assert any("widen `piecewise-split" in part for part in tried.report)
     assert git(package.root, "rev-parse", "HEAD") == head
-    assert git(package.root, "tag", "--list") == "piecewise-split-v0.1.0"
+    assert git(package.root, "tag", "--list") == first.tag
     assert first.commit != tried.commit
 
 
@@ -123,4 +129,4 @@ def test_test_that_fails_against_the_wheel_stops_the_release(
             package, Version("0.2.0"), installer, write=True, pytest_arguments=["-k", "test_new"]
         )
 
-    assert git(package.root, "tag", "--list") == "piecewise-split-v0.1.0"
+    assert git(package.root, "tag", "--list") == first.tag
