@@ -236,14 +236,24 @@ class FakeDevice:
         stream: FakeStream = getattr(self._thread, "stream", self.default_stream)
         return stream
 
+    def _recorder(self) -> FakeRecorder:
+        """Return the recorder of this thread: a dispatch mode keeps state.
+
+        The same for all uses: where a use ends inside an opaque operator, torch puts its recorder
+        back behind the operator, and torch 2.10 does not keep it alive until then.
+        """
+        recorder: FakeRecorder | None = getattr(self._thread, "recorder", None)
+        if recorder is None:
+            recorder = FakeRecorder(self._current, self._scheduler.is_running_here, self._available)
+            self._thread.recorder = recorder
+        return recorder
+
     @contextlib.contextmanager
     def _use(self, stream: FakeStream) -> Iterator[None]:
         previous = self._current()
         self._thread.stream = stream
-        # One for each use, since a dispatch mode keeps state and threads may use streams at once.
-        recorder = FakeRecorder(self._current, self._scheduler.is_running_here, self._available)
         try:
-            with recorder:
+            with self._recorder():
                 yield
         finally:
             self._thread.stream = previous
