@@ -174,14 +174,8 @@ def _write_release(package: Package, version: Version) -> str:
 
 def _commit(package: Package, tag: str, section: str) -> str:
     git(package.root, "add", "--all", str(package.folder))
-    git(
-        package.root,
-        "commit",
-        "--quiet",
-        "--no-verify",
-        "--message",
-        f"{release_subject(tag)}\n\n{section}",
-    )
+    message = f"{release_subject(tag)}\n\n{section}"
+    git(package.root, "commit", "--quiet", "--no-verify", "--message", message)
     return git(package.root, "rev-parse", "HEAD")
 
 

@@ -111,11 +111,9 @@ def test_compile_all_puts_the_sources_of_a_unit_into_one_object_file(
         dataclasses.replace(part[0], sources=tuple(file.sources[0] for file in part))
         for part in parts
     ]
-    for unit in units[1:]:
-        for source in unit.sources:
-            source.write_text('#include "number.h"\n' + source.read_text())
-    first = units[0].sources[0]
-    first.write_text('#include "number.h"\n' + first.read_text())
+    for file in made:
+        (source,) = file.sources
+        source.write_text('#include "number.h"\n' + source.read_text())
     compile_all(units, find_compiler(), tmp_path / "scratch")
     assert len(asked) == len(units)
     for unit, part in zip(units, parts, strict=True):

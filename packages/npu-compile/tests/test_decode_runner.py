@@ -263,6 +263,15 @@ def test_runner_step_before_capture_is_an_error(
         runner.run(_inputs(2, 0), {})
 
 
+def _assert_gives_what_the_model_gives(
+    runner: DecodeRunner, decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    attention.lengths = [0, 0]
+    output = runner.run(_inputs(2, 3), {}).clone()
+    device.synchronize()
+    torch.testing.assert_close(output, decoder(**_inputs(2, 3)))
+
+
 def test_runner_second_capture_needs_a_release(
     decoder: Decoder, attention: AttentionOperator, device: FakeDevice
 ) -> None:
@@ -273,11 +282,8 @@ def test_runner_second_capture_needs_a_release(
         _capture(runner, attention)
     runner.release()
     _capture(runner, attention)
-    output = runner.run(_inputs(2, 3), {}).clone()
-    device.synchronize()
 
-    attention.lengths = [0, 0]
-    torch.testing.assert_close(output, decoder(**_inputs(2, 3)))
+    _assert_gives_what_the_model_gives(runner, decoder, attention, device)
 
 
 @pytest.mark.parametrize("mode", ["piecewise", "full"])
@@ -297,10 +303,7 @@ def test_runner_second_capture_that_is_refused_leaves_the_graphs(
     with pytest.raises(RunnerStateError, match="another runner has captured the same model"):
         _capture(other, attention)
 
-    attention.lengths = [0, 0]
-    output = runner.run(_inputs(2, 3), {}).clone()
-    device.synchronize()
-    torch.testing.assert_close(output, decoder(**_inputs(2, 3)))
+    _assert_gives_what_the_model_gives(runner, decoder, attention, device)
 
 
 def test_runner_failed_capture_releases_what_was_captured(

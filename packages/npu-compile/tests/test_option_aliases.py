@@ -53,9 +53,7 @@ def test_option_of_another_engine_is_ours(theirs: dict[str, Any], ours: dict[str
 
 
 def test_every_option_is_tried_and_stands_in_the_table_of_the_readme() -> None:
-    assert set(OPTION_ALIASES) == {name for theirs, _ in SAME for name in theirs} & set(
-        OPTION_ALIASES
-    )
+    assert OPTION_ALIASES.keys() <= {name for theirs, _ in SAME for name in theirs}
     rows = [line for line in README.read_text().splitlines() if line.startswith("| `")]
     for name in OPTION_ALIASES:
         assert any(row.startswith(f"| `{name}`") for row in rows), name

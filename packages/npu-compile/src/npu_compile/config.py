@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import json
 import sys
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from npu_compile.config_values import name_hint, require_boolean
 from npu_compile.errors import ConfigError
 from npu_compile.option_aliases import OPTION_ALIASES, with_own_names
 from npu_graph_runtime import AddressCheck, RunMode
@@ -112,10 +112,7 @@ class CompileConfig:
             _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
         )
         _positive("warmup_runs", self.warmup_runs)
-        if not isinstance(self.fuse, bool):
-            raise ConfigError(
-                f"reading the configuration: fuse must be true or false, found {self.fuse!r}"
-            )
+        require_boolean("fuse", self.fuse)
         if self.mode.splits and not self.splitting_ops:
             raise ConfigError(
                 f"reading the configuration: mode {self.mode.value!r} needs splitting_ops, found "
@@ -138,8 +135,7 @@ class CompileConfig:
         values = with_own_names(values)
         for key in values:
             if key not in known:
-                near = difflib.get_close_matches(str(key), [*known, *OPTION_ALIASES], n=1)
-                hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+                hint = name_hint(key, known, near=OPTION_ALIASES)
                 raise ConfigError(f"reading the configuration: unknown key {key!r}; {hint}")
         return cls(**values)
 
@@ -203,8 +199,7 @@ def _member(enumeration: type[Enum], key: str, value: object) -> Enum:
         return enumeration(value)
     except ValueError:
         known = [str(member.value) for member in enumeration]
-        near = difflib.get_close_matches(str(value), known, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        hint = name_hint(value, known)
         raise ConfigError(f"reading the configuration: {key} is {value!r}; {hint}") from None
 
 

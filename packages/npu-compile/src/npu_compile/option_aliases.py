@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
+from npu_compile.config_values import name_hint, require_boolean
 from npu_compile.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -97,29 +97,21 @@ def _piecewise_cuda_graph_tokens(value: object) -> Iterator[tuple[str, Any]]:
 
 
 def _disable_cuda_graph(value: object) -> Iterator[tuple[str, Any]]:
-    if _is_set("disable_cuda_graph", value):
+    if require_boolean("disable_cuda_graph", value):
         yield "mode", "eager"
 
 
 def _enable_debug_mode(value: object) -> Iterator[tuple[str, Any]]:
-    if _is_set("enable_debug_mode", value):
+    if require_boolean("enable_debug_mode", value):
         yield "address_check", "always"
 
 
 def _known(option: str, value: object, names: Mapping[str, str]) -> str:
     if isinstance(value, str) and value in names:
         return names[value]
-    near = difflib.get_close_matches(str(value), names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"
-    raise ConfigError(f"reading the configuration: {option} is {value!r}; {hint}")
-
-
-def _is_set(option: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(
-            f"reading the configuration: {option} must be true or false, found {value!r}"
-        )
-    return value
+    raise ConfigError(
+        f"reading the configuration: {option} is {value!r}; {name_hint(value, names)}"
+    )
 
 
 OPTION_ALIASES: Final[Mapping[str, Callable[[object], Iterator[tuple[str, Any]]]]] = (
