@@ -30,7 +30,7 @@ from rich.table import Table  # noqa: E402
 
 from npu_graph_runtime import NpuDevice  # noqa: E402
 from qwen3_engine import StepBatch  # noqa: E402
-from qwen3_engine.compiled_model_runner import CompiledModelRunner  # noqa: E402
+from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner  # noqa: E402
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint  # noqa: E402
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ def main() -> int:
     """Activate the simulator, then run the demo."""
     # Before torch is imported: it may load torch_npu, which looks for the device libraries.
     cann_sim.activate()
-    from qwen3_engine.demo import run_demo  # noqa: PLC0415
+    from qwen3_engine.demonstration.demo import run_demo  # noqa: PLC0415
 
     return run_demo(sys.argv[1:], count_launches=lambda: cann_sim.counters().launches)
 

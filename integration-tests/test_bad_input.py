@@ -24,7 +24,7 @@ from qwen3_engine import (
     SamplingParameters,
     SchedulerConfig,
 )
-from qwen3_engine.compiled_model_runner import CompiledModelRunner
+from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,10 +12,15 @@ import cann_sim
 from attn_update import StepParameters, UpdateLane
 from npu_graph_runtime import RunMode
 from qwen3_engine import FinishReason, ReferenceModel, compare_with_reference
-from qwen3_engine.comparison import logit_tolerance
-from qwen3_engine.mode_run import ModeResult, ModeSettings, differing_requests, run_mode
+from qwen3_engine.demonstration.comparison import logit_tolerance
+from qwen3_engine.demonstration.mode_run import (
+    ModeResult,
+    ModeSettings,
+    differing_requests,
+    run_mode,
+)
+from qwen3_engine.demonstration.workload import mixed_arrivals
 from qwen3_engine.tiny_checkpoint import TinyShape
-from qwen3_engine.workload import mixed_arrivals
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from attn_update import UpdatePlan
     from npu_graph_runtime import NpuDevice
     from qwen3_engine import RequestOutput
-    from qwen3_engine.workload import Arrival
+    from qwen3_engine.demonstration.workload import Arrival
 
 SHAPE = TinyShape()
 MODES = ("eager", "full", "piecewise")
@@ -166,7 +171,7 @@ def test_full_without_the_update_gives_wrong_tokens(
     reference: ReferenceModel,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("qwen3_engine.compiled_model_runner.UpdateLane", _StaleLane)
+    monkeypatch.setattr("qwen3_engine.serving.compiled_model_runner.UpdateLane", _StaleLane)
 
     stale = run_mode("full", _settings(checkpoint), _arrivals(), device=device)
 

@@ -10,15 +10,20 @@ import torch
 import cann_sim
 from npu_graph_runtime import RunMode
 from qwen3_engine import ReferenceModel, compare_with_reference
-from qwen3_engine.mode_run import ModeResult, ModeSettings, differing_requests, run_mode
+from qwen3_engine.demonstration.mode_run import (
+    ModeResult,
+    ModeSettings,
+    differing_requests,
+    run_mode,
+)
+from qwen3_engine.demonstration.workload import mixed_arrivals
 from qwen3_engine.tiny_checkpoint import TinyShape
-from qwen3_engine.workload import mixed_arrivals
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from npu_graph_runtime import NpuDevice
-    from qwen3_engine.workload import Arrival
+    from qwen3_engine.demonstration.workload import Arrival
 
 SHAPE = TinyShape()
 MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable")

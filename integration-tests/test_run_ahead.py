@@ -10,7 +10,7 @@ import torch
 
 import cann_sim
 from qwen3_engine import StepBatch
-from qwen3_engine.compiled_model_runner import CompiledModelRunner
+from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner
 
 if TYPE_CHECKING:
     from pathlib import Path

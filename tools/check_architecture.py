@@ -3,21 +3,23 @@
 Run as ``python tools/check_architecture.py FOLDER...``; every Python file below the folders is
 parsed (not imported) and checked for: module-level or class-level mutable state, ``global``
 statements, work at import, attributes of imported modules being assigned (patching), private names
-of other people's modules and objects outside their places, and file names that say nothing. Tests
-are exempt from all but the names.
+of other people's modules and objects outside their places, file names that say nothing, and folders
+of more than a dozen modules. Tests are exempt from all but the names.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
+from collections import Counter
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
+MOST_FILES_IN_A_FOLDER = 12
 EMPTY_NAMES = frozenset({"utils", "util", "common", "helpers", "helper", "misc", "base", "manager"})
 MUTABLE_DISPLAYS = (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 MUTABLE_CALLS = frozenset(
@@ -225,6 +227,19 @@ def violations(path: Path) -> Iterator[str]:
             yield f"{path}:{line}: {what}"
 
 
+def crowded_folders(files: Iterable[Path]) -> Iterator[str]:
+    """Yield what is wrong with folders of so many modules that no part is seen."""
+    modules = [
+        path for path in files if not path.name.startswith("_") and "tests" not in path.parts
+    ]
+    for folder, count in sorted(Counter(path.parent for path in modules).items()):
+        if count > MOST_FILES_IN_A_FOLDER:
+            yield (
+                f"{folder}:1: {count} modules in one folder, expected at most "
+                f"{MOST_FILES_IN_A_FOLDER}; put those of one part into a folder that names it"
+            )
+
+
 def main(folders: list[str]) -> int:
     """Print every violation below the folders; return 1 if there is one."""
     files = sorted(path for folder in folders for path in Path(folder).rglob("*.py"))
@@ -232,6 +247,7 @@ def main(folders: list[str]) -> int:
         print(f"check_architecture: no Python file below {folders}", file=sys.stderr)
         return 2
     found = [violation for path in files for violation in violations(path)]
+    found += crowded_folders(files)
     print("\n".join(found) if found else f"check_architecture: {len(files)} files, no violation")
     return 1 if found else 0
 

@@ -17,7 +17,7 @@ import sysconfig
 from importlib.resources import files
 from pathlib import Path
 
-from attn_update.kernel_signature import render_signatures
+from attn_update.issuing.kernels.kernel_signature import render_signatures
 
 ROOT = Path(__file__).parents[1]
 COMPILER = "aarch64-linux-gnu-g++"
@@ -73,7 +73,7 @@ def _build_simulator(wheels: Path, built: Path) -> Path:
 
 def _compile_updater(wheels: Path, built: Path) -> None:
     """Compile attn-update's native part; a Python for aarch64, to link to, is not here."""
-    native = Path(str(files("attn_update") / "native"))
+    native = Path(str(files("attn_update.issuing.native")))
     (built / "kernel_signatures.h").write_text(render_signatures(), encoding="utf-8")
     torch = wheels / "torch" / "include"
     python = sysconfig.get_path("include")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from qwen3_engine.attention import Attend, AttentionOperator, attend_at_once
-from qwen3_engine.checkpoint import Checkpoint
-from qwen3_engine.comparison import TokenMismatch, Verdict, compare_with_reference
-from qwen3_engine.engine import Engine, EngineConfig, StepStatistics
+from qwen3_engine.demonstration.comparison import TokenMismatch, Verdict, compare_with_reference
+from qwen3_engine.demonstration.reference import ReferenceModel
 from qwen3_engine.errors import (
     BatchError,
     CheckpointError,
@@ -15,16 +13,18 @@ from qwen3_engine.errors import (
     OutOfBlocksError,
     RequestError,
 )
-from qwen3_engine.model import Qwen3Model
-from qwen3_engine.model_config import Qwen3Config
-from qwen3_engine.model_loader import load_model
-from qwen3_engine.model_runner import EagerModelRunner, ModelRunner
-from qwen3_engine.reference import ReferenceModel
-from qwen3_engine.sampling import SamplingParameters
-from qwen3_engine.scheduler import SchedulerConfig, StepKind
-from qwen3_engine.sequence import FinishReason, Request, RequestOutput
-from qwen3_engine.step_batch import StepBatch, pad_decode_batch
-from qwen3_engine.step_state import StepState
+from qwen3_engine.qwen3.attention import Attend, AttentionOperator, attend_at_once
+from qwen3_engine.qwen3.checkpoint import Checkpoint
+from qwen3_engine.qwen3.model import Qwen3Model
+from qwen3_engine.qwen3.model_config import Qwen3Config
+from qwen3_engine.qwen3.model_loader import load_model
+from qwen3_engine.serving.engine import Engine, EngineConfig, StepStatistics
+from qwen3_engine.serving.model_runner import EagerModelRunner, ModelRunner
+from qwen3_engine.serving.sampling import SamplingParameters
+from qwen3_engine.serving.scheduler import SchedulerConfig, StepKind
+from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput
+from qwen3_engine.serving.step_batch import StepBatch, pad_decode_batch
+from qwen3_engine.serving.step_state import StepState
 
 __all__ = [
     "Attend",

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cann_sim.simulated_operators import simulated_arguments
+from cann_sim.inventory.simulated_operators import simulated_arguments
 from documented_arguments.argument import ANY_RANK
 from documented_arguments.corrections import ADDED, CORRECTIONS
 from documented_arguments.document import read_arguments

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qwen3_engine.model_config import Qwen3Config
+from qwen3_engine.qwen3.model_config import Qwen3Config
 from qwen3_engine.tiny_checkpoint import write_tiny_checkpoint
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from qwen3_engine.kv_cache import BLOCK_SIZE
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
 
 if TYPE_CHECKING:
-    from qwen3_engine.step_batch import StepBatch
+    from qwen3_engine.serving.step_batch import StepBatch
 
 
 class PagedHistoryRunner:

@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.attention."""
+"""Tests of qwen3_engine.qwen3.attention."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from qwen3_engine.attention import AttentionOperator, attend_at_once
 from qwen3_engine.errors import BatchError, ConfigError
-from qwen3_engine.kv_cache import new_layer_cache, slot
-from qwen3_engine.step_state import StepState
+from qwen3_engine.qwen3.attention import AttentionOperator, attend_at_once
+from qwen3_engine.qwen3.kv_cache import new_layer_cache, slot
+from qwen3_engine.serving.step_state import StepState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from qwen3_engine.attention import Attend
-    from qwen3_engine.model_config import Qwen3Config
+    from qwen3_engine.qwen3.attention import Attend
+    from qwen3_engine.qwen3.model_config import Qwen3Config
 
 LAYER = "layers.0"
 

@@ -1,11 +1,11 @@
-"""Tests of qwen3_engine.block_allocator."""
+"""Tests of qwen3_engine.serving.block_allocator."""
 
 from __future__ import annotations
 
 import pytest
 
-from qwen3_engine.block_allocator import PADDING_BLOCK, BlockAllocator
 from qwen3_engine.errors import ConfigError, OutOfBlocksError
+from qwen3_engine.serving.block_allocator import PADDING_BLOCK, BlockAllocator
 
 
 def test_allocate_everything_never_hands_out_the_padding_block() -> None:

@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.checkpoint and qwen3_engine.weight_sources."""
+"""Tests of qwen3_engine.qwen3.checkpoint and qwen3_engine.qwen3.weight_sources."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from qwen3_engine.checkpoint import Checkpoint, load_weights
 from qwen3_engine.errors import CheckpointError, MissingCheckpointFileError
-from qwen3_engine.model_config import Qwen3Config
-from qwen3_engine.weight_sources import weight_sources
+from qwen3_engine.qwen3.checkpoint import Checkpoint, load_weights
+from qwen3_engine.qwen3.model_config import Qwen3Config
+from qwen3_engine.qwen3.weight_sources import weight_sources
 
 if TYPE_CHECKING:
     from pathlib import Path

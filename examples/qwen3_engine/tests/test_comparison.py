@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.comparison."""
+"""Tests of qwen3_engine.demonstration.comparison."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import torch
 
-from qwen3_engine.comparison import compare_with_reference, logit_tolerance
+from qwen3_engine.demonstration.comparison import compare_with_reference, logit_tolerance
 from qwen3_engine.errors import RequestError
-from qwen3_engine.sequence import FinishReason, RequestOutput
+from qwen3_engine.serving.sequence import FinishReason, RequestOutput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from qwen3_engine.comparison import Verdict
-    from qwen3_engine.reference import ReferenceModel
+    from qwen3_engine.demonstration.comparison import Verdict
+    from qwen3_engine.demonstration.reference import ReferenceModel
 
 # The logits of a reference over a vocabulary of 3, after each token of a text.
 TABLE = torch.tensor([[0.0, 9.0, 0.0], [0.0, 1.0, 1.001], [9.0, 0.0, 0.0]])

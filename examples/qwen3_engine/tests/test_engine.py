@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.engine with a toy model that reads its text through the paged cache."""
+"""Tests of the engine with a toy model that reads its text through the paged cache."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from qwen3_engine.engine import Engine, EngineConfig, StepStatistics
 from qwen3_engine.errors import ConfigError, EngineError
-from qwen3_engine.sampling import SamplingParameters
-from qwen3_engine.scheduler import SchedulerConfig, StepKind
-from qwen3_engine.sequence import FinishReason, Request, RequestOutput
+from qwen3_engine.serving.engine import Engine, EngineConfig, StepStatistics
+from qwen3_engine.serving.sampling import SamplingParameters
+from qwen3_engine.serving.scheduler import SchedulerConfig, StepKind
+from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput
 from qwen3_engine.tests.paged_history_runner import PagedHistoryRunner
 
 if TYPE_CHECKING:
-    from qwen3_engine.model_config import Qwen3Config
-    from qwen3_engine.step_batch import StepBatch
+    from qwen3_engine.qwen3.model_config import Qwen3Config
+    from qwen3_engine.serving.step_batch import StepBatch
 
 
 def _request(length: int, max_tokens: int, *, start: int = 1, **sampling: float) -> Request:

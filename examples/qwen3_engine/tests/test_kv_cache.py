@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.kv_cache."""
+"""Tests of qwen3_engine.qwen3.kv_cache."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from qwen3_engine.kv_cache import new_layer_cache, num_blocks_for, slot
+from qwen3_engine.qwen3.kv_cache import new_layer_cache, num_blocks_for, slot
 
 if TYPE_CHECKING:
-    from qwen3_engine.model_config import Qwen3Config
+    from qwen3_engine.qwen3.model_config import Qwen3Config
 
 
 @pytest.mark.parametrize(("tokens", "blocks"), [(0, 0), (1, 1), (128, 1), (129, 2), (256, 2)])

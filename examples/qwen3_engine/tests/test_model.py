@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.model."""
+"""Tests of qwen3_engine.qwen3.model."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from qwen3_engine.model_loader import load_model
+from qwen3_engine.qwen3.model_loader import load_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from qwen3_engine.model import Qwen3Model
+    from qwen3_engine.qwen3.model import Qwen3Model
 
 
 @pytest.fixture

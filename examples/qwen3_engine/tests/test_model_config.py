@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.model_config."""
+"""Tests of qwen3_engine.qwen3.model_config."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from qwen3_engine.errors import ConfigError, MissingCheckpointFileError
-from qwen3_engine.model_config import Qwen3Config
+from qwen3_engine.qwen3.model_config import Qwen3Config
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.model_loader."""
+"""Tests of qwen3_engine.qwen3.model_loader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from qwen3_engine.errors import CheckpointError, ConfigError, MissingCheckpointFileError
-from qwen3_engine.model_loader import load_model
+from qwen3_engine.qwen3.model_loader import load_model
 
 if TYPE_CHECKING:
     from pathlib import Path

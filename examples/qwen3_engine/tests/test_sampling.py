@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.sampling."""
+"""Tests of qwen3_engine.serving.sampling."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from qwen3_engine.errors import RequestError
-from qwen3_engine.sampling import Sampler, SamplingParameters
+from qwen3_engine.serving.sampling import Sampler, SamplingParameters
 
 LOGITS = torch.tensor([0.0, 3.0, 1.0, 2.9, -5.0])
 

@@ -1,14 +1,14 @@
-"""Tests of qwen3_engine.scheduler."""
+"""Tests of qwen3_engine.serving.scheduler."""
 
 from __future__ import annotations
 
 import pytest
 
-from qwen3_engine.block_allocator import BlockAllocator
 from qwen3_engine.errors import ConfigError
-from qwen3_engine.sampling import SamplingParameters
-from qwen3_engine.scheduler import ScheduledStep, Scheduler, SchedulerConfig, StepKind
-from qwen3_engine.sequence import Request, Sequence
+from qwen3_engine.serving.block_allocator import BlockAllocator
+from qwen3_engine.serving.sampling import SamplingParameters
+from qwen3_engine.serving.scheduler import ScheduledStep, Scheduler, SchedulerConfig, StepKind
+from qwen3_engine.serving.sequence import Request, Sequence
 
 
 def _scheduler(num_blocks: int = 100, **limits: int) -> Scheduler:

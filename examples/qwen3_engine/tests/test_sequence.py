@@ -1,9 +1,9 @@
-"""Tests of qwen3_engine.sequence."""
+"""Tests of qwen3_engine.serving.sequence."""
 
 from __future__ import annotations
 
-from qwen3_engine.sampling import SamplingParameters
-from qwen3_engine.sequence import Request, Sequence
+from qwen3_engine.serving.sampling import SamplingParameters
+from qwen3_engine.serving.sequence import Request, Sequence
 
 
 def _sequence(prompt_length: int) -> Sequence:

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from qwen3_engine.attention import attend_at_once
-from qwen3_engine.comparison import compare_with_reference
-from qwen3_engine.engine import Engine, EngineConfig
-from qwen3_engine.model_loader import load_model
-from qwen3_engine.model_runner import EagerModelRunner
-from qwen3_engine.reference import ReferenceModel
-from qwen3_engine.sampling import SamplingParameters
-from qwen3_engine.scheduler import SchedulerConfig
-from qwen3_engine.sequence import FinishReason, Request, RequestOutput
-from qwen3_engine.step_batch import StepBatch, pad_decode_batch
+from qwen3_engine.demonstration.comparison import compare_with_reference
+from qwen3_engine.demonstration.reference import ReferenceModel
+from qwen3_engine.qwen3.attention import attend_at_once
+from qwen3_engine.qwen3.model_loader import load_model
+from qwen3_engine.serving.engine import Engine, EngineConfig
+from qwen3_engine.serving.model_runner import EagerModelRunner
+from qwen3_engine.serving.sampling import SamplingParameters
+from qwen3_engine.serving.scheduler import SchedulerConfig
+from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput
+from qwen3_engine.serving.step_batch import StepBatch, pad_decode_batch
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from qwen3_engine.attention import Attend
+    from qwen3_engine.qwen3.attention import Attend
 
 # Prompt and output lengths; the blocks of 128 tokens are crossed in prompts and in outputs.
 LENGTHS = ((1, 40), (7, 25), (120, 30), (300, 12), (40, 60), (128, 20))

@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.step_batch."""
+"""Tests of qwen3_engine.serving.step_batch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from qwen3_engine.errors import BatchError
-from qwen3_engine.sampling import SamplingParameters
-from qwen3_engine.sequence import Request, Sequence
-from qwen3_engine.step_batch import build_batch, pad_decode_batch
+from qwen3_engine.serving.sampling import SamplingParameters
+from qwen3_engine.serving.sequence import Request, Sequence
+from qwen3_engine.serving.step_batch import build_batch, pad_decode_batch
 
 
 def _sequence(prompt: tuple[int, ...], blocks: list[int], *, num_cached: int = 0) -> Sequence:

@@ -1,8 +1,8 @@
-"""Tests of qwen3_engine.step_state."""
+"""Tests of qwen3_engine.serving.step_state."""
 
 from __future__ import annotations
 
-from qwen3_engine.step_state import StepState
+from qwen3_engine.serving.step_state import StepState
 
 
 def test_load_lengths_of_a_step_replace_those_before() -> None:

@@ -1,4 +1,4 @@
-"""Tests of qwen3_engine.tiny_checkpoint and qwen3_engine.reference."""
+"""Tests of qwen3_engine.tiny_checkpoint and qwen3_engine.demonstration.reference."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from qwen3_engine.checkpoint import Checkpoint
-from qwen3_engine.model_config import Qwen3Config
-from qwen3_engine.reference import ReferenceModel
+from qwen3_engine.demonstration.reference import ReferenceModel
+from qwen3_engine.qwen3.checkpoint import Checkpoint
+from qwen3_engine.qwen3.model_config import Qwen3Config
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import torch
 
 import cann_sim
 from attn_update import ParameterGroup, Recorder, StepParameters, UpdateLane, UpdatePlan
-from attn_update.kernel_updater import KernelUpdater
-from attn_update.native_updater import NativeUpdater
+from attn_update.issuing.kernels.kernel_updater import KernelUpdater
+from attn_update.issuing.native.native_updater import NativeUpdater
 from attn_update.testing import (
     PagedModel,
     ScheduledDevice,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from random import Random
 
     from attn_update import UpdaterChoice
+    from attn_update.issuing.updater import ReplayEvents, Updater
     from attn_update.kinds import FusedInferAttention
-    from attn_update.updater import ReplayEvents, Updater
 
 pytest_plugins = "cann_sim.pytest_plugin"
 

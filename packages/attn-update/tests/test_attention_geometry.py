@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attn_update import ArgumentError, AttentionGeometry, LengthRule, StepParameterError
-from attn_update.attention_geometry import read_geometry
+from attn_update.kinds.fused.attention_geometry import read_geometry
 
 
 def read(layout: str, query: tuple[int, ...], **given: object) -> AttentionGeometry:

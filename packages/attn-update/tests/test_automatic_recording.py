@@ -18,7 +18,7 @@ from attn_update import (
     UpdatePlan,
     default_kinds,
 )
-from attn_update.recorder import Recorder
+from attn_update.recording.recorder import Recorder
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from attn_update import (
     UpdateOrder,
     needs_update,
 )
-from attn_update.kernel_signature import KERNEL_SIGNATURES
+from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES
 from attn_update.testing import assert_layers_equal
 from attn_update.testing.cases import CaseModel, all_cases, all_kinds, lengths_of_process
 

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from attn_update import PlanError, UpdateLane, UpdatePlan
-from attn_update.kernel_updater import KernelUpdater
+from attn_update.issuing.kernels.kernel_updater import KernelUpdater
+from attn_update.issuing.updater import Unbindable
 from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from attn_update.testing.cases import CaseModel, all_kinds, find_case
-from attn_update.updater import Unbindable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

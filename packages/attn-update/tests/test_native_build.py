@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from attn_update import NativeUnavailableError
-from attn_update.native_build import build_native
-from attn_update.native_updater import find_native_updater
+from attn_update.issuing.native.native_build import build_native
+from attn_update.issuing.native.native_updater import find_native_updater
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

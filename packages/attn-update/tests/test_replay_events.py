@@ -9,7 +9,7 @@ import pytest
 from attn_update.testing.writing_device import STREAM, WritingDevice
 
 if TYPE_CHECKING:
-    from attn_update.updater import Updater
+    from attn_update.issuing.updater import Updater
 
 
 def test_replay_event_is_recorded_once_waited_for_and_destroyed(updater: Updater) -> None:

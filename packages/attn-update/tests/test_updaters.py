@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from attn_update import UpdaterChoice
-    from attn_update.updater import Updater
+    from attn_update.issuing.updater import Updater
     from conftest import CheckBurst, RefusingEvents
     from npu_graph_runtime import NpuDevice
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from attn_update.recording.weak_tensors import WeakTensors
 from attn_update.testing import ScheduledDevice
-from attn_update.weak_tensors import WeakTensors
 
 
 def test_the_same_tensor_gives_the_same_reference() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from attn_update.workspace import Workspace
+from attn_update.recording.workspace import Workspace
 
 CPU = torch.device("cpu")
 

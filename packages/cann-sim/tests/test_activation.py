@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cann_sim.compiler import find_compiler
+from cann_sim.building.compiler import find_compiler
 
 USE = "print((torch.ones(2).npu() + 1).cpu().tolist())"
 

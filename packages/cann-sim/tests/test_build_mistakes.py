@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cann_sim
-from cann_sim.build_cache import locked, require_writable
-from cann_sim.compiler import find_compiler
-from cann_sim.native_build import build
+from cann_sim.building.build_cache import locked, require_writable
+from cann_sim.building.compiler import find_compiler
+from cann_sim.building.native_build import build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 BUILD_SMALL = """
 import sys
 from pathlib import Path
-import cann_sim.native_build as native_build
-from cann_sim.native_library import NativeLibrary
+import cann_sim.building.native_build as native_build
+from cann_sim.building.native_library import NativeLibrary
 
 library = NativeLibrary(
     name="libanswer.so", folder="common", sources=(Path(sys.argv[1]),), headers=(),

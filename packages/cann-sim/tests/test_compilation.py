@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cann_sim
-from cann_sim.compilation import ObjectFile, compile_all
-from cann_sim.compiler import Compiler, find_compiler
-from cann_sim.installation import find_installation
-from cann_sim.native_library import native_libraries
+from cann_sim.building.compilation import ObjectFile, compile_all
+from cann_sim.building.compiler import Compiler, find_compiler
+from cann_sim.building.native_library import native_libraries
+from cann_sim.inventory.installation import find_installation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -140,7 +140,9 @@ def test_compile_all_of_a_wrong_source_names_it_and_its_unit(tmp_path: Path) -> 
 def test_compile_all_begins_with_the_largest_source(
     tmp_path: Path, asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cann_sim.compilation.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1))
+    monkeypatch.setattr(
+        "cann_sim.building.compilation.ThreadPoolExecutor", lambda _: ThreadPoolExecutor(1)
+    )
     compile_all(files(tmp_path, MANY), find_compiler(), tmp_path / "scratch")
     sources = [command[command.index("-c") + 1] for command in asked[1:]]
     numbers = [int(source.rpartition("source")[2].removesuffix(".cpp")) for source in sources]

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from cann_sim import compilation_progress
-from cann_sim.compilation_progress import CompilationProgress
+from cann_sim.building import compilation_progress
+from cann_sim.building.compilation_progress import CompilationProgress
 
 
 class Terminal(io.StringIO):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cann_sim.installation import find_installation
+from cann_sim.inventory.installation import find_installation
 
 INSTALLATION = find_installation()
 

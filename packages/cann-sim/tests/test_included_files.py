@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cann_sim.included_files import included_files
-from cann_sim.native_library import NATIVE
+from cann_sim.building.included_files import included_files
+from cann_sim.building.native_library import NATIVE
 
 if TYPE_CHECKING:
     from pathlib import Path

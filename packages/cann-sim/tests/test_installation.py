@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cann_sim
-from cann_sim.installation import find_installation
-from cann_sim.supported_versions import SUPPORTED_VERSIONS, SupportedVersion
+from cann_sim.inventory.installation import find_installation
+from cann_sim.inventory.supported_versions import SUPPORTED_VERSIONS, SupportedVersion
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cann_sim
-from cann_sim.compiler import Compiler, find_compiler
-from cann_sim.installation import Installation, find_installation
-from cann_sim.native_build import build
-from cann_sim.native_library import NativeLibrary
+from cann_sim.building.compiler import Compiler, find_compiler
+from cann_sim.building.native_build import build
+from cann_sim.building.native_library import NativeLibrary
+from cann_sim.inventory.installation import Installation, find_installation
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: Path) ->
             library("other", other, ()),
         )
 
-    monkeypatch.setattr("cann_sim.native_build.native_libraries", libraries)
+    monkeypatch.setattr("cann_sim.building.native_build.native_libraries", libraries)
 
 
 def test_build_makes_every_library_with_its_soname() -> None:
@@ -134,7 +134,7 @@ def test_build_for_the_same_torch_elsewhere_links_what_was_compiled(
     first = build()
     compiled.clear()
     moved = dataclasses.replace(find_installation(), torch_folder=tmp_path / "elsewhere" / "torch")
-    monkeypatch.setattr("cann_sim.native_build.find_installation", lambda: moved)
+    monkeypatch.setattr("cann_sim.building.native_build.find_installation", lambda: moved)
     assert build().folder != first.folder
     assert compiled == []
 
@@ -145,7 +145,7 @@ def test_build_for_another_torch_compiles_what_includes_it(
     build()
     compiled.clear()
     other = dataclasses.replace(find_installation(), torch_version="2.99.1+cpu")
-    monkeypatch.setattr("cann_sim.native_build.find_installation", lambda: other)
+    monkeypatch.setattr("cann_sim.building.native_build.find_installation", lambda: other)
     build()
     assert compiled == ["answer.cpp"]
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import cann_sim
-from cann_sim import requested_operators as subject
-from cann_sim.native_library import NATIVE
+from cann_sim.building.native_library import NATIVE
+from cann_sim.inventory import requested_operators as subject
 
 
 def libraries() -> list[Path]:

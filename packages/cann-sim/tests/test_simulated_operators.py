@@ -9,8 +9,8 @@ import pytest
 
 import cann_sim
 from cann_sim.cli import main
-from cann_sim.requested_operators import requested_operators
-from cann_sim.simulated_operators import (
+from cann_sim.inventory.requested_operators import requested_operators
+from cann_sim.inventory.simulated_operators import (
     simulated_atb_operations,
     simulated_compiled_operators,
     simulated_operators,

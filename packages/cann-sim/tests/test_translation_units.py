@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cann_sim.installation import find_installation
-from cann_sim.native_library import native_libraries
-from cann_sim.translation_units import translation_units
+from cann_sim.building.native_library import native_libraries
+from cann_sim.building.translation_units import translation_units
+from cann_sim.inventory.installation import find_installation
 
 if TYPE_CHECKING:
     from pathlib import Path

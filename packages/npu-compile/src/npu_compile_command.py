@@ -13,6 +13,6 @@ import sys
 def main() -> None:
     """Run the command, with torch alone, and end the process."""
     os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-    from npu_compile.command import main as run  # noqa: PLC0415 - after the setting
+    from npu_compile.command_line.command import main as run  # noqa: PLC0415 - after the setting
 
     sys.exit(run())

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_compile.command import main
-from npu_compile.installation_check import check_installation
+from npu_compile.command_line.command import main
+from npu_compile.command_line.installation_check import check_installation
 
 if TYPE_CHECKING:
     from pathlib import Path

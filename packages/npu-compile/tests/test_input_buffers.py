@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from npu_compile import InputSpec
-from npu_compile.input_buffers import RING_DEPTH, InputBuffers
-from npu_compile.step_size import StepSize
+from npu_compile.runners.input_buffers import RING_DEPTH, InputBuffers
+from npu_compile.runners.step_size import StepSize
 
 if TYPE_CHECKING:
     from npu_graph_runtime import FakeDevice

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from npu_compile import CompileConfig, ConfigError
-from npu_compile.option_aliases import OPTION_ALIASES
+from npu_compile.configuration.option_aliases import OPTION_ALIASES
 
 README = Path(__file__).parents[1] / "README.md"
 SPLIT = {"splitting_ops": ["my::attention"]}

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from npu_compile import InputError, InputSpec
-from npu_compile.packed_layout import ALIGNMENT_BYTES, PackedLayout
-from npu_compile.step_size import StepSize
+from npu_compile.runners.packed_layout import ALIGNMENT_BYTES, PackedLayout
+from npu_compile.runners.step_size import StepSize
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from npu_graph_runtime.error_codes import ERROR_CODES, MESSAGES, unknown
 from npu_graph_runtime.errors import DeviceError, UnknownDeviceError
+from npu_graph_runtime.failures.error_codes import ERROR_CODES, MESSAGES, unknown
 
 
 def test_error_codes_rows_are_complete() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from npu_graph_runtime import InputAddressError
-from npu_graph_runtime.input_layout import InputLayout
+from npu_graph_runtime.capturing.input_layout import InputLayout
 
 X, Y = torch.zeros(4, 2), torch.zeros(4)
 

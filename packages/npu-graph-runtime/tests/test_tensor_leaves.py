@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from npu_graph_runtime.tensor_leaves import map_tensors, tensor_leaves
+from npu_graph_runtime.capturing.tensor_leaves import map_tensors, tensor_leaves
 
 A, B, C = torch.ones(1), torch.ones(2), torch.ones(3)
 

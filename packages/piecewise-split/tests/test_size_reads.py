@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from piecewise_split import SizeMetadataError, SplitPlan, plan_split, split, stitch
-from piecewise_split.size_reads import SizeRead, SizeTable
+from piecewise_split.planning.size_reads import SizeRead, SizeTable
 from piecewise_split.testing import dynamo_graph
 
 Check = Callable[..., SplitPlan]

@@ -5,10 +5,6 @@ parameters reach which launch, and an `UpdateLane` replays and updates, step by 
 """
 
 from attn_update.__about__ import __version__
-from attn_update.addressed_device import AddressedDevice
-from attn_update.attention_geometry import AttentionGeometry, LengthRule, TensorForm
-from attn_update.automatic_recording import DEFAULT_OPERATORS, AutomaticRecording, number_layers
-from attn_update.direct_launch import DirectLaunchDevice
 from attn_update.errors import (
     ArgumentError,
     AttnUpdateError,
@@ -26,9 +22,7 @@ from attn_update.errors import (
     UpdateError,
     WorkspaceError,
 )
-from attn_update.fused_update import FusedUpdateDevice
-from attn_update.issuer_choice import UpdaterChoice
-from attn_update.kind import AttentionKind, Kind, RuledKind, needs_update
+from attn_update.issuing.issuer_choice import UpdaterChoice
 from attn_update.kinds import (
     FIA_V1,
     FIA_V2,
@@ -53,15 +47,30 @@ from attn_update.kinds import (
     paged_attention,
     sparse_flash_attention,
 )
-from attn_update.lane_counters import LaneCounters
-from attn_update.record import KeyRecords, Record
-from attn_update.recorder import Recorder
-from attn_update.step_parameters import LengthArray, Lengths, StepParameters
-from attn_update.task_device import Event, ExternalEvent, Stream, TaskDevice
+from attn_update.kinds.fused.attention_geometry import AttentionGeometry, LengthRule, TensorForm
+from attn_update.kinds.kind import AttentionKind, Kind, RuledKind, needs_update
+from attn_update.lane.lane_counters import LaneCounters
+from attn_update.lane.update_lane import UpdateLane
+from attn_update.lane.update_order import UpdateOrder
+from attn_update.planning.step_parameters import LengthArray, Lengths, StepParameters
+from attn_update.planning.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
+from attn_update.recording.automatic_recording import (
+    DEFAULT_OPERATORS,
+    AutomaticRecording,
+    number_layers,
+)
+from attn_update.recording.record import KeyRecords, Record
+from attn_update.recording.recorder import Recorder
+from attn_update.task_device import (
+    AddressedDevice,
+    DirectLaunchDevice,
+    Event,
+    ExternalEvent,
+    FusedUpdateDevice,
+    Stream,
+    TaskDevice,
+)
 from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
-from attn_update.update_lane import UpdateLane
-from attn_update.update_order import UpdateOrder
-from attn_update.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
 
 __all__ = [
     "DEFAULT_OPERATORS",

@@ -1,14 +1,19 @@
-"""What this package needs of a device: streams, events, task groups.
+"""The device seam: what this package needs of a device, and what it uses where a device has it.
 
-These are Protocols. The objects of `torch.npu` fit `Stream`, `Event` and `ExternalEvent` as they
-are; `npu_graph_runtime`'s devices fit `TaskDevice`. This package imports neither.
+All are Protocols. The objects of `torch.npu` fit `Stream`, `Event` and `ExternalEvent` as they are;
+`npu_graph_runtime`'s devices fit `TaskDevice`. This package imports neither.
+
+`TaskDevice` is what every device has to offer. A device that further fits `AddressedDevice`,
+`DirectLaunchDevice`, `FusedUpdateDevice` or `ThreadBoundDevice` is updated faster, or from a worker
+thread; nothing has to be said about it, the lane looks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -101,3 +106,123 @@ class TaskDevice(Protocol):
 
     def weak_reference(self, tensor: Tensor) -> Tensor:
         """Return a tensor of the same memory that does not keep the memory alive."""
+
+
+@runtime_checkable
+class AddressedDevice(Protocol):
+    """A device that tells the addresses of its calls and objects, so that updaters make the calls.
+
+    What crosses this seam are addresses of public C functions of CANN and of the objects they take,
+    so neither side needs the headers or libraries of torch_npu. They are only right for a stream
+    that launches directly: past a launch queue they would overtake what stands in it.
+    """
+
+    def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
+        """Launch on `stream` inside the context."""
+
+    def native_calls(self) -> Mapping[str, int]:
+        """Return the addresses of the functions that update task groups and order streams.
+
+        Returns:
+            From the names of C functions (acl/acl_rt.h of CANN 8) to addresses:
+            ``aclmdlRICaptureTaskUpdateBegin``, ``aclmdlRICaptureTaskUpdateEnd``,
+            ``aclrtCreateEventExWithFlag``, ``aclrtRecordEvent``, ``aclrtStreamWaitEvent`` and
+            ``aclrtDestroyEvent``; and ``aclrtValueWrite`` where external events are words of
+            memory, which are set by it, else they are events and are recorded. Empty if the
+            device's libraries lack one.
+        """
+
+    def kernel_calls(self, names: Sequence[str]) -> Mapping[str, int]:
+        """Return the addresses of functions of CANN's operator library, and one of torch_npu.
+
+        Args:
+            names: Of C functions, such as ``aclnnFusedInferAttentionScoreV3`` or
+                ``aclCreateIntArray``.
+
+        Returns:
+            From names to addresses, of the very functions that torch_npu would call; those that
+            it would not find are left out. Further ``describe_tensor``, a C++ function of
+            ``const at::Tensor&`` that returns a new ``aclTensor`` of it. Empty where this device
+            is not known to run the operators by these kernels; they are then called by torch.
+        """
+
+    def stream_address(self, stream: Stream) -> int:
+        """Return the address of a stream, valid as long as the stream.
+
+        What this thread queued before for the stream has been handed to the device by then, unless
+        the stream launches directly.
+        """
+
+    def task_group_address(self, handle: object) -> int:
+        """Return the address of a task group, valid as long as its graph."""
+
+    def external_event_address(self, event: ExternalEvent) -> int:
+        """Return the address that sets the external event, valid as long as the event."""
+
+
+def find_native_calls(device: TaskDevice) -> tuple[AddressedDevice, Mapping[str, int]] | None:
+    """Return the device and its calls if it can be driven natively, else None."""
+    if not isinstance(device, AddressedDevice):
+        return None
+    calls = device.native_calls()
+    return (device, calls) if calls else None
+
+
+@runtime_checkable
+class DirectLaunchDevice(Protocol):
+    """A device that has streams without a launch queue.
+
+    torch_npu hands launches to the device on a second thread (``TASK_QUEUE_ENABLE=1``, its
+    default). Beginning and ending a task update must then wait for that thread to catch up, twice
+    for each layer, which costs more than the update; and a launch that the operator refuses fails
+    later, where nobody knows which layer it was for. A stream without the queue has neither
+    problem, but it must not wait for an event whose recording still stands in the queue: so the
+    queue is flushed once a step, as the replay would have to anyway.
+    """
+
+    def create_direct_stream(self) -> Stream:
+        """Return a stream whose launches reach the device before the call returns."""
+
+    def flush_launches(self) -> None:
+        """Return when all that this thread queued has been handed to the device, not run by it."""
+
+
+def find_direct_launch(device: TaskDevice) -> DirectLaunchDevice | None:
+    """Return the device if it can launch directly, else None."""
+    return device if isinstance(device, DirectLaunchDevice) else None
+
+
+@runtime_checkable
+class FusedUpdateDevice(Protocol):
+    """A device that may begin, launch, end and record an update in one call.
+
+    torch_npu has such a call for some operators; it saves three passes through Python for each
+    layer. Only the device may name it, because it is private to torch_npu.
+    """
+
+    def fused_update(self, operator: str) -> Callable[..., object] | None:
+        """Return the fused call for an operator, or None.
+
+        Args:
+            operator: The qualified name, such as ``npu::npu_fused_infer_attention_score.out``.
+
+        Returns:
+            A function of (stream, handle, external event, **arguments of the operator) that
+            updates the task group on the stream, which is also the current one, and then records
+            the event on it.
+        """
+
+
+def find_fused_update(device: TaskDevice, operator: str) -> Callable[..., object] | None:
+    """Return the device's fused update call for an operator, or None if it has none."""
+    if isinstance(device, FusedUpdateDevice):
+        return device.fused_update(operator)
+    return None
+
+
+@runtime_checkable
+class ThreadBoundDevice(Protocol):
+    """A device that a thread has to be bound to before it may launch on it."""
+
+    def bind_thread(self) -> None:
+        """Make this device the calling thread's current one."""

@@ -11,22 +11,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attn_update.automatic_recording import DEFAULT_OPERATORS, number_layers
 from attn_update.errors import RecordingError, StepParameterError, WorkspaceError, nearest
-from attn_update.kind import needs_update
-from attn_update.record import KeyRecords, Record
-from attn_update.step_parameters import StepParameters
+from attn_update.kinds.kind import needs_update
+from attn_update.planning.step_parameters import StepParameters
+from attn_update.planning.update_plan import UpdatePlan
+from attn_update.recording.automatic_recording import DEFAULT_OPERATORS, number_layers
+from attn_update.recording.record import KeyRecords, Record
 from attn_update.torch_internals import schema_of
-from attn_update.update_plan import UpdatePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from attn_update.kind import AttentionKind, Kind
-    from attn_update.recorder import Recorder
-    from attn_update.step_parameters import Lengths
+    from attn_update.kinds.kind import AttentionKind, Kind
+    from attn_update.lane.update_lane import UpdateLane
+    from attn_update.planning.step_parameters import Lengths
+    from attn_update.recording.recorder import Recorder
     from attn_update.torch_internals import OpOverload
-    from attn_update.update_lane import UpdateLane
 
 
 class DispatchedGraph(Protocol):

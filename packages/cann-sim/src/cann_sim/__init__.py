@@ -3,8 +3,7 @@
 from cann_sim.__about__ import __version__
 from cann_sim._required_python import REQUIRED_PYTHON as _REQUIRED_PYTHON  # noqa: F401 (first)
 from cann_sim.activation import activate, is_active, launch_environment
-from cann_sim.counters import Counters, counters
-from cann_sim.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
+from cann_sim.building.native_build import Build, build
 from cann_sim.errors import (
     ActivationError,
     CacheError,
@@ -14,9 +13,10 @@ from cann_sim.errors import (
     InstallationError,
     SettingError,
 )
-from cann_sim.faults import injected_faults, set_faults
-from cann_sim.native_build import Build, build
-from cann_sim.schedule import fuzzed_schedule, schedule, set_schedule
+from cann_sim.inventory.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
+from cann_sim.simulated_device.counters import Counters, counters
+from cann_sim.simulated_device.faults import injected_faults, set_faults
+from cann_sim.simulated_device.schedule import fuzzed_schedule, schedule, set_schedule
 
 __all__ = [
     "ActivationError",

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cann_sim.building.native_build import Build, build
 from cann_sim.errors import ActivationError
-from cann_sim.native_build import Build, build
 from cann_sim.settings import check_settings, external_event_form
 
 if TYPE_CHECKING:

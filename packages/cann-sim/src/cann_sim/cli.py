@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from cann_sim.__about__ import __version__
 from cann_sim.activation import launch_environment
-from cann_sim.coverage import read_coverage
+from cann_sim.building.native_build import build
 from cann_sim.errors import (
     ActivationError,
     CacheError,
@@ -21,13 +21,13 @@ from cann_sim.errors import (
     InstallationError,
     SettingError,
 )
-from cann_sim.native_build import build
-from cann_sim.settings import check_settings, external_event_form
-from cann_sim.simulated_operators import (
+from cann_sim.inventory.coverage import read_coverage
+from cann_sim.inventory.simulated_operators import (
     simulated_atb_operations,
     simulated_compiled_operators,
     simulated_operators,
 )
+from cann_sim.settings import check_settings, external_event_form
 from cann_sim.start_report import start_report
 
 if TYPE_CHECKING:

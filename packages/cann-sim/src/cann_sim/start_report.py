@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cann_sim.__about__ import __version__
-from cann_sim.build_cache import cache_folder, require_writable
-from cann_sim.compiler import Compiler, find_compiler
+from cann_sim.building.build_cache import cache_folder, require_writable
+from cann_sim.building.compiler import Compiler, find_compiler
+from cann_sim.building.native_build import cached_build
+from cann_sim.building.native_library import STANDARD
 from cann_sim.errors import CacheError, CompilerNotFoundError, InstallationError, SettingError
-from cann_sim.installation import Installation, find_installation
-from cann_sim.native_build import cached_build
-from cann_sim.native_library import STANDARD
+from cann_sim.inventory.installation import Installation, find_installation
 from cann_sim.settings import check_settings
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from cann_sim import build
-from cann_sim.compiler import find_compiler
-from cann_sim.installation import find_installation
-from cann_sim.native_library import NATIVE, native_libraries
+from cann_sim.building.compiler import find_compiler
+from cann_sim.building.native_library import NATIVE, native_libraries
+from cann_sim.inventory.installation import find_installation
 
 HCCL = "libhccl.so"
 SOURCES = sorted(Path(__file__).parent.glob("*.cpp"))

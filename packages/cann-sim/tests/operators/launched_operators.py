@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cann_sim
-from cann_sim.simulated_operators import simulated_compiled_operators, simulated_operators
+from cann_sim.inventory.simulated_operators import simulated_compiled_operators, simulated_operators
 from operators.described_call import Interface
 
 if TYPE_CHECKING:

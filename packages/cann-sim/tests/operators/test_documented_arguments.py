@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cann_sim.simulated_operators import simulated_arguments, simulated_operators
+from cann_sim.inventory.simulated_operators import simulated_arguments, simulated_operators
 from operators.c_arguments import FORMAT_ND, FORMAT_NZ, Description
 from operators.described_call import TENSOR_LISTS, TENSORS, Answer, Interface
 from operators.documented_table import (

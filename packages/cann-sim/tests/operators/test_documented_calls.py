@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch_npu
 
-from cann_sim.simulated_operators import simulated_arguments
+from cann_sim.inventory.simulated_operators import simulated_arguments
 from operators.c_arguments import Description
 from operators.described_call import TENSOR_LISTS, TENSORS, Interface
 from operators.documented_table import DATA_TYPES, Row, documented_operators

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cann_sim
-from cann_sim.requested_operators import requested_operators
+from cann_sim.inventory.requested_operators import requested_operators
 from operators.cases import CASES
 from operators.operator_case import LAYOUTS, Case, make_input
 

@@ -5,13 +5,12 @@ nothing of each other.
 """
 
 from npu_compile.__about__ import __version__
-from npu_compile.backend import Backend
-from npu_compile.compilation import compile_model
-from npu_compile.compilation_report import CompilationReport
-from npu_compile.compiled_model import CompiledModel
-from npu_compile.config import CompileConfig, CompileMode
-from npu_compile.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
-from npu_compile.dynamo_backend import compile_graph
+from npu_compile.compilation.backend import Backend
+from npu_compile.compilation.compilation_report import CompilationReport
+from npu_compile.compilation.compiled_model import CompiledModel
+from npu_compile.compilation.dynamo_backend import compile_graph
+from npu_compile.compilation.model_compilation import compile_model
+from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import (
     ConfigError,
     InputError,
@@ -20,8 +19,9 @@ from npu_compile.errors import (
     RunnerStateError,
     SiblingVersionError,
 )
-from npu_compile.packed_layout import InputSpec
-from npu_compile.prefill_runner import PrefillRunner
+from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
+from npu_compile.runners.packed_layout import InputSpec
+from npu_compile.runners.prefill_runner import PrefillRunner
 
 __all__ = [
     "Backend",

@@ -1,14 +1,17 @@
 """Capture and replay device graphs behind a small device seam."""
 
 from npu_graph_runtime.__about__ import __version__
-from npu_graph_runtime.breakable_capture import SegmentedGraph, runs_eagerly
-from npu_graph_runtime.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capture_sizes import (
     CaptureSizes,
     sglang_decode_capture_sizes,
     sglang_prefill_capture_sizes,
     vllm_capture_sizes,
 )
+from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph, runs_eagerly
+from npu_graph_runtime.capturing.capture_session import Capture, CaptureSession
+from npu_graph_runtime.capturing.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
+from npu_graph_runtime.capturing.input_layout import AddressCheck
+from npu_graph_runtime.capturing.tensor_leaves import map_tensors
 from npu_graph_runtime.device import (
     DeviceGraph,
     Event,
@@ -20,8 +23,6 @@ from npu_graph_runtime.device import (
 )
 from npu_graph_runtime.devices.fake import FakeDevice
 from npu_graph_runtime.devices.npu import NpuDevice
-from npu_graph_runtime.diagnosis import diagnose, find_error_code
-from npu_graph_runtime.error_codes import ERROR_CODES, ErrorCode
 from npu_graph_runtime.errors import (
     CaptureSessionError,
     CaptureSizeError,
@@ -47,10 +48,10 @@ from npu_graph_runtime.errors import (
     UnknownDeviceError,
     WeakOutputError,
 )
+from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.error_codes import ERROR_CODES, ErrorCode
 from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
-from npu_graph_runtime.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
-from npu_graph_runtime.input_layout import AddressCheck
 from npu_graph_runtime.observer import (
     CaptureSessionClosed,
     CaptureSessionOpened,
@@ -62,7 +63,6 @@ from npu_graph_runtime.observer import (
     RuntimeObserver,
 )
 from npu_graph_runtime.run_mode import RunMode
-from npu_graph_runtime.tensor_leaves import map_tensors
 
 __all__ = [
     "ERROR_CODES",

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-    from npu_graph_runtime.capture_session import CaptureSession
+    from npu_graph_runtime.capturing.capture_session import CaptureSession
     from npu_graph_runtime.graph_key import GraphKey
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from npu_graph_runtime.fresh_memory import memory_held_alone, memory_of
-from npu_graph_runtime.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.fresh_memory import memory_held_alone, memory_of
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,6 +1,8 @@
 """Split an FX graph at named operators and stitch the pieces into one flat function."""
 
 from piecewise_split.__about__ import __version__
+from piecewise_split.building.split import Piece, PieceCode, SplitGraph, split
+from piecewise_split.building.stitch import StitchedFunction, run_uncompiled, stitch
 from piecewise_split.errors import (
     CompiledPieceError,
     PiecewiseSplitError,
@@ -11,11 +13,9 @@ from piecewise_split.errors import (
     SplittingOpNameError,
     UnsupportedGraphError,
 )
-from piecewise_split.planner import plan_split
-from piecewise_split.split import Piece, PieceCode, SplitGraph, split
-from piecewise_split.split_plan import CutReason, PlannedPiece, SplitPlan
-from piecewise_split.split_points import SplitPoints, SplittingOp, find_split_points
-from piecewise_split.stitch import StitchedFunction, run_uncompiled, stitch
+from piecewise_split.planning.planner import plan_split
+from piecewise_split.planning.split_plan import CutReason, PlannedPiece, SplitPlan
+from piecewise_split.planning.split_points import SplitPoints, SplittingOp, find_split_points
 
 __all__ = [
     "CompiledPieceError",

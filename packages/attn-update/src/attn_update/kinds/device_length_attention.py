@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from attn_update.errors import ArgumentError
-from attn_update.kinds.fused_infer_attention import as_tensors
+from attn_update.kinds.fused.fused_infer_attention import as_tensors
 from attn_update.operator_lookup import check_argument_names, find_operator
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attn_update.kinds.fused_infer_attention import FusedInferAttention
-from attn_update.kinds.operator_family import FIA_V1
+from attn_update.kinds.fused.fused_infer_attention import FusedInferAttention
+from attn_update.kinds.fused.operator_family import FIA_V1
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attn_update.kinds.context_parallel_attention import context_parallel_attention
-from attn_update.kinds.context_parallel_latent_attention import context_parallel_latent_attention
+from attn_update.kinds.context_parallel.context_parallel_attention import context_parallel_attention
+from attn_update.kinds.context_parallel.context_parallel_latent_attention import (
+    context_parallel_latent_attention,
+)
 from attn_update.kinds.device_length_attention import sparse_flash_attention
 from attn_update.kinds.encoder_attention import encoder_attention
-from attn_update.kinds.fused_infer_attention_v1 import fused_infer_attention_v1
-from attn_update.kinds.fused_infer_attention_v2 import fused_infer_attention_v2
+from attn_update.kinds.fused.fused_infer_attention_v1 import fused_infer_attention_v1
+from attn_update.kinds.fused.fused_infer_attention_v2 import fused_infer_attention_v2
 from attn_update.kinds.latent_attention import latent_attention_v1, latent_attention_v2
 from attn_update.kinds.paged_attention import paged_attention
 
 if TYPE_CHECKING:
-    from attn_update.kind import Kind
-    from attn_update.kinds.context_parallel_rank import ContextParallelRank
+    from attn_update.kinds.context_parallel.context_parallel_rank import ContextParallelRank
+    from attn_update.kinds.kind import Kind
 
 
 def default_kinds() -> dict[str, Kind]:

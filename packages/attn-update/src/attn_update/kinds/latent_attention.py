@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update.attention_geometry import tensor_argument
 from attn_update.errors import ArgumentError, StepParameterError
-from attn_update.kinds.fused_infer_attention import FusedInferAttention
-from attn_update.kinds.operator_family import FIA_V1, FIA_V2
+from attn_update.kinds.fused.attention_geometry import tensor_argument
+from attn_update.kinds.fused.fused_infer_attention import FusedInferAttention
+from attn_update.kinds.fused.operator_family import FIA_V1, FIA_V2
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from attn_update.attention_geometry import AttentionGeometry
+    from attn_update.kinds.fused.attention_geometry import AttentionGeometry
 
     _Widen = Callable[[torch.Tensor, int, int], torch.Tensor]
 

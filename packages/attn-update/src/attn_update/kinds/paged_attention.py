@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update.attention_geometry import (
+from attn_update.errors import ArgumentError, StepParameterError
+from attn_update.kinds.fused.attention_geometry import (
     AttentionGeometry,
     LengthRule,
     TensorForm,
     tensor_argument,
 )
-from attn_update.errors import ArgumentError, StepParameterError
-from attn_update.kinds.fused_infer_attention import check_block_table
+from attn_update.kinds.fused.fused_infer_attention import check_block_table
 from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.step_parameters import to_lengths
+from attn_update.planning.step_parameters import to_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

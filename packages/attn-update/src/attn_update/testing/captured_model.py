@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import torch
 
-from attn_update.recorder import Recorder
-from attn_update.step_parameters import StepParameters
+from attn_update.planning.step_parameters import StepParameters
+from attn_update.planning.update_plan import UpdatePlan
+from attn_update.recording.recorder import Recorder
 from attn_update.task_device import TaskDevice
-from attn_update.update_plan import UpdatePlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
-    from attn_update.kind import Kind
-    from attn_update.step_parameters import Lengths
-    from attn_update.update_lane import UpdateLane
-    from attn_update.update_order import UpdateOrder
-    from attn_update.update_plan import ParameterGroup
+    from attn_update.kinds.kind import Kind
+    from attn_update.lane.update_lane import UpdateLane
+    from attn_update.lane.update_order import UpdateOrder
+    from attn_update.planning.step_parameters import Lengths
+    from attn_update.planning.update_plan import ParameterGroup
 
 _Step = TypeVar("_Step")
 

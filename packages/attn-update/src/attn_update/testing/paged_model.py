@@ -12,7 +12,7 @@ from attn_update.testing.captured_model import CapturedModel
 if TYPE_CHECKING:
     from random import Random
 
-    from attn_update.step_parameters import Lengths
+    from attn_update.planning.step_parameters import Lengths
 
 HEADS, KV_HEADS, HEAD_DIM, BLOCK_SIZE, COLUMNS, BLOCKS = 4, 2, 16, 16, 3, 8
 LONGEST = BLOCK_SIZE * COLUMNS

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update.kinds.fused_infer_attention import FusedInferAttention
-from attn_update.kinds.operator_family import OperatorFamily
+from attn_update.kinds.fused.fused_infer_attention import FusedInferAttention
+from attn_update.kinds.fused.operator_family import OperatorFamily
 from attn_update.torch_internals import unregister
 
 if TYPE_CHECKING:

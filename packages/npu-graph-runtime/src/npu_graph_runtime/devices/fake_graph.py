@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.devices.fake_scheduler import device_failure
-from npu_graph_runtime.tensor_leaves import tensor_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

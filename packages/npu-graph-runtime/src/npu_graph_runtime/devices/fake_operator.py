@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from npu_graph_runtime.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.torch_internals import python_kernels, run_cpu_kernel, schema_of
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.devices.fake_graph import Launch
 from npu_graph_runtime.devices.fake_operator import (
     is_python_operator,
@@ -15,7 +16,6 @@ from npu_graph_runtime.devices.fake_operator import (
     written_arguments,
 )
 from npu_graph_runtime.devices.fake_scheduler import device_failure
-from npu_graph_runtime.tensor_leaves import tensor_leaves
 from npu_graph_runtime.torch_internals import TorchDispatchMode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import torch
 from torch.fx.passes.split_module import split_module
 
 if TYPE_CHECKING:
-    from piecewise_split.split_plan import SplitPlan
+    from piecewise_split.planning.split_plan import SplitPlan
 
 
 def reference_split(graph_module: torch.fx.GraphModule, plan: SplitPlan) -> torch.fx.GraphModule:

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from attn_update.step_parameters import Lengths, StepParameters
-    from attn_update.update_lane import UpdateLane
-    from attn_update.update_order import UpdateOrder
-    from attn_update.update_plan import UpdatePlan
+    from attn_update.lane.update_lane import UpdateLane
+    from attn_update.lane.update_order import UpdateOrder
+    from attn_update.planning.step_parameters import Lengths, StepParameters
+    from attn_update.planning.update_plan import UpdatePlan
 
 Step: TypeAlias = dict[str, Any]
 """Step arguments by name."""

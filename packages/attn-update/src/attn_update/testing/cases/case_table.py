@@ -14,7 +14,7 @@ from attn_update.testing.cases.paged_attention_cases import paged_attention_case
 from attn_update.testing.cases.sparse_flash_cases import sparse_flash_cases
 
 if TYPE_CHECKING:
-    from attn_update.kind import Kind
+    from attn_update.kinds.kind import Kind
     from attn_update.testing.cases.attention_case import AttentionCase
 
 

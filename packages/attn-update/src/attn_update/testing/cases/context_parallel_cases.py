@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from attn_update.kinds import ContextParallelRank
-from attn_update.step_parameters import to_lengths
+from attn_update.planning.step_parameters import to_lengths
 from attn_update.testing.cases.attention_case import HEADS
 from attn_update.testing.cases.fused_infer_cases import whole_mask
 from attn_update.testing.cases.latent_cases import LATENT_DIM, ROPE_DIM
 from attn_update.testing.cases.paged_case import PagedCase
 
 if TYPE_CHECKING:
-    from attn_update.step_parameters import LengthArray
+    from attn_update.planning.step_parameters import LengthArray
     from attn_update.testing.cases.attention_case import AttentionCase
 
 RANK = ContextParallelRank(dcp_size=2, dcp_rank=1, pcp_size=3, pcp_rank=2)

@@ -33,5 +33,5 @@ int RefuseMissing(const char* operator_name) {
 #define CANN_SIM_MISSING(FUNCTION, OPERATOR) \
   extern "C" __attribute__((visibility("default"), weak)) int FUNCTION() { return RefuseMissing(#OPERATOR); }
 
-// One line a function that torch_npu may look up; written by cann_sim/requested_operators.py.
+// One line a function that torch_npu may look up; written by cann_sim/inventory/requested_operators.py.
 #include "requested_operators.h"

@@ -1,0 +1,1 @@
+"""One workload in every compile mode, compared with eager and with transformers."""

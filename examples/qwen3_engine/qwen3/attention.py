@@ -1,0 +1,238 @@
+"""Attention as one operator of the graph, owned by one model.
+
+The operator hides from the graph what a graph cannot hold: lengths of sequences as host integers.
+It takes tensors and the name of its layer, writes the new keys and values into the cache, and hands
+the launch to whoever was given to it: here at once, in a compiled engine through a recorder that
+can rewrite the lengths in a captured graph.
+
+Each :class:`AttentionOperator` registers an operator of its own name, so two models in a process
+share nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from qwen3_engine.errors import BatchError, ConfigError
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from qwen3_engine.qwen3.model_config import Qwen3Config
+    from qwen3_engine.serving.step_state import StepState
+
+_NAMESPACE = "qwen3_engine"
+
+_SCHEMA = (
+    "(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "
+    "Tensor slot_mapping, Tensor block_table, Tensor(c!) out, str layer_name) -> ()"
+)
+
+# The operator takes causal masks compressed to this size, for any lengths (documentation of
+# npu_fused_infer_attention_score, sparse_mode 2 to 4).
+_COMPRESSED_MASK_SIZE = 2048
+
+# Causal, aligned at the last query and the last key: a query token sees all keys before its own.
+_RIGHT_DOWN_CAUSAL = 3
+
+_DTYPES = (torch.bfloat16, torch.float16)
+
+
+class Attend(Protocol):
+    """Launches attention for one layer."""
+
+    def __call__(self, layer_name: str, arguments: Mapping[str, object], /) -> object:
+        """Launch attention on the current stream.
+
+        Args:
+            layer_name: the layer, unique in its model.
+            arguments: keyword arguments of ``npu::npu_fused_infer_attention_score.out``, without a
+                workspace: ``query [T, num_heads, head_dim]``; ``key`` and ``value`` are the caches
+                ``[num_blocks, 128, num_kv_heads * head_dim]``; ``out`` is the list of the output
+                ``[T, num_heads, head_dim]`` and an unused ``softmax_lse [1]``; lengths are host
+                integers. Tensors belong to the caller.
+        """
+
+
+def attend_at_once(layer_name: str, arguments: Mapping[str, object], /) -> object:
+    """Launch the fused attention operator directly; fits :class:`Attend`."""
+    del layer_name
+    return torch.ops.npu.npu_fused_infer_attention_score.out(**arguments)
+
+
+Launch = Callable[..., None]
+Mark = Callable[[Launch], Launch]
+"""A decorator of the function behind the operator: one that says that it runs eagerly, say."""
+
+
+def leave_unmarked(function: Launch) -> Launch:
+    """Return the function as it is; fits :data:`Mark`."""
+    return function
+
+
+class AttentionOperator:
+    """The attention of all layers of one model, as a torch operator.
+
+    Attributes:
+        name: the qualified name, ``qwen3_engine::attention_<n>``: what a splitter cuts at.
+        operator: the operator, for calls inside the model.
+        step_state: the lengths that the next forward pass reads; loaded by whoever runs the model.
+
+    Args:
+        config: gives the number and size of heads.
+        dtype: of query, key and value: bfloat16 or float16.
+        device: where the caches live.
+        attend: launches attention; called once for each layer and forward pass.
+        step_state: see above.
+        mark: decorates the function behind the operator.
+
+    Raises:
+        ConfigError: the attention operator does not take the dtype.
+    """
+
+    def __init__(
+        self,
+        config: Qwen3Config,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        attend: Attend,
+        step_state: StepState,
+        mark: Mark = leave_unmarked,
+    ) -> None:
+        if dtype not in _DTYPES:
+            raise ConfigError(
+                f"making the attention operator: dtype is {dtype}, expected one of "
+                f"{', '.join(map(str, _DTYPES))}"
+            )
+        self.step_state = step_state
+        self._config = config
+        self._attend = attend
+        ones = torch.ones(_COMPRESSED_MASK_SIZE, _COMPRESSED_MASK_SIZE, dtype=torch.int8)
+        self._mask = torch.triu(ones, diagonal=1).to(device)
+        self._softmax_lse = torch.empty(1, dtype=torch.float32, device=device)
+        self._layer_names: set[str] = set()
+        library = torch.library.Library(_NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
+        self._library: torch.library.Library | None = library
+        short_name = self._define(library, mark(self._run))
+        self.name = f"{_NAMESPACE}::{short_name}"
+        self.operator: torch._ops.OpOverload = getattr(
+            getattr(torch.ops, _NAMESPACE), short_name
+        ).default
+
+    def add_layer(self, layer_name: str) -> None:
+        """Declare a layer; its name must not be taken.
+
+        Raises:
+            ConfigError: the name is taken.
+        """
+        if layer_name in self._layer_names:
+            raise ConfigError(f"adding the attention layer {layer_name!r}: the name is taken")
+        self._layer_names.add(layer_name)
+
+    def close(self) -> None:
+        """Remove the operator from torch; the model cannot run afterwards.
+
+        The library object removes its registrations when nothing refers to it any more.
+        """
+        self._library = None
+
+    def _define(self, library: torch.library.Library, launch: Launch) -> str:
+        namespace = getattr(torch.ops, _NAMESPACE)
+        names = (f"attention_{number}" for number in count())
+        name = next(name for name in names if not hasattr(namespace, name))
+        library.define(name + _SCHEMA)  # type: ignore[no-untyped-call]
+        # PrivateUse1 is the dispatch key of out-of-tree devices, which torch_npu renames to "npu".
+        library.impl(name, launch, "PrivateUse1")  # type: ignore[no-untyped-call]
+        torch.library.register_fake(f"{_NAMESPACE}::{name}", _do_nothing, lib=library)
+        return name
+
+    def _run(
+        self,
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        key_cache: torch.Tensor,
+        value_cache: torch.Tensor,
+        slot_mapping: torch.Tensor,
+        block_table: torch.Tensor,
+        out: torch.Tensor,
+        layer_name: str,
+    ) -> None:
+        config, state = self._config, self.step_state
+        num_tokens, num_sequences = self._own_rows(query, block_table, layer_name)
+        if num_tokens == 0:
+            return
+        if num_tokens < query.shape[0]:
+            query, key, value = query[:num_tokens], key[:num_tokens], value[:num_tokens]
+            slot_mapping, out = slot_mapping[:num_tokens], out[:num_tokens]
+        if num_sequences < block_table.shape[0]:
+            block_table = block_table[:num_sequences]
+        _write_cache(key, key_cache, slot_mapping)
+        _write_cache(value, value_cache, slot_mapping)
+        self._attend(
+            layer_name,
+            {
+                "query": query,
+                "key": key_cache,
+                "value": value_cache,
+                "atten_mask": self._mask,
+                "block_table": block_table,
+                "input_layout": "TND",
+                "block_size": BLOCK_SIZE,
+                "num_heads": config.num_heads,
+                "num_key_value_heads": config.num_kv_heads,
+                "scale": config.head_dim**-0.5,
+                "sparse_mode": _RIGHT_DOWN_CAUSAL,
+                "actual_seq_lengths": state.cumulative_query_lengths,
+                "actual_seq_lengths_kv": state.kv_lengths,
+                "out": [out, self._softmax_lse],
+            },
+        )
+
+    def _own_rows(
+        self, query: torch.Tensor, block_table: torch.Tensor, layer_name: str
+    ) -> tuple[int, int]:
+        """Return the tokens and sequences of the step; what its tensors have more is padding."""
+        state = self.step_state
+        num_tokens = state.cumulative_query_lengths[-1] if state.cumulative_query_lengths else 0
+        num_sequences = len(state.cumulative_query_lengths)
+        if (
+            num_tokens > query.shape[0]
+            or num_sequences > block_table.shape[0]
+            or num_sequences != len(state.kv_lengths)
+            or (not state.is_padded and num_tokens != query.shape[0])
+            or (not state.is_padded and num_sequences != block_table.shape[0])
+        ):
+            raise BatchError(
+                f"running the attention of layer {layer_name!r}: the tensors are of "
+                f"{query.shape[0]} tokens and {block_table.shape[0]} sequences, the step state of "
+                f"{num_tokens} tokens, {num_sequences} query lengths and {len(state.kv_lengths)} "
+                "key lengths; load the step state before each forward pass"
+            )
+        if layer_name not in self._layer_names:
+            near = difflib.get_close_matches(layer_name, sorted(self._layer_names), n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise BatchError(f"running attention: there is no layer {layer_name!r}{hint}")
+        return num_tokens, num_sequences
+
+
+def _write_cache(states: torch.Tensor, cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:
+    """Write ``[T, num_kv_heads, head_dim]`` into the slots of a paged cache, in place.
+
+    Rows of padding all name one slot of the padding block; which of them is left there does not
+    matter, as no sequence reads it.
+    """
+    slots = cache.view(-1, cache.shape[-1])
+    indices = slot_mapping.unsqueeze(-1)
+    torch.ops.npu.npu_scatter_nd_update_(slots, indices, states.reshape(-1, cache.shape[-1]))
+
+
+def _do_nothing(*arguments: object) -> None:
+    """Run the operator on fake tensors: it only writes into its arguments."""

@@ -1,0 +1,1 @@
+"""From requests to steps of the model and back to tokens."""

@@ -1,0 +1,226 @@
+"""Running a model compiled with npu_compile: how an engine adopts the packages.
+
+Everything an engine has to bring is here: the attention operator launches through a recorder, the
+decode runner is told the model's inputs and their padding, and each step hands over its lengths.
+"""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+import npu_compile
+from attn_update import ParameterGroup, Recorder, UpdateLane
+from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner
+from npu_graph_runtime import GraphContext, runs_eagerly
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
+from qwen3_engine.qwen3.model_loader import load_model
+from qwen3_engine.serving.block_allocator import PADDING_BLOCK
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from attn_update import Lengths
+    from npu_compile import CompiledModel, DecodeObserver
+    from npu_graph_runtime import GraphDevice
+    from qwen3_engine.qwen3.model import Qwen3Model
+    from qwen3_engine.serving.step_batch import StepBatch
+
+_ATTENTION_KIND = "fused_infer_attention_v1"
+_GROUP = "default"
+_STEP_ARGUMENTS = ("actual_seq_lengths", "actual_seq_lengths_kv")
+
+# A row of padding is a sequence of one query token without a key; see `pad_decode_batch`.
+_PADDING_KV_LENGTH = 0
+
+
+class CompiledModelRunner:
+    """Runs a compiled model; fits `ModelRunner`. Made by :meth:`load`; close it at the end.
+
+    Prefill and decode run as the configuration says, padded to a capture size where one fits.
+
+    Attributes:
+        model: the model that was compiled.
+        compiled: what was made of it, with its reports.
+    """
+
+    def __init__(
+        self,
+        model: Qwen3Model,
+        compiled: CompiledModel,
+        decode_runner: DecodeRunner,
+        prefill_runner: PrefillRunner,
+        *,
+        recorder: Recorder,
+        lane: UpdateLane,
+    ) -> None:
+        self.model = model
+        self.compiled = compiled
+        self._decode_runner = decode_runner
+        self._prefill_runner = prefill_runner
+        self._recorder = recorder
+        self._lane = lane
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | Path,
+        options: Mapping[str, Any],
+        *,
+        device: GraphDevice,
+        num_blocks: int,
+        max_length: int,
+        max_num_sequences: int = 16,
+        dtype: torch.dtype | None = None,
+        observer: DecodeObserver | None = None,
+    ) -> CompiledModelRunner:
+        """Load a checkpoint and compile it; graphs are captured by :meth:`capture`.
+
+        Args:
+            folder: a Hugging Face checkpoint of a dense Qwen3 model.
+            options: keys of ``npu_compile.CompileConfig`` but ``splitting_ops``, which is the
+                model's attention operator.
+            device: the device seam.
+            num_blocks: blocks of the key/value cache, block 0 (reserved) included.
+            max_length: tokens of the longest sequence.
+            max_num_sequences: of a captured prefill step; one of more runs eagerly.
+            dtype: of the model; that of the checkpoint if ``None``.
+            observer: told of every decode step.
+
+        Raises:
+            EngineError: the checkpoint or a limit cannot be used.
+            NpuCompileError: the options cannot be used.
+        """
+        recorder = Recorder(device)
+        context = GraphContext()
+
+        def attend(layer_name: str, arguments: Mapping[str, object], /) -> object:
+            return recorder.attention(layer_name, _ATTENTION_KIND, arguments, group=_GROUP)
+
+        model = load_model(
+            folder,
+            device=device.torch_device,
+            num_blocks=num_blocks,
+            max_length=max_length,
+            dtype=dtype,
+            attend=attend,
+            # What breaks a capture in mode `breakable`; all other modes just call it.
+            mark=runs_eagerly(context),
+        )
+        try:
+            config = CompileConfig.from_mapping(
+                {**options, "splitting_ops": [model.attention.name]}
+            )
+            dynamic = ("input_ids", "positions", "slot_mapping", "block_table")
+            compiled = npu_compile.compile_model(
+                model,
+                config,
+                device=device,
+                dynamic_arg_dims=dict.fromkeys(dynamic, (0,)),
+                context=context,
+            )
+            lane = UpdateLane(device)
+            state = model.attention.step_state
+            specs = _input_specs(num_blocks_for(max_length))
+            decode_runner = DecodeRunner(
+                compiled,
+                inputs=specs,
+                recorder=recorder,
+                lane=lane,
+                groups={_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))},
+                observer=observer,
+                set_lengths=lambda lengths: state.load_sums(*_step_arguments(lengths)),
+            )
+            prefill_runner = PrefillRunner(
+                compiled,
+                inputs=specs,
+                max_sequences=max_num_sequences,
+                set_lengths=lambda lengths: state.load_sums(
+                    *_step_arguments(lengths), is_padded=True
+                ),
+            )
+        except BaseException:
+            model.attention.close()
+            raise
+        return cls(model, compiled, decode_runner, prefill_runner, recorder=recorder, lane=lane)
+
+    def capture(self, *, on_captured: Callable[[int, int, int], None] | None = None) -> None:
+        """Capture all graphs; call it once, before the first step.
+
+        Args:
+            on_captured: called after each capture size with (size, sizes done, sizes in all).
+        """
+        state = self.model.attention.step_state
+        self._prefill_runner.capture(
+            lambda _size: state.load_sums((), (), is_padded=True), on_captured=on_captured
+        )
+        self._decode_runner.capture(
+            lambda size: state.load((1,) * size, (_PADDING_KV_LENGTH,) * size),
+            on_captured=on_captured,
+        )
+
+    def prefill(self, batch: StepBatch) -> torch.Tensor:
+        """Return the logits of each sequence's last token, on the device."""
+        lengths = _lengths(batch.query_lengths, batch.kv_lengths)
+        hidden: torch.Tensor = self._prefill_runner.run(_inputs(batch), lengths)
+        if batch.num_tokens != batch.num_sequences:
+            hidden = hidden.index_select(0, batch.last_token_rows().to(hidden.device))
+        return self._logits(hidden)
+
+    def decode(self, batch: StepBatch) -> torch.Tensor:
+        """Return the logits of each sequence's only token, on the device."""
+        padding = self._decode_runner.padded_size(batch.num_sequences) - batch.num_sequences
+        query_lengths = batch.query_lengths + (1,) * padding
+        kv_lengths = batch.kv_lengths + (_PADDING_KV_LENGTH,) * padding
+        lengths = _lengths(query_lengths, kv_lengths)
+        return self._logits(self._decode_runner.run(_inputs(batch), lengths))
+
+    def close(self) -> None:
+        """Wait for the device and give up graphs, records and the attention operator."""
+        self._prefill_runner.release()
+        self._decode_runner.release()
+        self._lane.close()
+        self._recorder.close()
+        self.model.attention.close()
+
+    @torch.no_grad()
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        return self.model.compute_logits(hidden)
+
+
+def _lengths(
+    query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]
+) -> dict[str, dict[str, list[int]]]:
+    """Return what the runners are told of a step: attention's arguments by parameter group."""
+    values = (list(accumulate(query_lengths)), list(kv_lengths))
+    return {_GROUP: dict(zip(_STEP_ARGUMENTS, values, strict=True))}
+
+
+def _step_arguments(lengths: Mapping[str, Mapping[str, Lengths]]) -> list[list[int]]:
+    return [torch.as_tensor(lengths[_GROUP][name]).tolist() for name in _STEP_ARGUMENTS]
+
+
+def _inputs(batch: StepBatch) -> dict[str, torch.Tensor]:
+    return {
+        "input_ids": batch.input_ids,
+        "positions": batch.positions,
+        "slot_mapping": batch.slot_mapping,
+        "block_table": batch.block_table,
+    }
+
+
+def _input_specs(max_blocks: int) -> dict[str, InputSpec]:
+    return {
+        "input_ids": InputSpec(dtype=torch.int32),
+        "positions": InputSpec(dtype=torch.int64),
+        "slot_mapping": InputSpec(dtype=torch.int32, pad_value=PADDING_BLOCK * BLOCK_SIZE),
+        "block_table": InputSpec(
+            dtype=torch.int32,
+            trailing_shape=(max_blocks,),
+            pad_value=PADDING_BLOCK,
+            per_sequence=True,
+        ),
+    }

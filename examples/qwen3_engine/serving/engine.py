@@ -1,0 +1,266 @@
+"""The engine: takes requests, runs steps, hands back outputs."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from qwen3_engine.errors import ConfigError, EngineError, RequestError
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
+from qwen3_engine.serving.block_allocator import BlockAllocator
+from qwen3_engine.serving.scheduler import ScheduledStep, Scheduler, SchedulerConfig, StepKind
+from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput, Sequence
+from qwen3_engine.serving.step_batch import build_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from qwen3_engine.qwen3.model_config import Qwen3Config
+    from qwen3_engine.serving.model_runner import ModelRunner
+
+_US_PER_S = 1e6
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineConfig:
+    """Limits of an engine.
+
+    Attributes:
+        num_blocks: blocks of the key/value cache, block 0 (reserved) included; as in the model.
+        max_length: tokens of the longest sequence, prompt and output together; as in the model.
+        scheduler: limits of a batch.
+        record_logits: whether outputs hold the logits of each of their tokens.
+        refuse_non_finite: whether logits that are not finite end the step with an error. Only a
+            measurement with kernels that compute nothing has a reason to switch it off.
+
+    Raises:
+        ConfigError: ``max_length`` is below 2.
+    """
+
+    num_blocks: int
+    max_length: int
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    record_logits: bool = False
+    refuse_non_finite: bool = True
+
+    def __post_init__(self) -> None:
+        if self.max_length < 2:
+            raise ConfigError(
+                f"making the engine: max_length is {self.max_length}, expected at least 2: a "
+                "prompt token and an output token"
+            )
+
+    @property
+    def max_blocks_per_sequence(self) -> int:
+        """Columns of the block table: blocks of the longest sequence."""
+        return num_blocks_for(self.max_length)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepStatistics:
+    """What one step did and what it cost the host.
+
+    Attributes:
+        kind: prefill or decode.
+        num_sequences: sequences that took part.
+        num_tokens: tokens computed.
+        num_preempted: sequences that lost their blocks to make room for this step.
+        run_us: microseconds in the runner, until it returned; the device may still compute.
+        step_us: microseconds of the whole step: scheduling, run, wait for logits, sampling.
+    """
+
+    kind: StepKind
+    num_sequences: int
+    num_tokens: int
+    num_preempted: int
+    run_us: float
+    step_us: float
+
+
+class Engine:
+    """Serves requests with continuous batching.
+
+    Each call of :meth:`step` is one forward pass of one batch; requests may be added between any
+    two steps. The only wait for the device in a step is the one that reads its logits.
+
+    Args:
+        runner: runs the model; its cache has the blocks of ``config``.
+        model_config: of the model that the runner runs.
+        config: limits.
+        on_step: called after each step with its statistics.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        model_config: Qwen3Config,
+        config: EngineConfig,
+        *,
+        on_step: Callable[[StepStatistics], None] | None = None,
+    ) -> None:
+        self._runner = runner
+        self._model_config = model_config
+        self._config = config
+        self._on_step = on_step
+        self._allocator = BlockAllocator(config.num_blocks)
+        self._scheduler = Scheduler(config.scheduler, self._allocator)
+        self._refused: list[RequestOutput] = []
+        self._next_id = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would do something."""
+        scheduler = self._scheduler
+        return bool(self._refused or scheduler.num_waiting or scheduler.num_running)
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks of the cache that no sequence has."""
+        return self._allocator.num_free
+
+    def add_request(self, request: Request) -> int:
+        """Take a request and return its number.
+
+        A request that cannot be served is refused on its own: it does not raise, it disturbs no
+        other, and the next step returns its output with the error.
+        """
+        request_id = self._next_id
+        self._next_id += 1
+        error = self._refusal(request)
+        if error is None:
+            self._scheduler.add(Sequence.start(request_id, request))
+        else:
+            self._refused.append(
+                RequestOutput(
+                    request_id=request_id,
+                    prompt=request.prompt,
+                    tokens=(),
+                    finish_reason=FinishReason.REFUSED,
+                    error=error,
+                )
+            )
+        return request_id
+
+    def step(self) -> tuple[RequestOutput, ...]:
+        """Run one batch and return the requests that are over, refused ones included.
+
+        Raises:
+            EngineError: the logits of a sequence are not finite.
+            Exception: whatever the runner raises. Either way no sequence is lost: those of the
+                failed step compute it again at a later one.
+        """
+        started = time.perf_counter()
+        outputs, self._refused = self._refused, []
+        scheduled = self._scheduler.schedule()
+        if scheduled is None:
+            return tuple(outputs)
+        try:
+            logits, num_tokens, run_s = self._run(scheduled)
+        except BaseException:
+            self._scheduler.withdraw(scheduled)
+            self._refused = outputs
+            raise
+        for sequence, row in zip(scheduled.sequences, logits, strict=True):
+            reason = self._advance(sequence, row)
+            if reason is not None:
+                self._scheduler.finish(sequence)
+                outputs.append(_output(sequence, reason))
+        if self._on_step is not None:
+            self._on_step(
+                StepStatistics(
+                    kind=scheduled.kind,
+                    num_sequences=len(scheduled.sequences),
+                    num_tokens=num_tokens,
+                    num_preempted=scheduled.num_preempted,
+                    run_us=run_s * _US_PER_S,
+                    step_us=(time.perf_counter() - started) * _US_PER_S,
+                )
+            )
+        return tuple(outputs)
+
+    def generate(self, requests: Iterable[Request]) -> list[RequestOutput]:
+        """Run until nothing is left to do and return the outputs of these requests, in order.
+
+        Requests added before finish as well, but their outputs are not returned.
+        """
+        ids = [self.add_request(request) for request in requests]
+        outputs: dict[int, RequestOutput] = {}
+        while self.has_work:
+            outputs.update((output.request_id, output) for output in self.step())
+        return [outputs[request_id] for request_id in ids]
+
+    def _refusal(self, request: Request) -> RequestError | None:
+        vocab_size = self._model_config.vocab_size
+        prompt, max_tokens = request.prompt, request.sampling.max_tokens
+        wanted = len(prompt) + max_tokens
+        doing = f"taking a request of {len(prompt)} prompt tokens and {max_tokens} output tokens"
+        if not prompt:
+            return RequestError(f"{doing}: the prompt is empty, expected at least one token")
+        outside = next((token for token in prompt if not 0 <= token < vocab_size), None)
+        if outside is not None:
+            return RequestError(
+                f"{doing}: the prompt holds the token {outside}, expected 0 to {vocab_size - 1}; "
+                "is it of another tokeniser?"
+            )
+        if wanted > self._config.max_length:
+            return RequestError(
+                f"{doing}: {wanted} in all are more than max_length, {self._config.max_length}; "
+                "shorten the prompt, lower max_tokens or enlarge max_length"
+            )
+        if num_blocks_for(wanted) > self._allocator.num_usable:
+            return RequestError(
+                f"{doing}: {wanted} in all need {num_blocks_for(wanted)} blocks of {BLOCK_SIZE}, "
+                f"the whole cache has {self._allocator.num_usable}; shorten it or enlarge "
+                "num_blocks"
+            )
+        return None
+
+    def _run(self, scheduled: ScheduledStep) -> tuple[torch.Tensor, int, float]:
+        """Return the step's logits ``[S, vocab_size]`` (float32, CPU), tokens, and run seconds."""
+        batch = build_batch(scheduled.sequences, max_blocks=self._config.max_blocks_per_sequence)
+        run = self._runner.decode if scheduled.kind is StepKind.DECODE else self._runner.prefill
+        started = time.perf_counter()
+        device_logits = run(batch)
+        run_s = time.perf_counter() - started
+        logits = device_logits.to("cpu").to(torch.float32)
+        expected = (batch.num_sequences, self._model_config.vocab_size)
+        if tuple(logits.shape) != expected:
+            raise EngineError(
+                f"running a {scheduled.kind.value} step: the runner returned logits of shape "
+                f"{tuple(logits.shape)}, expected {expected}"
+            )
+        if self._config.refuse_non_finite and not bool(torch.isfinite(logits).all()):
+            finite = torch.isfinite(logits).all(dim=-1).tolist()
+            request_id = scheduled.sequences[finite.index(False)].request_id
+            raise EngineError(
+                f"running a {scheduled.kind.value} step: the logits of request {request_id} are "
+                "not finite; the checkpoint may not fit the dtype"
+            )
+        return logits, batch.num_tokens, run_s
+
+    def _advance(self, sequence: Sequence, logits: torch.Tensor) -> FinishReason | None:
+        """Choose the next token of a sequence; return why it is over, if it is."""
+        sequence.num_cached = sequence.num_tokens
+        token = sequence.sampler.choose(logits)
+        sequence.tokens.append(token)
+        if self._config.record_logits:
+            sequence.logits.append(logits)
+        sampling = sequence.request.sampling
+        if token in sampling.stop_token_ids or token in self._model_config.eos_token_ids:
+            return FinishReason.STOP
+        if len(sequence.tokens) >= sampling.max_tokens:
+            return FinishReason.LENGTH
+        return None
+
+
+def _output(sequence: Sequence, reason: FinishReason) -> RequestOutput:
+    return RequestOutput(
+        request_id=sequence.request_id,
+        prompt=sequence.request.prompt,
+        tokens=tuple(sequence.tokens),
+        finish_reason=reason,
+        logits=torch.stack(sequence.logits) if sequence.logits else None,
+    )

@@ -1,0 +1,126 @@
+"""How an updater puts the updates of a step on the lane's stream: all at once, by addresses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attn_update.errors import PlanError
+from attn_update.issuing.operator_issuer import OperatorIssuer, update_error
+from attn_update.issuing.updater import Unbindable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from attn_update.issuing.bound_launches import BoundLaunches, Changes, LaunchFailure
+    from attn_update.issuing.updater import ReplayEvent, Updater
+    from attn_update.lane.lane_counters import LaneCounters
+    from attn_update.planning.update_plan import PlannedUpdate, UpdatePlan
+    from attn_update.task_device import AddressedDevice, DirectLaunchDevice, Stream, TaskDevice
+
+
+class AddressedIssuer:
+    """An `attn_update.issuing.step_issuer.StepIssuer` for plans that an updater binds.
+
+    Others are issued one by one. Its marks are events of the updater: recorded, and waited for,
+    past the device's launch queue.
+
+    Args:
+        device: Of the stream.
+        stream: Owned from now on; launches directly.
+        counters: Are counted up.
+        direct: The device, which makes such streams.
+        addressed: The device, which tells the addresses.
+        calls: What its `native_calls` returned.
+        updater: Binds the plans.
+
+    Attributes:
+        stream: As given.
+    """
+
+    def __init__(
+        self,
+        device: TaskDevice,
+        stream: Stream,
+        counters: LaneCounters,
+        direct: DirectLaunchDevice,
+        *,
+        addressed: AddressedDevice,
+        calls: Mapping[str, int],
+        updater: Updater,
+    ) -> None:
+        self.stream = stream
+        self._device = device
+        self._counters = counters
+        self._addressed = addressed
+        self._calls = calls
+        self._updater = updater
+        self._one_by_one = OperatorIssuer(device, stream, counters, direct)
+        self._events = updater.replay_events(calls)
+        self._address = addressed.stream_address(stream)
+
+    def bind(self, plan: UpdatePlan) -> None:
+        """Let the updater make the launches of a plan ready; nothing is launched.
+
+        Raises:
+            PlanError: An argument of a launch does not fit.
+        """
+        try:
+            bound = self._updater.bind(plan, self._addressed, self._calls)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise PlanError(
+                f"binding the launches of key {plan.key!r} for {type(self._updater).__name__}: "
+                f"{error}; make the lane with updater='operators' for this kind",
+            ) from error
+        if isinstance(bound, Unbindable):
+            plan.launches, plan.unbound_reason = None, bound.reason
+        else:
+            plan.launches, plan.unbound_reason = bound, None
+        plan.bound_by = self
+
+    def mark_replay(self, stream: Stream) -> ReplayEvent:
+        """Return a mark behind all that this thread has put on a stream, such as a replay."""
+        # The address is told when all that was queued has been handed over.
+        return self._events.record(self._addressed.stream_address(stream))
+
+    def wait_for_replay(self, mark: ReplayEvent) -> None:
+        """Let all later updates wait, on the device, for a mark."""
+        mark.wait(self._address)
+
+    def order_behind(self, mark: ReplayEvent, stream: Stream) -> None:
+        """Let all later work of another stream wait, on the device, for a mark."""
+        mark.wait(self._addressed.stream_address(stream))
+
+    def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
+        """See `attn_update.issuing.step_issuer.StepIssuer.issue`."""
+        launches = plan.launches
+        if launches is None:
+            self._one_by_one.issue(plan, changes, release=release)
+            return
+        try:
+            failure = self._run(launches, changes)
+        except BaseException as error:
+            # No update is open: a value does not fit its argument, or this is an interrupt.
+            notes = self.release(plan.updates) if release else []
+            if not isinstance(error, Exception):
+                raise
+            first = next(update for update in plan.updates if changes[update.slot] is not None)
+            raise update_error(plan, first, error, notes) from error
+        if failure is not None:
+            updates = plan.updates
+            notes = self._one_by_one.close_update() if failure.open else []
+            if release:
+                notes += self.release(updates[failure.position :])
+            failed = updates[failure.position]
+            raise update_error(plan, failed, RuntimeError(failure.message), notes)
+        self._counters.updater_steps += 1
+        self._counters.count_updates(plan, changes)
+
+    def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
+        """Set the external events of updates that were not issued; returns what failed in that."""
+        return self._one_by_one.release(updates)
+
+    def _run(self, launches: BoundLaunches, changes: Changes) -> LaunchFailure | None:
+        if launches.num_dispatched == 0:
+            return launches.run(changes, self._address)
+        with self._device.use_stream(self.stream):
+            return launches.run(changes, self._address)

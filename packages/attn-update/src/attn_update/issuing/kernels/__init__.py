@@ -1,0 +1,1 @@
+"""The updater in Python: CANN's kernels of a plan, called past torch."""

@@ -1,0 +1,137 @@
+"""Objects that CANN's kernels take, made and owned from Python."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from typing import TYPE_CHECKING
+
+import torch
+
+from attn_update.issuing.device_calls import find_call, pointer
+from attn_update.torch_internals import implementation_address
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from attn_update.issuing.device_calls import Call
+
+LIBRARY_FUNCTIONS = (
+    "aclDestroyTensor",
+    "aclCreateTensorList",
+    "aclDestroyTensorList",
+    "aclCreateIntArray",
+    "aclDestroyIntArray",
+    "aclDestroyAclOpExecutor",
+    "aclGetRecentErrMsg",
+)
+"""What a `KernelLibrary` calls beside ``describe_tensor``, see `AddressedDevice`."""
+
+
+_OTHER_DEVICES = frozenset({"cpu", "meta"})
+# Those of both torch and aclDataType (acl/acl_base.h).
+_DTYPES = frozenset(
+    {
+        torch.bool,
+        torch.uint8,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.float16,
+        torch.bfloat16,
+        torch.float32,
+        torch.float64,
+        torch.complex64,
+        torch.complex128,
+    }
+)
+
+
+class KernelObject:
+    """An object of CANN, destroyed with this one.
+
+    Attributes:
+        address: Of the object.
+    """
+
+    __slots__ = ("_argument", "_destroy", "address")
+
+    def __init__(self, address: int, destroy: Call) -> None:
+        self.address = address
+        self._argument = pointer(address)
+        self._destroy = destroy
+
+    def __del__(self) -> None:
+        """Destroy the object."""
+        self._destroy(self._argument)
+
+
+class KernelLibrary:
+    """Makes the objects.
+
+    Args:
+        calls: What `AddressedDevice.kernel_calls` returned for `LIBRARY_FUNCTIONS`.
+
+    Attributes:
+        destroy_executor: Destroys what a first phase made and no second phase took.
+
+    Raises:
+        ValueError: The device did not tell one of them.
+    """
+
+    def __init__(self, calls: Mapping[str, int]) -> None:
+        self.destroy_executor = find_call(calls, "aclDestroyAclOpExecutor")
+        self._describe = find_call(calls, "describe_tensor", ctypes.c_void_p)
+        self._destroy_tensor = find_call(calls, "aclDestroyTensor")
+        self._make_list = find_call(calls, "aclCreateTensorList", ctypes.c_void_p)
+        self._destroy_list = find_call(calls, "aclDestroyTensorList")
+        self._make_integers = find_call(calls, "aclCreateIntArray", ctypes.c_void_p)
+        self._destroy_integers = find_call(calls, "aclDestroyIntArray")
+        self._recent_message = find_call(calls, "aclGetRecentErrMsg", ctypes.c_char_p)
+
+    def tensor(self, tensor: torch.Tensor) -> KernelObject:
+        """Return an ``aclTensor`` on the memory of a tensor, which it does not keep."""
+        return KernelObject(self._describe_tensor(tensor), self._destroy_tensor)
+
+    def tensor_list(self, tensor: torch.Tensor) -> KernelObject:
+        """Return an ``aclTensorList`` of one tensor."""
+        only = ctypes.c_void_p(self._describe_tensor(tensor))
+        # It destroys the tensor with itself.
+        made = self._make_list(ctypes.byref(only), ctypes.c_uint64(1))
+        return KernelObject(_made(made, "a list of tensors"), self._destroy_list)
+
+    def integers(self, values: Iterable[int]) -> KernelObject:
+        """Return an ``aclIntArray`` with a copy of integers.
+
+        Raises:
+            TypeError, OverflowError: They are no integers, or need more than 64 bits.
+        """
+        copied = array("q", values)
+        address, count = copied.buffer_info()
+        made = self._make_integers(pointer(address), ctypes.c_uint64(count))
+        return KernelObject(_made(made, "an array of integers"), self._destroy_integers)
+
+    def recent_message(self) -> str:
+        """Return what CANN says of the latest failure of this thread; empty if nothing."""
+        message: bytes | None = self._recent_message()
+        return (message or b"").decode(errors="replace")
+
+    def _describe_tensor(self, tensor: object) -> int:
+        # What torch_npu cannot describe would end the process: C++ errors do not pass through here.
+        if (
+            not isinstance(tensor, torch.Tensor)
+            or tensor.layout is not torch.strided
+            or tensor.device.type in _OTHER_DEVICES
+            or tensor.dtype not in _DTYPES
+        ):
+            raise TypeError("expected a dense tensor of the device, of a data type that CANN has")
+        # To C++ a tensor is one pointer to its implementation, and a reference a pointer to that.
+        implementation = ctypes.c_void_p(implementation_address(tensor))
+        return _made(self._describe(ctypes.byref(implementation)), "a tensor")
+
+
+def _made(address: int | None, what: str) -> int:
+    if not address:
+        raise RuntimeError(f"CANN could not make {what}")
+    return address

@@ -1,0 +1,141 @@
+"""The values of a kernel's parameters, in the form in which ctypes passes them fastest.
+
+What never changes is an argument object of ctypes, made once. What steps replace is a variable, one
+for all launches of a slot: setting it gives the value to all of them at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from attn_update.issuing.device_calls import pointer
+from attn_update.issuing.kernels.kernel_signature import ParameterType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attn_update.issuing.kernels.kernel_library import KernelLibrary, KernelObject
+    from attn_update.issuing.kernels.kernel_signature import KernelParameter
+
+_PLAIN_TYPES: Mapping[ParameterType, Any] = MappingProxyType(
+    {
+        ParameterType.INTEGER: ctypes.c_int64,
+        ParameterType.FLOAT: ctypes.c_double,
+        ParameterType.BOOLEAN: ctypes.c_bool,
+        ParameterType.TEXT: ctypes.c_char_p,
+    }
+)
+_OUTPUTS = (ParameterType.FIRST_OUTPUT, ParameterType.SECOND_OUTPUT)
+
+
+class KernelValues:
+    """Makes values of parameters, and keeps those that stay.
+
+    Args:
+        library: Makes the objects of CANN.
+    """
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self._library = library
+        self._kept: list[KernelObject] = []
+        # With the tensor itself, so that its identity stays its own. Layers share their mask.
+        self._tensors: dict[tuple[int, ParameterType], tuple[object, KernelObject]] = {}
+
+    def constant(self, parameter: KernelParameter, value: object) -> Any:
+        """Return the argument of a value that stays; None where the parameter is given nothing.
+
+        Raises:
+            ValueError: It does not fit the parameter.
+        """
+        plain = _PLAIN_TYPES.get(parameter.type)
+        if plain is not None:
+            return plain.from_param(_plain_value(parameter, value))
+        if value is None:
+            return None
+        if parameter.type not in (ParameterType.TENSOR, ParameterType.TENSOR_LIST):
+            self._kept.append(self.make(parameter, value))
+            return pointer(self._kept[-1].address)
+        known = self._tensors.get((id(value), parameter.type))
+        if known is None:
+            known = self._tensors[id(value), parameter.type] = value, self.make(parameter, value)
+        return pointer(known[1].address)
+
+    def absent(self, parameter: KernelParameter) -> Any:
+        """Return the argument of a parameter that the operator has no argument for."""
+        plain = _PLAIN_TYPES.get(parameter.type)
+        return None if plain is None else plain.from_param(plain().value)
+
+    def make(self, parameter: KernelParameter, value: Any) -> KernelObject:
+        """Return a new object of CANN, which the caller keeps for as long as calls take it.
+
+        Raises:
+            ValueError: The value does not fit the parameter.
+        """
+        try:
+            if parameter.type is ParameterType.INTEGERS:
+                return self._library.integers(value)
+            if parameter.type is ParameterType.TENSOR_LIST:
+                return self._library.tensor_list(value)
+            if parameter.type is ParameterType.TENSOR:
+                return self._library.tensor(value)
+            return self._library.tensor(value[_OUTPUTS.index(parameter.type)])
+        except (TypeError, IndexError, OverflowError) as error:
+            raise _misfit(parameter, value) from error
+
+
+class KernelVariable:
+    """A value that steps replace, for all launches that are given its argument.
+
+    Args:
+        parameter: That it is for.
+        values: Makes what it is set to.
+
+    Attributes:
+        argument: What calls are given; each reads the value that is set then.
+    """
+
+    __slots__ = ("_made", "_parameter", "_values", "argument")
+
+    def __init__(self, parameter: KernelParameter, values: KernelValues) -> None:
+        self._parameter = parameter
+        self._values = values
+        self._made: KernelObject | None = None
+        self.argument = _PLAIN_TYPES.get(parameter.type, ctypes.c_void_p)()
+
+    def set(self, value: object) -> None:
+        """Replace the value. Calls that were made are done with the former one.
+
+        Raises:
+            ValueError: It does not fit the parameter; the former one stays.
+        """
+        if self._parameter.type in _PLAIN_TYPES:
+            self.argument.value = _plain_value(self._parameter, value)
+            return
+        made = None if value is None else self._values.make(self._parameter, value)
+        self.argument.value = None if made is None else made.address
+        self._made = made
+
+
+def _plain_value(parameter: KernelParameter, value: Any) -> object:
+    """Return what ctypes takes as it is: it would cut integers and take anything for a boolean."""
+    try:
+        if parameter.type is ParameterType.INTEGER:
+            (integer,) = array("q", [value])
+            return integer
+        if parameter.type is ParameterType.FLOAT:
+            return float(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise _misfit(parameter, value) from error
+    if parameter.type is ParameterType.TEXT and isinstance(value, str):
+        return value.encode()
+    if parameter.type is ParameterType.BOOLEAN and isinstance(value, bool):
+        return value
+    raise _misfit(parameter, value)
+
+
+def _misfit(parameter: KernelParameter, value: object) -> ValueError:
+    takes = parameter.type.name.lower().replace("_", " ")
+    return ValueError(f"argument {parameter.argument!r} takes {takes}, found {type(value)}")

@@ -1,0 +1,1 @@
+"""The updater in C++: all launches of a plan in one call."""

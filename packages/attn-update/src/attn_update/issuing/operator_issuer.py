@@ -1,0 +1,139 @@
+"""The updates of a step one by one: by the fused call where the device has one, else by four calls.
+
+The four are begin, the operator of torch, end and record.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attn_update.errors import UpdateError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from attn_update.issuing.bound_launches import Changes
+    from attn_update.lane.lane_counters import LaneCounters
+    from attn_update.planning.update_plan import PlannedUpdate, UpdatePlan
+    from attn_update.task_device import DirectLaunchDevice, Event, Stream, TaskDevice
+
+
+class OperatorIssuer:
+    """An `attn_update.issuing.step_issuer.StepIssuer` on any device; its marks are events.
+
+    Args:
+        device: Of the stream.
+        stream: Owned from now on.
+        counters: Are counted up.
+        direct: The device, where the stream launches past its launch queue; else None.
+
+    Attributes:
+        stream: As given.
+    """
+
+    def __init__(
+        self,
+        device: TaskDevice,
+        stream: Stream,
+        counters: LaneCounters,
+        direct: DirectLaunchDevice | None,
+    ) -> None:
+        self.stream = stream
+        self._device = device
+        self._counters = counters
+        self._direct = direct
+
+    def bind(self, plan: UpdatePlan) -> None:
+        """Note that the plan was bound; there is nothing to prepare."""
+        plan.launches, plan.unbound_reason = None, "the lane issues updates by operators"
+        plan.bound_by = self
+
+    def mark_replay(self, stream: Stream) -> Event:
+        """Return a mark behind all that this thread has put on a stream, such as a replay."""
+        return stream.record_event()
+
+    def wait_for_replay(self, mark: Event) -> None:
+        """Let all later updates wait, on the device, for a mark."""
+        if self._direct is not None:
+            # What stands in the launch queue would be overtaken: Note [direct launch] of the lane.
+            self._direct.flush_launches()
+        mark.wait(self.stream)
+
+    def order_behind(self, mark: Event, stream: Stream) -> None:
+        """Let all later work of another stream wait, on the device, for a mark."""
+        mark.wait(stream)
+
+    def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
+        """See `attn_update.issuing.step_issuer.StepIssuer.issue`."""
+        updates, stream = plan.updates, self.stream
+        begin, end = self._device.begin_task_update, self._device.end_task_update
+        position = 0
+        open_update = False
+        try:
+            with self._device.use_stream(stream):
+                for position, update in enumerate(updates):  # noqa: B007
+                    changed = changes[update.slot]
+                    if changed is not None:
+                        launch = update.launch
+                        launch.update(changed)
+                        open_update = True
+                        if update.fused is not None:
+                            update.fused(stream, update.handle, update.event, **launch)
+                            open_update = False
+                            continue
+                        begin(stream, update.handle)
+                        update.call(**launch)
+                        open_update = False
+                        end(stream)
+                    update.event.record(stream)
+        except BaseException as error:
+            notes = self.close_update() if open_update else []
+            if release:
+                notes += self.release(updates[position:])
+            if not isinstance(error, Exception):
+                raise
+            raise update_error(plan, updates[position], error, notes) from error
+        self._counters.count_updates(plan, changes)
+
+    def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
+        """Set the external events of updates that were not issued; returns what failed in that."""
+        notes = []
+        for update in updates:
+            try:
+                update.event.record(self.stream)
+            except Exception as error:  # noqa: BLE001, PERF203
+                notes.append(
+                    f"releasing the graph at layer {update.layer_name!r} failed too ({error})"
+                )
+        return notes
+
+    def close_update(self) -> list[str]:
+        """End the task update that is open; returns what failed in that."""
+        try:
+            self._device.end_task_update(self.stream)
+        except Exception as error:  # noqa: BLE001
+            return [f"closing the task update failed too ({error})"]
+        return []
+
+
+def update_error(
+    plan: UpdatePlan,
+    update: PlannedUpdate,
+    error: Exception,
+    notes: list[str],
+) -> UpdateError:
+    """Return the error of an update that failed.
+
+    Args:
+        plan: Of the step.
+        update: That failed.
+        error: Why.
+        notes: What failed afterwards.
+    """
+    also = "".join(f"; {note}" for note in notes)
+    return UpdateError(
+        f"updating {update.operator} of layer {update.layer_name!r}, key {plan.key!r}: {error}"
+        f"{also}. The graph was released; throw the results of this step away, the next works",
+        layer_name=update.layer_name,
+        operator=update.operator,
+    )

@@ -1,0 +1,1 @@
+"""Attention whose keys are spread over the processes of context parallelism."""

@@ -1,0 +1,1 @@
+"""What the kinds over the fused attention operators share."""

@@ -1,0 +1,105 @@
+"""What an attention kind declares: one operator whose host arguments change at every step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeGuard, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from torch import Tensor
+
+    from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
+
+
+class Kind(Protocol):
+    """One way to call attention.
+
+    A kind is a small frozen object without state. The caller puts it into a table from names to
+    kinds; see `attn_update.kinds.default_kinds`. One that needs no update is no more than this;
+    one that does is an `AttentionKind`.
+    """
+
+    @property
+    def operator(self) -> str:
+        """The operator that a capture launches, with its overload: ``npu::name.out``."""
+
+    @property
+    def step_arguments(self) -> frozenset[str]:
+        """The arguments that step parameters may set; none says that no update is needed."""
+
+    def run(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
+        """Run the operator at once, and return its outputs; inside a capture if not updated."""
+
+    def check_arguments(self, arguments: Mapping[str, object]) -> None:
+        """Refuse unknown and missing arguments with an `ArgumentError`."""
+
+
+class AttentionKind(Kind, Protocol):
+    """A kind with step arguments, and how its launch inside a task group is updated."""
+
+    def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
+        """Return the bytes of workspace that suffice for all lengths these tensors can hold."""
+
+    def make_outputs(self, arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
+        """Return the output tensors: those the caller gave as ``out``, or new ones."""
+
+    def launch_arguments(
+        self,
+        arguments: Mapping[str, object],
+        outputs: tuple[Tensor, ...],
+        workspace: Tensor,
+    ) -> dict[str, object]:
+        """Return all keyword arguments for `operator`; what stands at its default is left out."""
+
+    def persistent_arguments(self, arguments: Mapping[str, object]) -> frozenset[str]:
+        """Return the tensor arguments whose memory is not the graph's own and must outlive it."""
+
+    def geometry(self, arguments: Mapping[str, object]) -> Hashable:
+        """Return what the checks of a step depend on; equal for layers that share the checks.
+
+        Raises:
+            StepParameterError: The captured lengths themselves break the rules.
+        """
+
+    def prepare(
+        self,
+        values: Mapping[str, object],
+        geometry: Hashable,
+        *,
+        pad: bool,
+        what: str,
+    ) -> dict[str, object]:
+        """Check the values of one step and return them in the form that the operator takes.
+
+        Args:
+            values: Step arguments by name; names are already checked.
+            geometry: What `geometry` returned for the captured launch.
+            pad: Whether a batch shorter than the captured one is padded instead of refused.
+            what: Names the step in an error.
+
+        Raises:
+            StepParameterError: A value breaks a rule of the operator or of the captured shapes.
+        """
+
+
+@runtime_checkable
+class RuledKind(Protocol):
+    """A kind of which plain lists and tensors may be checked without `AttentionKind.prepare`."""
+
+    def step_rules(self, geometry: Hashable) -> Mapping[str, LengthRule | TensorForm]:
+        """Return the rules of the step arguments that are taken as they are.
+
+        Args:
+            geometry: What `AttentionKind.geometry` returned for the captured launch.
+
+        Returns:
+            For each argument for which `prepare` returns every list that keeps the rule, padded or
+            not, or every tensor of the form, as it is. Arguments for which it does anything else
+            are left out.
+        """
+
+
+def needs_update(kind: Kind) -> TypeGuard[AttentionKind]:
+    """Return whether launches of a kind have to be updated at every step."""
+    return bool(kind.step_arguments)

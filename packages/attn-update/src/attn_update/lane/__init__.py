@@ -1,0 +1,1 @@
+"""The update lane: replay and update of a step, in their order."""

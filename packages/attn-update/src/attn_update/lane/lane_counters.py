@@ -1,0 +1,37 @@
+"""What an update lane counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from attn_update.issuing.bound_launches import Changes
+    from attn_update.planning.update_plan import UpdatePlan
+
+
+@dataclass(kw_only=True)
+class LaneCounters:
+    """What a lane has done.
+
+    Attributes:
+        steps: Steps that went well; with a worker thread, those handed to it.
+        updates: Launches updated.
+        skipped: Launches left alone because their step parameters had not changed.
+        failures: Steps that failed after something was launched.
+        updater_steps: Steps whose updates the lane's updater issued.
+    """
+
+    steps: int = 0
+    updates: int = 0
+    skipped: int = 0
+    failures: int = 0
+    updater_steps: int = 0
+
+    def count_updates(self, plan: UpdatePlan, changes: Changes) -> None:
+        """Count the launches of a step that went well."""
+        for size, changed in zip(plan.slot_sizes, changes, strict=True):
+            if changed is None:
+                self.skipped += size
+            else:
+                self.updates += size

@@ -1,0 +1,1 @@
+"""How the step parameters of one graph key reach its captured launches."""

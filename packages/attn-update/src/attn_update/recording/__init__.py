@@ -1,0 +1,1 @@
+"""What is kept of attention launches at capture, and how they are seen."""

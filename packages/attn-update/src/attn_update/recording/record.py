@@ -1,0 +1,82 @@
+"""Records: what is kept of captured attention launches, by graph key and layer name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from attn_update.recording.tensor_watch import TensorWatch
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from attn_update.kinds.kind import AttentionKind
+    from attn_update.task_device import ExternalEvent, Stream
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """One task group: an attention launch of a captured graph that can be updated.
+
+    Attributes:
+        layer_name: Names the launch, once for each key.
+        key: The graph key that was recorded.
+        group: The parameter group that gives the step arguments of this layer.
+        kind_name: The name of the kind in the recorder's table.
+        kind: How the launch is updated.
+        handle: The task group, which only the device understands.
+        event: The captured graph waits for it before the launch; every step must record it.
+        arguments: All keyword arguments of the launch. Tensors are held weakly, but for the
+            workspace, which belongs to the recorder.
+        geometry: What the checks of a step depend on.
+    """
+
+    layer_name: str
+    key: Hashable
+    group: str
+    kind_name: str
+    kind: AttentionKind
+    handle: object
+    event: ExternalEvent
+    arguments: Mapping[str, object]
+    geometry: Hashable
+
+
+class KeyRecords:
+    """The records of one graph key, and how far its replays are.
+
+    Attributes:
+        key: The graph key.
+        records: By layer name, in the order of capture.
+        fixed: Layers captured with a kind that needs no update, and the names of the kinds.
+        watch: Watches the memory that the launches read and the graph does not own.
+        released: Whether the recorder let go of the key; its plans are then void.
+        replayed: The mark behind the latest replay, of the lane's issuer; updates wait for it on
+            the device.
+        replayed_on: The stream of the latest replay.
+        unsettled: Whether external events may be left set, because a step failed.
+        lane: The update lane that updates this key, once there was a step.
+        latest: The plan and the values of the latest step, if that went well; None for values
+            that only the bound launches know.
+    """
+
+    def __init__(self, key: Hashable) -> None:
+        self.key = key
+        self.records: dict[str, Record] = {}
+        self.fixed: dict[str, str] = {}
+        self.watch = TensorWatch()
+        self.released = False
+        self.replayed: object = None
+        self.replayed_on: Stream | None = None
+        self.unsettled = False
+        self.lane: object = None
+        self.latest: tuple[object, tuple[Mapping[str, object], ...] | None] | None = None
+
+    def release(self) -> None:
+        """Let go of the records; plans made from them are void."""
+        self.released = True
+        self.records.clear()
+        self.fixed.clear()
+        self.watch.clear()
+        self.replayed = self.replayed_on = None
+        self.latest = None

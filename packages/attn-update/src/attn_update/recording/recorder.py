@@ -1,0 +1,330 @@
+"""The recorder: runs attention, and during a capture records how to update it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import torch
+
+from attn_update.errors import (
+    CaptureError,
+    RecordingError,
+    UnknownKeyError,
+    UnknownKindError,
+    nearest,
+)
+from attn_update.kinds.kind import needs_update
+from attn_update.kinds.kind_table import default_kinds
+from attn_update.operator_lookup import find_operator
+from attn_update.recording.record import KeyRecords, Record
+from attn_update.recording.weak_tensors import WeakTensors
+from attn_update.recording.workspace import Workspace
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Mapping
+
+    from attn_update.kinds.kind import AttentionKind, Kind
+    from attn_update.task_device import Stream, TaskDevice
+    from attn_update.torch_internals import OpOverload
+
+
+@dataclass(kw_only=True)
+class _Recording:
+    records: KeyRecords
+    weak: WeakTensors
+    streams: list[Stream] = field(default_factory=list)
+
+    def stream_index(self, stream: Stream) -> int:
+        if stream not in self.streams:
+            self.streams.append(stream)
+        return self.streams.index(stream)
+
+
+class Recorder:
+    """Records the attention launches of one model, by graph key and layer name.
+
+    The caller owns it; several recorders (a target and a draft model) do not know of each other.
+    It owns the shared workspace and holds all other tensors weakly. Captures are recorded by one
+    thread at a time.
+
+    Args:
+        device: Where attention runs.
+        kinds: From kind names to kinds; default `attn_update.kinds.default_kinds`.
+        watch_inputs: Whether to watch the memory of all tensors that launches read, for debugging.
+            Otherwise only that of caches, tables, masks and the like is watched, whose owner must
+            keep them. Activations are the graph's own memory, mostly: one that the caller still
+            holds when the recording ends, and drops later, is then reported too.
+    """
+
+    def __init__(
+        self,
+        device: TaskDevice,
+        kinds: Mapping[str, Kind] | None = None,
+        *,
+        watch_inputs: bool = False,
+    ) -> None:
+        self.device = device
+        self.workspace = Workspace()
+        self._kinds = dict(default_kinds() if kinds is None else kinds)
+        self._keys: dict[Hashable, KeyRecords] = {}
+        self._watch_inputs = watch_inputs
+        self._recording: _Recording | None = None
+        self._is_launching = False
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """The recorded graph keys, in the order of capture."""
+        return tuple(self._keys)
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """The table of kinds, to be read."""
+        return MappingProxyType(self._kinds)
+
+    @property
+    def position(self) -> int | None:
+        """How many launches the recording under way has; None if there is none under way."""
+        if self._recording is None:
+            return None
+        return len(self._recording.records.records) + len(self._recording.records.fixed)
+
+    @property
+    def is_launching(self) -> bool:
+        """Whether this recorder is calling operators now, which are then not to be recorded."""
+        return self._is_launching
+
+    @contextmanager
+    def recording(self, key: Hashable) -> Iterator[None]:
+        """Record the attention captured inside the context under a graph key.
+
+        Put it around the capture, or around warm-up runs and capture: attention run inside it
+        without a capture only measures the workspace. When the context ends with an exception
+        nothing is kept.
+
+        Args:
+            key: The graph key, once for each captured graph.
+
+        Raises:
+            RecordingError: The key is recorded already, or another recording is under way.
+        """
+        if self._recording is not None:
+            raise RecordingError(
+                f"recording key {key!r}: the recording of key "
+                f"{self._recording.records.key!r} is under way; end it first",
+            )
+        if key in self._keys:
+            raise RecordingError(
+                f"recording key {key!r}: it is recorded already; release it first, with its graph",
+            )
+        records = KeyRecords(key)
+        self._recording = _Recording(records=records, weak=WeakTensors(self.device))
+        try:
+            yield
+        except BaseException:
+            records.release()
+            raise
+        finally:
+            self._recording = None
+        # What is gone by now was made inside the capture, and its memory is the graph's own.
+        records.watch.dead.clear()
+        self._keys[key] = records
+
+    def attention(
+        self,
+        layer_name: str,
+        kind_name: str,
+        arguments: Mapping[str, object],
+        *,
+        group: str = "default",
+    ) -> tuple[torch.Tensor, ...]:
+        """Run one attention operator; during a capture make it updatable and record it.
+
+        Args:
+            layer_name: Names the launch, once for each key. Several steps of speculative decoding
+                in one graph need a name for each step and layer.
+            kind_name: A name in the table of kinds.
+            arguments: The operator's arguments by name. Lengths may be lists, CPU tensors or
+                arrays. ``out`` may be given; the workspace may not.
+            group: The parameter group: layers that share their step parameters.
+
+        Returns:
+            The outputs of the operator, owned by the caller (by the graph's pool if captured).
+
+        Raises:
+            UnknownKindError: The table has no such kind.
+            RecordingError: A capture outside `recording`, or the layer name again.
+            ArgumentError: An argument that the operator does not take, or one missing.
+            StepParameterError: The captured lengths break the rules of the kind.
+            CaptureError: The operator failed while captured. The capture must be abandoned.
+        """
+        kind = self._kinds.get(kind_name)
+        if kind is None:
+            raise UnknownKindError(
+                f"attention of layer {layer_name!r}: there is no kind {kind_name!r} in the "
+                f"recorder's table; {nearest(kind_name, self._kinds)}",
+            )
+        self._is_launching = True
+        try:
+            if self.device.is_capturing():
+                records = self._open_records(layer_name)
+                # All that can be refused is refused before the graph waits for an event.
+                kind.check_arguments(arguments)
+                if needs_update(kind):
+                    return self._capture(layer_name, kind_name, kind, arguments, group)
+                outputs = kind.run(arguments)
+                records.fixed[layer_name] = kind_name
+                return outputs
+            if self._recording is not None and needs_update(kind):
+                self.workspace.measure(kind.workspace_bytes(arguments))
+            return kind.run(arguments)
+        finally:
+            self._is_launching = False
+
+    def adopt(self, records: KeyRecords) -> None:
+        """Take records that were made elsewhere, such as by torch_npu's own capture.
+
+        Args:
+            records: Complete; from now on this recorder's.
+
+        Raises:
+            RecordingError: The key is recorded already.
+        """
+        if records.key in self._keys:
+            raise RecordingError(
+                f"adopting the records of key {records.key!r}: it is recorded already; release it "
+                f"first, with its graph",
+            )
+        self._keys[records.key] = records
+
+    def records(self, key: Hashable) -> KeyRecords:
+        """Return what was recorded under a key.
+
+        Raises:
+            UnknownKeyError: Nothing was, or it was released.
+        """
+        found = self._keys.get(key)
+        if found is None:
+            raise UnknownKeyError(
+                f"looking up the records of key {key!r}: never recorded, or released; recorded "
+                f"keys: {', '.join(map(repr, self._keys)) or 'none'}",
+            )
+        return found
+
+    def release(self, key: Hashable) -> None:
+        """Forget a key, so that it can be captured again; plans made for it are void.
+
+        Call it when the graph is destroyed, after its last replay has finished. With the last key
+        the workspace goes too.
+
+        Raises:
+            UnknownKeyError: The key is not recorded.
+        """
+        self.records(key).release()
+        del self._keys[key]
+        if not self._keys:
+            self.workspace.clear()
+
+    def close(self) -> None:
+        """Forget all keys and the workspace."""
+        for key in self.keys:
+            self.release(key)
+        self.workspace.clear()
+
+    def _open_records(self, layer_name: str) -> KeyRecords:
+        recording = self._recording
+        if recording is None:
+            raise RecordingError(
+                f"capturing attention of layer {layer_name!r}: no recording is under way, so its "
+                f"lengths could never be updated; put `recorder.recording(key)` around the capture",
+            )
+        records = recording.records
+        if layer_name in records.records or layer_name in records.fixed:
+            raise RecordingError(
+                f"capturing attention of layer {layer_name!r} under key {records.key!r}: the name "
+                f"is recorded already; give each launch of a graph a name of its own",
+            )
+        return records
+
+    def _capture(
+        self,
+        layer_name: str,
+        kind_name: str,
+        kind: AttentionKind,
+        arguments: Mapping[str, object],
+        group: str,
+    ) -> tuple[torch.Tensor, ...]:
+        recording = self._recording
+        assert recording is not None  # noqa: S101
+        key = recording.records.key
+        geometry = kind.geometry(arguments)
+        operator = find_operator(kind.operator)
+        stream = self.device.current_stream()
+        outputs = kind.make_outputs(arguments)
+        workspace = self.workspace.take(
+            kind.workspace_bytes(arguments),
+            stream_index=recording.stream_index(stream),
+            device=outputs[0].device,
+        )
+        launch = kind.launch_arguments(arguments, outputs, workspace)
+
+        event = self.device.create_external_event()
+        event.wait(stream)
+        event.reset(stream)
+        handle = self._launch(layer_name, kind.operator, operator, launch, stream)
+
+        for name, tensor in self._watched(kind, arguments):
+            recording.records.watch.add(tensor, f"{name!r} of layer {layer_name!r}")
+        held = {
+            name: recording.weak.replace(value)
+            for name, value in launch.items()
+            if name != "workspace"
+        }
+        recording.records.records[layer_name] = Record(
+            layer_name=layer_name,
+            key=key,
+            group=group,
+            kind_name=kind_name,
+            kind=kind,
+            handle=handle,
+            event=event,
+            arguments={**held, "workspace": workspace},
+            geometry=geometry,
+        )
+        return outputs
+
+    def _watched(
+        self, kind: AttentionKind, arguments: Mapping[str, object]
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        watched = kind.persistent_arguments(arguments)
+        if self._watch_inputs:
+            watched |= arguments.keys() - kind.step_arguments
+        for name in sorted(watched):
+            tensor = arguments[name]
+            if isinstance(tensor, torch.Tensor):
+                yield name, tensor
+
+    def _launch(
+        self,
+        layer_name: str,
+        name: str,
+        operator: OpOverload,
+        launch: Mapping[str, object],
+        stream: Stream,
+    ) -> object:
+        self.device.begin_task_group(stream)
+        try:
+            operator(**launch)
+        except Exception as error:
+            message = (
+                f"capturing attention of layer {layer_name!r}: {name} failed inside its task "
+                f"group ({error}); abandon this capture"
+            )
+            try:
+                self.device.end_task_group(stream)
+            except Exception as second:  # noqa: BLE001
+                message += f"; closing the task group failed too ({second})"
+            raise CaptureError(message, layer_name=layer_name, operator=name) from error
+        return self.device.end_task_group(stream)

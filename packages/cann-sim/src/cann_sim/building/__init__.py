@@ -1,0 +1,1 @@
+"""The native libraries: their sources, and how they are compiled once and kept."""

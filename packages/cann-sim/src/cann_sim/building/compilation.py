@@ -1,0 +1,125 @@
+"""Compiling sources to object files, several at once, behind a header that is compiled once."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from cann_sim.building.compilation_progress import CompilationProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from cann_sim.building.compiler import Compiler
+
+_MOST_PROCESSES: Final = 8
+
+# Compiling torch's headers once takes about as long as including them in this many units.
+_UNITS_PER_HEADER: Final = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObjectFile:
+    """One object file to make.
+
+    Attributes:
+        path: The object file. It appears only when it is complete.
+        sources: The C++ sources it is made of, at least one: one translation unit, in which they
+            stand behind each other.
+        flags: Flags of the compiler.
+        precompiled_header: A header that may be compiled once and put in front of the sources.
+            They include what they need by themselves, so that it does not matter whether that is
+            done. ``None`` where there is none.
+    """
+
+    path: Path
+    sources: tuple[Path, ...]
+    flags: tuple[str, ...]
+    precompiled_header: Path | None
+
+    @property
+    def weight(self) -> int:
+        """How long it takes beside others: headers as long as some 10,000 bytes of sources."""
+        return 10_000 + sum(source.stat().st_size for source in self.sources)
+
+
+def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) -> None:
+    """Make object files, those of the most text first, on several cores.
+
+    Where many of them have a precompiled header, it is compiled before them, and they wait for it
+    while others are compiled. Shows on stderr how far it is.
+
+    Args:
+        files: What to make.
+        compiler: The compiler.
+        scratch: A folder on the file system of the object files, for precompiled headers of some
+            250 MB and for what is not complete yet. It has to exist; the caller removes it.
+
+    Raises:
+        CompilationError: A source was refused by the compiler.
+        CacheError: There was no room for what it writes.
+    """
+    if not files:
+        return
+    processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
+    uses = Counter((file.precompiled_header, file.flags) for file in files)
+    with (
+        ThreadPoolExecutor(processes) as pool,
+        CompilationProgress(
+            sys.stderr,
+            total=sum(file.weight for file in files),
+            sources=sum(len(file.sources) for file in files),
+        ) as shown,
+    ):
+        # First in the pool, so that what waits for its header never keeps it from running.
+        headers: dict[tuple[Path | None, tuple[str, ...]], Future[Path]] = {
+            (header, flags): pool.submit(
+                _precompile, header, flags, compiler, scratch / f"{index}-{header.name}"
+            )
+            for index, ((header, flags), count) in enumerate(uses.items())
+            if header is not None and count > _UNITS_PER_HEADER * processes
+        }
+        waiting = {file: headers.get((file.precompiled_header, file.flags)) for file in files}
+        order = sorted(files, key=lambda file: (waiting[file] is not None, -file.weight))
+        futures = {
+            pool.submit(_compile, file, waiting[file], compiler, scratch): file for file in order
+        }
+        try:
+            for future in shown.while_waiting(futures):
+                future.result()
+                shown.add(futures[future].weight, len(futures[future].sources))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _precompile(header: Path, flags: tuple[str, ...], compiler: Compiler, copy: Path) -> Path:
+    """Compile a copy of the header; the compiler takes what lies beside it under this name."""
+    copy.write_bytes(header.read_bytes())
+    compiler.run(
+        [*flags, "-x", "c++-header", str(copy), "-o", f"{copy}.gch"],
+        f"precompiling {header.parent.name}/{header.name}",
+    )
+    return copy
+
+
+def _compile(
+    file: ObjectFile, header: Future[Path] | None, compiler: Compiler, scratch: Path
+) -> None:
+    partial = scratch / file.path.name
+    # The compiler takes what it precompiled only for what is included first of all.
+    *first, last = file.sources
+    front = [*([] if header is None else [header.result()]), *first]
+    included = [text for path in front for text in ("-include", str(path))]
+    more = f" behind {len(first)} more of that folder" if first else ""
+    compiler.run(
+        [*file.flags, *included, "-c", str(last), "-o", str(partial)],
+        f"compiling {last.parent.name}/{last.name}{more}",
+    )
+    partial.rename(file.path)

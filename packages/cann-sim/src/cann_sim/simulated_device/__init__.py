@@ -1,0 +1,1 @@
+"""Calls of the simulated device in this process: counters, faults, the order of its streams."""

@@ -1,0 +1,76 @@
+"""The command ``npu-compile``: what a configuration says, and what an installation lacks."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from npu_compile.__about__ import __version__
+from npu_compile.command_line.installation_check import check_installation
+from npu_compile.configuration.config import CompileConfig
+from npu_compile.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: the command line without the program; that of the process where it is ``None``.
+
+    Returns:
+        The exit status: 0, or 1 where something is wrong.
+    """
+    options = _parser().parse_args(arguments)
+    status: int = options.run(options)
+    return status
+
+
+def _config(options: argparse.Namespace) -> int:
+    try:
+        config = _read(options.configuration)
+    except ConfigError as error:
+        sys.stderr.write(f"npu-compile: {error}\n")
+        return 1
+    sys.stdout.write(json.dumps(config.to_mapping(), indent=1) + "\n")
+    return 0
+
+
+def _read(text: str) -> CompileConfig:
+    return (
+        CompileConfig.from_json(text) if text.lstrip()[:1] == "{" else CompileConfig.from_file(text)
+    )
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    checks = check_installation()
+    if options.json:
+        shown = json.dumps([dataclasses.asdict(check) for check in checks], indent=1)
+    else:
+        shown = "\n".join(map(str, checks))
+    sys.stdout.write(f"{shown}\n")
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="npu-compile", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"npu-compile {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    config = commands.add_parser(
+        "config", help="read a configuration and show all of it, defaults included, as JSON"
+    )
+    config.add_argument("configuration", help="a JSON object, or the path of a JSON or TOML file")
+    config.set_defaults(run=_config)
+
+    doctor = commands.add_parser(
+        "doctor", help="look for what keeps a model from running on an NPU, and say what helps"
+    )
+    doctor.add_argument("--json", action="store_true", help="as a JSON array")
+    doctor.set_defaults(run=_doctor)
+    return parser

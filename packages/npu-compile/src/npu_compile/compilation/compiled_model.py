@@ -1,0 +1,219 @@
+"""A compiled model: one callable that runs, captures or replays as its context says."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from npu_compile.compilation.graph_compiler import GraphCompiler
+from npu_compile.configuration.config import CompileMode
+from npu_compile.errors import ConfigError
+from npu_compile.torch_internals import BackendCompilerFailed, Unsupported, mark_dynamic
+from npu_graph_runtime import (
+    CaptureSession,
+    GraphContext,
+    GraphedCallable,
+    RunMode,
+    runs_eagerly,
+)
+from piecewise_split import run_uncompiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from npu_compile.compilation.compilation_report import CompilationReport
+    from npu_compile.configuration.config import CompileConfig
+    from npu_graph_runtime import GraphDevice, GraphKey, RuntimeObserver
+    from piecewise_split import Piece
+
+
+class CompiledModel:
+    """A model behind Dynamo, the fusion passes and, by mode, the splitter and graph capture.
+
+    Dynamo compiles at the first call; outside a capture session a call runs eagerly unless
+    :attr:`context` names a run mode and a captured graph key. A replay enters neither Dynamo nor
+    the model: the key has chosen the graph. Where nothing is fused and nothing is split, the model
+    runs as it is, without a compiler. Runs without autograd.
+
+    Belongs to one host thread at a time. Models do not share anything: two may be compiled in one
+    process, from one class, with other configurations.
+
+    Args:
+        model: what to compile; kept alive. Its parameters must stay where they are.
+        config: how.
+        device: the device seam that captures and replays.
+        dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls,
+            such as the number of tokens; all others are fixed by the first call.
+        context: run mode and graph key of the next call; a new one by default. Given where the
+            model's own functions are marked by ``runs_eagerly(context)`` before it is compiled.
+        observer: told of captures and replays.
+
+    Attributes:
+        config: as given.
+        device: as given.
+        context: as given or made; set by runners.
+
+    Raises:
+        ConfigError: ``dynamic_arg_dims`` names an argument that the model does not take, or the
+            configuration names an unknown fusion.
+    """
+
+    def __init__(
+        self,
+        model: Callable[..., Any],
+        config: CompileConfig,
+        *,
+        device: GraphDevice,
+        dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+        context: GraphContext | None = None,
+        observer: RuntimeObserver | None = None,
+    ) -> None:
+        self.config = config
+        self.device = device
+        self.context = GraphContext() if context is None else context
+        self._name = getattr(model, "__name__", type(model).__name__)
+        self._signature = inspect.signature(getattr(model, "forward", model))
+        self._dynamic_dims = dict(dynamic_arg_dims or {})
+        for name in self._dynamic_dims:
+            if name not in self._signature.parameters:
+                raise ConfigError(
+                    f"compiling {self._name}: dynamic_arg_dims names {name!r}, the model "
+                    f"takes {', '.join(self._signature.parameters)}"
+                )
+        whole = GraphCompiler(config)
+        self._compilers = [whole]
+        self._run_eagerly = self._run_capturable = _compile(model, whole)
+        if config.mode.splits:
+            # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
+            # inputs of a captured one as well, and would be run in its place, with nothing split.
+            splitting = GraphCompiler(config, self._prepare_piece)
+            self._compilers = [splitting, whole]
+            self._run_capturable = _compile(model, splitting)
+        elif not config.fuse:
+            self._run_eagerly = self._run_capturable = model
+        self._call: Callable[..., Any] = self._run
+        self._graphed: list[GraphedCallable] = []
+        for mode in dict.fromkeys((config.mode.prefill_run_mode, config.mode.decode_run_mode)):
+            if mode is not RunMode.EAGER:
+                self._call = GraphedCallable(
+                    self._call,
+                    device=device,
+                    context=self.context,
+                    run_mode=mode,
+                    name=self._name,
+                    address_check=config.address_check,
+                    warmup_runs=config.warmup_runs,
+                    observer=observer,
+                )
+                self._graphed.append(self._call)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run, capture or replay the model; arguments and outputs are the model's own.
+
+        Outputs of a replay lie in the graph's memory: the next replay overwrites them.
+
+        Raises:
+            ConfigError: in mode ``breakable`` with fusions, the model is not one graph for Dynamo.
+            GraphNotCapturedError: the context names a graph key that was never captured.
+            InputAddressError: an input lies elsewhere than at capture; nothing was launched.
+            EagerSegmentError: what runs eagerly returned something else than at capture.
+            SplittingOpAbsentError: a splitting op of the configuration is not in the model.
+        """
+        return self._call(*args, **kwargs)
+
+    @property
+    def reports(self) -> tuple[CompilationReport, ...]:
+        """One report for each graph that Dynamo has handed over; those not split come last."""
+        return tuple(report for compiler in self._compilers for report in compiler.reports)
+
+    @property
+    def num_captured_graphs(self) -> int:
+        """Device graphs held now, over all keys and segments."""
+        return sum(graphed.num_graphs for graphed in self._graphed)
+
+    @property
+    def captured_keys(self) -> frozenset[GraphKey]:
+        """Keys of the graphs held now."""
+        return frozenset(key for graphed in self._graphed for key in graphed.captured_keys)
+
+    def capture_session(self, pool: object = None) -> CaptureSession:
+        """Return a session inside which calls of this model capture.
+
+        Args:
+            pool: the memory pool of an earlier session, to share its memory.
+        """
+        return CaptureSession(self.device, self.context, pool)
+
+    def release(self, keys: Iterable[GraphKey] | None = None) -> None:
+        """Wait for the device and tear captured graphs down; the model still runs eagerly.
+
+        Args:
+            keys: those of the graphs; all by default. One that is not captured is left out.
+        """
+        for graphed in self._graphed:
+            for key in graphed.captured_keys if keys is None else keys:
+                if graphed.is_captured(key):
+                    graphed.release(key)
+
+    def _prepare_piece(self, piece: Piece) -> Callable[..., Any]:
+        forward = run_uncompiled(piece)
+        if not piece.is_splitting:
+            return forward
+        # Messages call a segment by the function in front of it.
+        named = functools.partial(forward)
+        named.__name__ = piece.name  # type: ignore[attr-defined]
+        return runs_eagerly(self.context)(named)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        if self._dynamic_dims:
+            self._mark_dynamic(self._signature.bind(*args, **kwargs).arguments)
+        is_eager = self.context.mode is RunMode.EAGER
+        compiled = self._run_eagerly if is_eager else self._run_capturable
+        with torch.no_grad():
+            try:
+                return compiled(*args, **kwargs)
+            except BackendCompilerFailed as error:
+                # Dynamo wraps what the backend raises; the caller wants the error that says why.
+                raise error.inner_exception from error
+            except Unsupported as error:
+                if self.config.mode is not CompileMode.BREAKABLE:
+                    raise
+                raise ConfigError(
+                    f"compiling {self._name} in mode 'breakable' with fusions: it is not one graph "
+                    f"for Dynamo ({str(error).splitlines()[0]}); put what runs eagerly behind an "
+                    "opaque operator (torch.library), or set fuse=False, which needs no compiler"
+                ) from error
+
+    def _mark_dynamic(self, arguments: Mapping[str, Any]) -> None:
+        for name, dims in self._dynamic_dims.items():
+            tensor = arguments.get(name)
+            if isinstance(tensor, torch.Tensor):
+                for dim in dims:
+                    # Dynamo fixes sizes 0 and 1 and refuses them where a dynamic size is demanded;
+                    # such a call gets a graph of its own.
+                    if tensor.shape[dim] > 1:
+                        mark_dynamic(tensor, dim)
+
+
+def _compile(model: Callable[..., Any], backend: GraphCompiler) -> Callable[..., Any]:
+    """Return the model behind Dynamo, with compilations of its own.
+
+    Dynamo keeps compiled graphs, and counts them against a limit, by code object: what is compiled
+    through one function would share both, so each gets a copy.
+    """
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        return model(*args, **kwargs)
+
+    own = types.FunctionType(
+        forward.__code__.replace(),
+        forward.__globals__,
+        forward.__name__,
+        forward.__defaults__,
+        forward.__closure__,
+    )
+    return torch.compile(own, backend=backend, fullgraph=True, dynamic=False)

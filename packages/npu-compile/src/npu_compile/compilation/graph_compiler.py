@@ -1,0 +1,94 @@
+"""Compiles one Dynamo graph: fuse, split, stitch."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+from fx_passes import PipelineError, default_npu_pipeline
+from npu_compile.compilation.compilation_report import CompilationReport
+from npu_compile.errors import ConfigError
+from npu_compile.sibling_versions import check_sibling_versions
+from piecewise_split import plan_split, split, stitch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from fx_passes import Pipeline
+    from npu_compile.configuration.config import CompileConfig
+    from piecewise_split import Piece
+
+
+class GraphCompiler:
+    """Fuses the graphs that Dynamo hands over and, where pieces are asked for, splits them.
+
+    A backend of ``torch.compile``, which may be called for several graphs and by several threads.
+
+    Args:
+        config: which fusions run, and at which operators graphs are split.
+        prepare_piece: makes of each piece what runs in its place; ``None`` leaves graphs whole.
+
+    Attributes:
+        reports: one for each graph so far.
+
+    Raises:
+        ConfigError: the configuration names an unknown fusion.
+        SiblingVersionError: a package that this one joins is outside of the stated range.
+    """
+
+    def __init__(
+        self,
+        config: CompileConfig,
+        prepare_piece: Callable[[Piece], Callable[..., Any]] | None = None,
+    ) -> None:
+        check_sibling_versions()
+        self.reports: list[CompilationReport] = []
+        self._splitting_ops = config.splitting_ops
+        self._pipeline = _pipeline(config)
+        self._prepare_piece = prepare_piece
+        self._lock = threading.Lock()
+
+    def __call__(
+        self, graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        """Compile one graph in place and return the callable that Dynamo runs.
+
+        Args:
+            graph_module: the Dynamo graph; the callable keeps it.
+            example_inputs: unused; the graph's metadata has shapes and dtypes.
+
+        Raises:
+            SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
+        """
+        del example_inputs
+        fusions = self._pipeline.run(graph_module).report if self._pipeline else None
+        plan = None
+        num_captured_pieces = 0
+        compiled: Callable[..., Any] = graph_module.forward
+        if self._prepare_piece is not None:
+            plan = plan_split(graph_module, splitting_ops=self._splitting_ops)
+            pieces = split(graph_module, plan)
+            num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
+            compiled = stitch(pieces, self._prepare_piece)
+        report = CompilationReport(
+            fusions=fusions, plan=plan, num_captured_pieces=num_captured_pieces
+        )
+        with self._lock:
+            self.reports.append(report)
+        return compiled
+
+
+def _pipeline(config: CompileConfig) -> Pipeline | None:
+    """Return the default pipeline without what a configuration disables; ``None`` without fusions.
+
+    Raises:
+        ConfigError: a disabled fusion that the default pipeline does not have.
+    """
+    if not config.fuse:
+        return None
+    try:
+        return default_npu_pipeline().without(*config.disabled_fusions)
+    except PipelineError as error:
+        raise ConfigError(f"reading the configuration: disabled_fusions: {error}") from error

@@ -1,0 +1,233 @@
+"""The configuration of a compilation: one frozen value, from Python, a mapping, JSON or a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.configuration.config_values import name_hint, require_boolean
+from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
+from npu_compile.errors import ConfigError
+from npu_graph_runtime import AddressCheck, RunMode
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class CompileMode(str, Enum):
+    """How a compiled model is executed.
+
+    Attributes:
+        EAGER: fused operators, launched one by one; nothing is captured.
+        FULL: the whole model is captured for decode, attention included; its step parameters are
+            rewritten in the captured graph at each replay. Prefill runs as in ``EAGER``.
+        PIECEWISE: the graph is split at the splitting ops; the pieces between them are captured,
+            the splitting ops run eagerly.
+        FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in
+            ``PIECEWISE``.
+        BREAKABLE: as ``PIECEWISE``, but the model itself says what runs eagerly, by
+            ``npu_graph_runtime.runs_eagerly``; without fusions no compiler is needed.
+    """
+
+    EAGER = "eager"
+    FULL = "full"
+    PIECEWISE = "piecewise"
+    FULL_DECODE_AND_PIECEWISE = "full_decode_and_piecewise"
+    BREAKABLE = "breakable"
+
+    @property
+    def splits(self) -> bool:
+        """Whether the graph is split at splitting ops."""
+        return self in {CompileMode.PIECEWISE, CompileMode.FULL_DECODE_AND_PIECEWISE}
+
+    @property
+    def decode_run_mode(self) -> RunMode:
+        """The run mode of decode steps that a capture size fits."""
+        if self in {CompileMode.FULL, CompileMode.FULL_DECODE_AND_PIECEWISE}:
+            return RunMode.FULL
+        return self.prefill_run_mode
+
+    @property
+    def prefill_run_mode(self) -> RunMode:
+        """The run mode of prefill and mixed steps that a capture size fits."""
+        captures = self.splits or self is CompileMode.BREAKABLE
+        return RunMode.BREAKABLE if captures else RunMode.EAGER
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class CompileConfig:
+    """What to do with a model.
+
+    Attributes:
+        mode: how the compiled model is executed; a string is accepted.
+        splitting_ops: names of the operators (``"namespace::name"`` or
+            ``"namespace::name.overload"``) at which the graph is split. Needed by, and only used
+            in, the modes ``piecewise`` and ``full_decode_and_piecewise``.
+        capture_sizes: batch sizes (rows of the decode batch) for which graphs are captured; a batch
+            is padded to the next one, its bucket, in every mode. Sorted and unique after
+            construction.
+        prefill_capture_sizes: likewise for prefill and mixed steps, in tokens. Steps are padded to
+            these sizes in every mode, so that modes compare bitwise, and captured in those that
+            capture prefill.
+        fuse: whether the fusion rules run at all.
+        disabled_fusions: names of passes and rules of the default pipeline to leave out.
+        address_check: when captured callables compare their inputs with those of the capture; a
+            string is accepted. The runners own static buffers, so ``first_replay`` finds every
+            mistake that they can make.
+        warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
+            operator may allocate or synchronise, which a capture forbids.
+
+    Raises:
+        ConfigError: a value has the wrong type or is out of its range, or two contradict.
+    """
+
+    mode: CompileMode = CompileMode.EAGER
+    splitting_ops: tuple[str, ...] = ()
+    capture_sizes: tuple[int, ...] = ()
+    prefill_capture_sizes: tuple[int, ...] = ()
+    fuse: bool = True
+    disabled_fusions: tuple[str, ...] = ()
+    address_check: AddressCheck = AddressCheck.FIRST_REPLAY
+    warmup_runs: int = 1
+
+    def __post_init__(self) -> None:
+        set_field = object.__setattr__
+        set_field(self, "mode", _member(CompileMode, "mode", self.mode))
+        set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
+        set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
+        set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
+        set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))
+        set_field(
+            self,
+            "prefill_capture_sizes",
+            _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
+        )
+        _positive("warmup_runs", self.warmup_runs)
+        require_boolean("fuse", self.fuse)
+        if self.mode.splits and not self.splitting_ops:
+            raise ConfigError(
+                f"reading the configuration: mode {self.mode.value!r} needs splitting_ops, found "
+                "none; name the attention operator of the model, e.g. ('my_engine::attention',)"
+            )
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any]) -> CompileConfig:
+        """Make a configuration from keys and values, e.g. of a parsed JSON object.
+
+        Args:
+            values: field names of this class to values; lists stand for tuples. Options of SGLang
+                and vLLM may stand for fields, see ``OPTION_ALIASES``.
+
+        Raises:
+            ConfigError: an unknown key (the message names the nearest known one), a bad value, or
+                two options that contradict.
+        """
+        known = [field.name for field in dataclasses.fields(cls)]
+        values = with_own_names(values)
+        for key in values:
+            if key not in known:
+                hint = name_hint(key, known, near=OPTION_ALIASES)
+                raise ConfigError(f"reading the configuration: unknown key {key!r}; {hint}")
+        return cls(**values)
+
+    @classmethod
+    def from_json(cls, text: str) -> CompileConfig:
+        """Make a configuration from a JSON object.
+
+        Raises:
+            ConfigError: the text is not a JSON object, or as for :meth:`from_mapping`.
+        """
+        try:
+            values = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ConfigError(f"reading the configuration: not valid JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise ConfigError(
+                "reading the configuration: expected a JSON object, "
+                f"found {type(values).__name__}: {text[:60]!r}"
+            )
+        return cls.from_mapping(values)
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> CompileConfig:
+        """Make a configuration from a file: TOML if its name ends in ``.toml``, else JSON.
+
+        Raises:
+            ConfigError: the file cannot be read, or as for :meth:`from_json`.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"reading the configuration file {str(path)!r}: {error}") from error
+        try:
+            return cls._from_toml(text) if Path(path).suffix == ".toml" else cls.from_json(text)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (in the file {str(path)!r})") from error
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all keys and values, plain enough for JSON; `from_mapping` takes them back."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {
+            key: value.value
+            if isinstance(value, Enum)
+            else list(value)
+            if isinstance(value, tuple)
+            else value
+            for key, value in values.items()
+        }
+
+    @classmethod
+    def _from_toml(cls, text: str) -> CompileConfig:
+        try:
+            values = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"reading the configuration: not valid TOML: {error}") from error
+        return cls.from_mapping(values)
+
+
+def _member(enumeration: type[Enum], key: str, value: object) -> Enum:
+    try:
+        return enumeration(value)
+    except ValueError:
+        known = [str(member.value) for member in enumeration]
+        hint = name_hint(value, known)
+        raise ConfigError(f"reading the configuration: {key} is {value!r}; {hint}") from None
+
+
+def _sequence(key: str, value: object) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, (tuple, list)):
+        raise ConfigError(
+            f"reading the configuration: {key} must be a list or tuple, found {value!r}"
+        )
+    return tuple(value)
+
+
+def _names(key: str, value: object) -> tuple[str, ...]:
+    names = _sequence(key, value)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise ConfigError(f"reading the configuration: {key} holds {name!r}, expected a name")
+    return names
+
+
+def _sizes(key: str, value: object) -> tuple[int, ...]:
+    sizes = _sequence(key, value)
+    for size in sizes:
+        _positive(key, size)
+    return tuple(sorted(set(sizes)))
+
+
+def _positive(key: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(
+            f"reading the configuration: {key} must be whole and at least 1, found {value!r}"
+        )

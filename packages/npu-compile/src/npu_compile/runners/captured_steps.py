@@ -1,0 +1,179 @@
+"""The captured graphs of one runner and their inputs: captured, loaded, called, released."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.errors import RunnerStateError
+from npu_compile.runners.input_buffers import InputBuffers
+from npu_compile.runners.own_rows import own_rows
+from npu_compile.runners.step_size import StepSize
+from npu_graph_runtime import CaptureSizes, RunMode, largest_first
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from npu_compile.compilation.compiled_model import CompiledModel
+    from npu_compile.runners.packed_layout import InputSpec
+    from npu_graph_runtime import GraphKey
+
+
+class CapturedSteps:
+    """Graphs of one model by their size in tokens, and the static buffers that they read.
+
+    Args:
+        compiled: the model.
+        run_mode: how they are captured and replayed.
+        keys: the graph key of each size.
+        inputs: the model's arguments.
+        step_size: returns the sizes of a step of a number of tokens.
+        what: the steps, for messages, such as ``decode``.
+
+    Attributes:
+        compiled: as given.
+        run_mode: as given.
+        keys: as given.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        run_mode: RunMode,
+        keys: Mapping[int, GraphKey],
+        *,
+        inputs: Mapping[str, InputSpec],
+        step_size: Callable[[int], StepSize],
+        what: str,
+    ) -> None:
+        self.compiled = compiled
+        self.run_mode = run_mode
+        self.keys = dict(keys)
+        self._what = what
+        self._sizes = CaptureSizes(tuple(self.keys)) if self.keys else None
+        self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
+        # Empty without sizes: no step is loaded into them then.
+        largest = step_size(max(self.keys)) if self.keys else StepSize(tokens=0, sequences=0)
+        self._buffers = InputBuffers(inputs, largest=largest, device=compiled.device)
+        self._captured: set[GraphKey] = set()
+        self._pool: object = None
+        self._is_captured = False
+        self._warned_of: set[str] = set()
+
+    def padded_size(self, num_rows: int) -> int:
+        """Return the bucket of a step; ``num_rows`` where no capture size is large enough."""
+        bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
+        return num_rows if bucket is None else bucket
+
+    def capture(
+        self,
+        prepare: Callable[[int], None],
+        capture_one: Callable[[GraphKey], None],
+        on_captured: Callable[[int, int, int], None] | None,
+    ) -> None:
+        """Capture every size, the largest first; after :meth:`require_capturable`.
+
+        Args:
+            prepare: called with each size before it is captured.
+            capture_one: runs the model under a key.
+            on_captured: called after each size with (size, sizes done, sizes in all).
+        """
+        self._is_captured = True
+        with self.compiled.capture_session(self._pool) as session:
+            self._pool = session.pool
+            for done, key in enumerate(largest_first(self.keys.values()), start=1):
+                prepare(key.num_tokens)
+                self._captured.add(key)
+                capture_one(key)
+                if on_captured is not None:
+                    on_captured(key.num_tokens, done, len(self.keys))
+
+    def capture_one(self, key: GraphKey) -> None:
+        """Capture the graph of a key, inside a capture session.
+
+        Raises:
+            OutputError: an output does not have one row for each padded row.
+        """
+        size = key.num_tokens
+        own_rows(self._call(key), num_rows=size, padded_size=size)
+
+    def check(self, key: GraphKey, inputs: Mapping[str, Tensor]) -> StepSize:
+        """Return the size of a step that is to run under a key; nothing is launched.
+
+        Raises:
+            InputError: as for :meth:`PackedLayout.check`.
+            RunnerStateError: nothing is captured, and the steps do not run eagerly.
+        """
+        own = self._buffers.check(inputs, size=self._step_sizes[key])
+        if self.run_mode is not RunMode.EAGER and not self._is_captured:
+            raise RunnerStateError(
+                f"running a {self._what} step: the {self._what} graphs are not captured; call "
+                "capture() first"
+            )
+        return own
+
+    def load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
+        """Pad a step that was checked and run it; return what the model returns for all rows."""
+        self._buffers.load(inputs, own=own, size=self._step_sizes[key])
+        return self._call(key)
+
+    def call_eagerly(
+        self,
+        inputs: Mapping[str, Tensor],
+        batch: str,
+        *,
+        limit: str = "",
+        remedy: str = "add a capture size",
+    ) -> Any:
+        """Run a step that no graph fits, as it is; warn once for each limit.
+
+        Args:
+            inputs: its inputs.
+            batch: how large it is, for the warning.
+            limit: what it is larger than; if left out, every capture size, if there are any.
+            remedy: what helps.
+        """
+        if not limit and self.keys:
+            limit = f"every capture size (largest: {max(self.keys)})"
+        if limit and limit not in self._warned_of:
+            self._warned_of.add(limit)
+            warnings.warn(
+                f"running a {self._what} batch of {batch}: it is larger than {limit}, so it runs "
+                f"eagerly; {remedy} if such batches are common (said once)",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        device = self.compiled.device.torch_device
+        placed = {name: value.to(device) for name, value in inputs.items()}
+        with self.compiled.context.run(RunMode.EAGER):
+            return self.compiled(**placed)
+
+    def require_capturable(self) -> None:
+        """See that a capture may begin; nothing is changed.
+
+        Raises:
+            RunnerStateError: captured already, by this runner or by another of the model.
+        """
+        if self._is_captured:
+            raise RunnerStateError(
+                f"capturing the {self._what} graphs: they are captured already; release them first"
+            )
+        taken = self.compiled.captured_keys.intersection(self.keys.values())
+        if taken:
+            raise RunnerStateError(
+                f"capturing the {self._what} graphs: another runner has captured the same model "
+                f"under {', '.join(map(str, taken))}, with inputs of its own; release it first, "
+                "or compile the model once for each runner"
+            )
+
+    def release(self) -> None:
+        """Wait for the device and tear these graphs down; others of the model stay."""
+        self.compiled.release(self._captured)
+        self._captured.clear()
+        self._is_captured = False
+
+    def _call(self, key: GraphKey) -> Any:
+        with self.compiled.context.run(self.run_mode, key):
+            return self.compiled(**self._buffers.views(self._step_sizes[key]))

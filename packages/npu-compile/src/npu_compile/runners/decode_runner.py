@@ -1,0 +1,280 @@
+"""The decode runner: pads a batch to its bucket, loads static buffers, replays, updates."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from attn_update import StepParameters, UpdateLane, UpdatePlan
+from npu_compile.errors import ConfigError, RunnerStateError
+from npu_compile.runners.captured_steps import CapturedSteps
+from npu_compile.runners.own_rows import own_rows
+from npu_compile.runners.step_size import StepSize
+from npu_graph_runtime import GraphKey, RunMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from attn_update import Lengths, ParameterGroup, Recorder
+    from npu_compile.compilation.compiled_model import CompiledModel
+    from npu_compile.runners.packed_layout import InputSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeStep:
+    """What one decode step cost the host.
+
+    Attributes:
+        num_rows: rows of the batch.
+        padded_size: rows after padding; equal to ``num_rows`` where no bucket fits.
+        run_mode: how the step ran.
+        seconds: host time from the call to its return.
+        update_seconds: the part that issued attention updates; 0 outside run mode ``FULL``.
+    """
+
+    num_rows: int
+    padded_size: int
+    run_mode: RunMode
+    seconds: float
+    update_seconds: float
+
+
+class DecodeObserver(Protocol):
+    """Is told of every decode step, on the thread that runs it."""
+
+    def observe_decode(self, step: DecodeStep, /) -> None:
+        """Take note of one step; called when its work is queued, not when it is done."""
+
+
+class DecodeRunner:
+    """Runs the decode steps of one compiled model, which has one row a sequence.
+
+    Owns the static input buffers and the update plans. The caller owns the recorder that the
+    model's attention runs through, and the lane, which all runners of a device share.
+
+    Use: :meth:`capture` once; then for each step ask :meth:`padded_size`, pad the step's lengths to
+    it, and :meth:`run`.
+
+    Args:
+        compiled: the model; its configuration names the capture sizes and the mode.
+        inputs: the model's arguments, all tensors ``[rows, ...]`` of the batch.
+        recorder: what attention runs through; needed where the run mode is ``FULL``.
+        lane: the update lane of the device; needed where the run mode is ``FULL``.
+        groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
+        observer: told of every step.
+        set_lengths: makes attention see the lengths of a step that does not get them by an update:
+            called before each one that runs eagerly or in segments, with what :meth:`run` was
+            given. Without it the caller does that before :meth:`run`, and run mode ``FULL`` refuses
+            a batch that is larger than every capture size.
+
+    Attributes:
+        compiled: as given.
+
+    Raises:
+        ConfigError: a capturing mode without capture sizes, or mode ``full`` without recorder or
+            lane.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        *,
+        inputs: Mapping[str, InputSpec],
+        recorder: Recorder | None = None,
+        lane: UpdateLane | None = None,
+        groups: Mapping[str, ParameterGroup] | None = None,
+        observer: DecodeObserver | None = None,
+        set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None = None,
+    ) -> None:
+        self.compiled = compiled
+        self._set_lengths = set_lengths
+        self._mode = compiled.config.mode.decode_run_mode
+        sizes = compiled.config.capture_sizes
+        if self._mode is not RunMode.EAGER and not sizes:
+            raise ConfigError(
+                f"making a decode runner for mode {compiled.config.mode.value!r}: capture_sizes is "
+                "empty, expected at least one size; name the batch sizes to capture"
+            )
+        if self._mode is RunMode.FULL and (recorder is None or lane is None):
+            raise ConfigError(
+                f"making a decode runner for mode {compiled.config.mode.value!r}: a recorder and "
+                "an update lane are needed to rewrite attention's arguments at each replay; pass "
+                "both"
+            )
+        self._recorder = recorder
+        self._lane = lane
+        self._groups = groups
+        self._observer = observer
+        keys = {size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes}
+        self._steps = CapturedSteps(
+            compiled,
+            self._mode,
+            keys,
+            inputs=_by_token(inputs),
+            step_size=lambda rows: StepSize(tokens=rows, sequences=rows),
+            what="decode",
+        )
+        self._plans: dict[GraphKey, UpdatePlan] = {}
+        self._recorded: set[GraphKey] = set()
+
+    def padded_size(self, num_rows: int) -> int:
+        """Return the bucket of a batch: the rows that the model will see.
+
+        That is ``num_rows`` itself where no capture size is large enough.
+        """
+        return self._steps.padded_size(num_rows)
+
+    def capture(
+        self,
+        prepare: Callable[[int], None],
+        *,
+        on_captured: Callable[[int, int, int], None] | None = None,
+    ) -> None:
+        """Capture a graph for every capture size, the largest first; nothing in mode ``eager``.
+
+        The static buffers hold padding only, so what warm-up runs write goes where padded rows go.
+
+        Args:
+            prepare: called with each size before the model runs; must make attention see lengths
+                of that many padded rows.
+            on_captured: called after each size with (size, sizes done, sizes in all).
+
+        Raises:
+            RunnerStateError: captured already, by this runner or by another of the model; what is
+                captured stays as it is.
+            GraphRuntimeError: the device refused a capture; what was captured is released.
+            OutputError: an output of the model does not have one row for each row of the batch.
+        """
+        if self._mode is RunMode.EAGER:
+            return
+        self._steps.require_capturable()
+        try:
+            self._steps.capture(prepare, self._capture, on_captured)
+        except BaseException:
+            self.release()
+            raise
+
+    def run(
+        self, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[str, Lengths]]
+    ) -> Any:
+        """Run one step and return the model's output for the batch's own rows.
+
+        Returns when the work is queued; the host waits only when it is further ahead of the device
+        than the input buffers have copies.
+
+        Args:
+            inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
+                when this returns; or on the device, such as the tokens just sampled, read in the
+                order of the current stream and without a wait of the host.
+            lengths: by parameter group and argument name, for the padded size.
+
+        Returns:
+            What the model returns, each tensor ``[rows, ...]`` on the device. In a capturing mode
+            they are views of the graph's memory, which the next step overwrites.
+
+        Raises:
+            InputError: an input does not fit its declaration; nothing was launched.
+            StepParameterError: the lengths do not fit; nothing was launched.
+            OutputError: an output does not have one row for each row of the batch.
+            RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is larger
+                than every capture size and there is no ``set_lengths``; nothing was launched.
+        """
+        observer = self._observer
+        started = time.perf_counter() if observer is not None else 0.0
+        num_rows = next(iter(inputs.values())).shape[0] if inputs else 0
+        size = self.padded_size(num_rows)
+        key = self._steps.keys.get(size)
+        update_seconds = 0.0
+        mode = RunMode.EAGER
+        if key is None:
+            self._show_lengths(num_rows, lengths)
+            output = self._steps.call_eagerly(inputs, f"{num_rows} rows")
+        else:
+            mode = self._mode
+            own = self._steps.check(key, inputs)
+            if mode is RunMode.FULL:
+                output, update_seconds = self._replay(key, inputs, own, lengths)
+            else:
+                if self._set_lengths is not None:
+                    self._set_lengths(lengths)
+                output = self._steps.load_and_call(key, inputs, own)
+        if observer is not None:
+            observer.observe_decode(
+                DecodeStep(
+                    num_rows=num_rows,
+                    padded_size=size,
+                    run_mode=mode,
+                    seconds=time.perf_counter() - started,
+                    update_seconds=update_seconds,
+                )
+            )
+        return own_rows(output, num_rows=num_rows, padded_size=size)
+
+    def release(self) -> None:
+        """Wait for the device and tear down graphs, plans and records; may capture again.
+
+        Those of this runner: graphs of the model that others captured stay.
+        """
+        self._steps.release()
+        self._plans.clear()
+        if self._recorder is not None:
+            # Its own only: the recorder may be shared, and hold another runner's under equal keys.
+            while self._recorded:
+                self._recorder.release(self._recorded.pop())
+
+    def _capture(self, key: GraphKey) -> None:
+        if self._mode is not RunMode.FULL:
+            self._steps.capture_one(key)
+            return
+        assert self._recorder is not None  # noqa: S101
+        with self._recorder.recording(key):
+            self._steps.capture_one(key)
+        self._recorded.add(key)
+        # All captures run the same model, so each must have recorded the layers of the first.
+        first = next(iter(self._plans.values()), None)
+        layers = [update.layer_name for update in first.updates] if first else None
+        self._plans[key] = UpdatePlan.compile(
+            self._recorder, key, groups=self._groups, layers=layers
+        )
+
+    def _show_lengths(self, num_rows: int, lengths: Mapping[str, Mapping[str, Lengths]]) -> None:
+        """Make attention see the lengths of a step that no capture size fits."""
+        if self._set_lengths is not None:
+            self._set_lengths(lengths)
+            return
+        has_attention = bool(lengths) or any(plan.updates for plan in self._plans.values())
+        if self._mode is RunMode.FULL and has_attention:
+            raise RunnerStateError(
+                f"decoding a batch of {num_rows} rows in mode 'full': it is larger than every "
+                f"capture size (largest: {max(self._steps.keys)}), so it would run eagerly, and "
+                "nothing would show its lengths to attention; pass set_lengths to the runner, or "
+                "add a capture size"
+            )
+
+    def _replay(
+        self,
+        key: GraphKey,
+        inputs: Mapping[str, Tensor],
+        own: StepSize,
+        lengths: Mapping[str, Mapping[str, Lengths]],
+    ) -> tuple[Any, float]:
+        replayed = 0.0
+
+        def replay() -> Any:
+            nonlocal replayed
+            output = self._steps.load_and_call(key, inputs, own)
+            replayed = time.perf_counter()
+            return output
+
+        assert self._lane is not None  # noqa: S101
+        parameters = StepParameters(key=key, groups=lengths)
+        output = self._lane.run(self._plans[key], parameters, replay)
+        return output, time.perf_counter() - replayed
+
+
+def _by_token(inputs: Mapping[str, InputSpec]) -> dict[str, InputSpec]:
+    """Return the declarations of a step in which a row a sequence is a row a token."""
+    return {name: dataclasses.replace(spec, per_sequence=False) for name, spec in inputs.items()}

@@ -1,0 +1,136 @@
+"""Static device buffers for the inputs of captured graphs, filled by one copy a step.
+
+A captured graph reads its inputs at the addresses of its capture. All inputs therefore live in one
+packed device buffer that is never moved, and the graph of a smaller capture size reads the first
+rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
+copies that in one asynchronous copy, so the host cost does not grow with the number of inputs. A
+value that is on the device already, such as the tokens just sampled, is copied there behind it.
+
+The copy reads host memory after the call has returned. Host buffers therefore come from a ring, and
+one is written again only after the event recorded behind its copy has passed; the host waits only
+if it is ahead of the device by more steps than the ring has buffers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from npu_compile.runners.packed_layout import PackedLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from npu_compile.runners.packed_layout import InputSpec
+    from npu_compile.runners.step_size import StepSize
+    from npu_graph_runtime import Event, GraphDevice
+
+# Engines prepare at most one step while another runs; two more absorb jitter.
+RING_DEPTH = 4
+
+
+class _HostBuffer:
+    """One packed buffer of the ring, and the event behind its last copy."""
+
+    def __init__(self, layout: PackedLayout, *, pinned: bool, event: Event) -> None:
+        self.packed = torch.zeros(layout.num_bytes, dtype=torch.uint8, pin_memory=pinned)
+        self.views = layout.views(self.packed)
+        self.event = event
+        self.in_flight = False
+
+    def wait_until_free(self) -> None:
+        if self.in_flight and not self.event.query():
+            self.event.synchronize()
+        self.in_flight = False
+
+
+class InputBuffers:
+    """Owns the static input buffers of one runner, for as long as its captured graphs live.
+
+    Args:
+        specs: input names and their declarations.
+        largest: the largest capture size.
+        device: the device seam; copies are issued on its current stream.
+    """
+
+    def __init__(
+        self, specs: Mapping[str, InputSpec], *, largest: StepSize, device: GraphDevice
+    ) -> None:
+        target = device.torch_device
+        self._layout = PackedLayout(specs, largest=largest, device=target)
+        self._device = device
+        self._packed = torch.zeros(self._layout.num_bytes, dtype=torch.uint8, device=target)
+        self._full_views = self._layout.views(self._packed)
+        self._views_by_size: dict[StepSize, dict[str, torch.Tensor]] = {}
+        pinned = target.type != "cpu"
+        self._ring = tuple(
+            _HostBuffer(self._layout, pinned=pinned, event=device.create_event())
+            for _ in range(RING_DEPTH)
+        )
+        self._next = 0
+
+    def views(self, size: StepSize) -> dict[str, torch.Tensor]:
+        """Return the device views ``[rows, *trailing_shape]`` that a graph of this size reads.
+
+        The same tensors at every call; the memory belongs to this object.
+        """
+        views = self._views_by_size.get(size)
+        if views is None:
+            specs = self._layout.specs
+            views = {
+                name: view[: specs[name].rows(size)] for name, view in self._full_views.items()
+            }
+            self._views_by_size[size] = views
+        return views
+
+    def check(self, values: Mapping[str, torch.Tensor], *, size: StepSize) -> StepSize:
+        """Return the size of a batch that is to be padded to ``size``; copies nothing.
+
+        Raises:
+            InputError: as for :meth:`PackedLayout.check`.
+        """
+        return self._layout.check(values, most=size)
+
+    def load(self, values: Mapping[str, torch.Tensor], *, own: StepSize, size: StepSize) -> None:
+        """Copy a batch into the static buffers, padded to ``size``.
+
+        Asynchronous: ordered on the current stream; the given tensors may be changed at once.
+
+        Args:
+            values: for each input a tensor ``[rows, ...]`` that :meth:`check` has passed. One on
+                the device is read in the order of the current stream.
+            own: size of the batch, as :meth:`check` returned it.
+            size: its size after padding, at most the largest capture size.
+        """
+        host = self._ring[self._next]
+        self._next = (self._next + 1) % RING_DEPTH
+        host.wait_until_free()
+        on_device: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for name, spec in self._layout.specs.items():
+            value, view, rows, padded = (
+                values[name],
+                host.views[name],
+                spec.rows(own),
+                spec.rows(size),
+            )
+            is_narrower = tuple(value.shape[1:]) != spec.trailing_shape
+            width = value.shape[1] if is_narrower else None
+            if value.device.type != "cpu":
+                # What it does not fill is padded by the packed copy, in front of its own.
+                view[:padded] = spec.pad_value
+                target = self._full_views[name][:rows]
+                on_device.append((target if width is None else target[:, :width], value))
+                continue
+            if width is None:
+                view[:rows] = value
+            else:
+                view[:rows, :width] = value
+                view[:rows, width:] = spec.pad_value
+            if rows < padded:
+                view[rows:padded] = spec.pad_value
+        self._packed.copy_(host.packed, non_blocking=True)
+        for target, value in on_device:
+            target.copy_(value)
+        host.event.record(self._device.current_stream())
+        host.in_flight = True

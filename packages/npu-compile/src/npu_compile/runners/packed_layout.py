@@ -1,0 +1,161 @@
+"""Where each input of a step lies in one packed buffer."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING
+
+from npu_compile.errors import InputError
+from npu_compile.runners.step_size import StepSize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+# The device addresses tensors in blocks of 32 bytes (CANN's data-move granularity); 64 also keeps
+# each input on a host cache line of its own.
+ALIGNMENT_BYTES = 64
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class InputSpec:
+    """Declares one input of a step: a tensor ``[rows, *trailing_shape]``.
+
+    Attributes:
+        dtype: element type of the static buffer; values are given in it.
+        trailing_shape: all dimensions but the first, which is the padded size of the batch. A value
+            may be narrower in the first trailing dimension; the rest is padded.
+        pad_value: written to rows (and trailing columns) that the batch does not fill.
+        per_sequence: whether there is one row a sequence (a block table, say) and not one a token;
+            the same in a decode step.
+    """
+
+    dtype: torch.dtype
+    trailing_shape: tuple[int, ...] = ()
+    pad_value: float = 0
+    per_sequence: bool = False
+
+    def rows(self, size: StepSize) -> int:
+        """Return the rows of this input in a step of this size."""
+        return size.sequences if self.per_sequence else size.tokens
+
+
+class PackedLayout:
+    """Offsets of inputs in a packed byte buffer, and views of such a buffer.
+
+    Args:
+        specs: input names and their declarations, in the order of packing.
+        largest: the largest step that fits.
+        device: where values may lie besides the CPU.
+    """
+
+    def __init__(
+        self, specs: Mapping[str, InputSpec], *, largest: StepSize, device: torch.device
+    ) -> None:
+        self.specs = dict(specs)
+        self.largest = largest
+        self.device = device
+        self._offsets: dict[str, int] = {}
+        offset = 0
+        for name, spec in self.specs.items():
+            self._offsets[name] = offset
+            count = spec.rows(largest) * math.prod(spec.trailing_shape)
+            rows_bytes = count * spec.dtype.itemsize
+            offset += -(-rows_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        self.num_bytes = offset
+
+    def views(self, packed: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Return the inputs of the largest step as views of a packed buffer.
+
+        Args:
+            packed: ``[num_bytes]``, uint8, contiguous, on any device; it owns the memory.
+        """
+        views: dict[str, torch.Tensor] = {}
+        for name, spec in self.specs.items():
+            shape = (spec.rows(self.largest), *spec.trailing_shape)
+            start = self._offsets[name]
+            stop = start + math.prod(shape) * spec.dtype.itemsize
+            views[name] = packed[start:stop].view(spec.dtype).view(shape)
+        return views
+
+    def check(self, values: Mapping[str, torch.Tensor], *, most: StepSize) -> StepSize:
+        """Return the size of a step after checking its inputs against the declarations.
+
+        Args:
+            values: one tensor ``[rows, ...]`` for each declared input.
+            most: the size that fits.
+
+        Returns:
+            The size; where no input has one row a sequence, as many sequences as fit.
+
+        Raises:
+            InputError: a missing or unknown input, a wrong device, dtype or shape, rows
+                that differ between inputs, no row, or too many.
+        """
+        if values.keys() != self.specs.keys():
+            missing = sorted(self.specs.keys() - values.keys())
+            unknown = sorted(values.keys() - self.specs.keys())
+            raise InputError(
+                f"loading the inputs of a step: expected {sorted(self.specs)}; "
+                f"missing {missing}, unknown {unknown}"
+            )
+        tokens = sequences = -1
+        for name, spec in self.specs.items():
+            value = values[name]
+            self._check_value(name, value, spec)
+            rows = value.shape[0]
+            if spec.per_sequence:
+                sequences = _same_rows(name, rows, sequences, "sequence")
+            else:
+                tokens = _same_rows(name, rows, tokens, "token")
+        size = StepSize(
+            tokens=most.tokens if tokens == -1 else tokens,
+            sequences=most.sequences if sequences == -1 else sequences,
+        )
+        _check_range(size.tokens, most.tokens, "rows")
+        _check_range(size.sequences, most.sequences, "rows of sequences")
+        return size
+
+    def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:
+        if value.device.type != "cpu" and not _is_on(value, self.device):
+            raise InputError(
+                f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU or "
+                f"{self.device}, where the static inputs are; copy it there before"
+            )
+        if value.dtype != spec.dtype:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` has dtype {value.dtype}, "
+                f"expected {spec.dtype}; convert it before"
+            )
+        trailing = tuple(value.shape[1:])
+        fits = len(trailing) == len(spec.trailing_shape) and (
+            trailing == spec.trailing_shape
+            or (trailing[0] <= spec.trailing_shape[0] and trailing[1:] == spec.trailing_shape[1:])
+        )
+        if value.dim() == 0 or not fits:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` has shape {tuple(value.shape)}, "
+                f"expected (rows, {', '.join(map(str, spec.trailing_shape))}) or narrower"
+            )
+
+
+def _same_rows(name: str, rows: int, before: int, what: str) -> int:
+    if before not in {-1, rows}:
+        raise InputError(
+            f"loading the inputs of a step: `{name}` has {rows} rows, the inputs before it "
+            f"{before}; all must have one row a {what}"
+        )
+    return rows
+
+
+def _check_range(rows: int, most: int, what: str) -> None:
+    if not 1 <= rows <= most:
+        raise InputError(f"loading the inputs of a step: found {rows} {what}, expected 1 to {most}")
+
+
+def _is_on(value: torch.Tensor, device: torch.device) -> bool:
+    """Return whether a value lies on a device, which may be named without a number."""
+    place = value.device
+    return place.type == device.type and device.index in {None, place.index}

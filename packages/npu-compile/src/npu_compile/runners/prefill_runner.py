@@ -1,0 +1,160 @@
+"""The prefill runner: pads prefill and mixed batches to a number of tokens, replays segments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.runners.captured_steps import CapturedSteps
+from npu_compile.runners.own_rows import own_rows
+from npu_compile.runners.step_size import StepSize
+from npu_graph_runtime import GraphKey, RunMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch import Tensor
+
+    from attn_update import Lengths
+    from npu_compile.compilation.compiled_model import CompiledModel
+    from npu_compile.runners.packed_layout import InputSpec
+
+
+class PrefillRunner:
+    """Runs steps of any number of tokens a sequence: prefill, chunks of it, and mixed batches.
+
+    Such a step is captured in segments, with attention eager between them, so one graph serves all
+    batches of up to its number of tokens, whatever their sequences are. Attention sees the padded
+    rows of its tensors; it reads from the lengths how many of them are the batch's own, and may
+    leave the others as they are. Owns its static input buffers.
+
+    Use: :meth:`capture` once, then :meth:`run` for each step. In a mode that captures no prefill
+    steps are padded as well, and run eagerly; without prefill capture sizes they are as they came.
+
+    Args:
+        compiled: the model; its configuration names the prefill capture sizes and the mode.
+        inputs: the model's arguments: tensors of one row a token, or, where declared
+            ``per_sequence``, of one row a sequence.
+        max_sequences: rows of the latter in every captured graph; steps of more run eagerly.
+        set_lengths: makes attention see the lengths of a step, called before each with what
+            :meth:`run` was given.
+
+    Attributes:
+        compiled: as given.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        *,
+        inputs: Mapping[str, InputSpec],
+        max_sequences: int,
+        set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None],
+    ) -> None:
+        self.compiled = compiled
+        self._set_lengths = set_lengths
+        self._max_sequences = max_sequences
+        self._specs = dict(inputs)
+        sizes = compiled.config.prefill_capture_sizes
+        keys = {size: GraphKey(num_tokens=size) for size in sizes}
+        self._steps = CapturedSteps(
+            compiled,
+            compiled.config.mode.prefill_run_mode,
+            keys,
+            inputs=inputs,
+            step_size=lambda tokens: StepSize(tokens=tokens, sequences=max_sequences),
+            what="prefill",
+        )
+
+    def padded_size(self, num_tokens: int) -> int:
+        """Return the tokens that the model will see; ``num_tokens`` where no size is that large."""
+        return self._steps.padded_size(num_tokens)
+
+    def capture(
+        self,
+        prepare: Callable[[int], None],
+        *,
+        on_captured: Callable[[int, int, int], None] | None = None,
+    ) -> None:
+        """Capture every prefill capture size, the largest first, if the mode captures prefill.
+
+        The static buffers hold padding only.
+
+        Args:
+            prepare: called with each size before the model runs; must make attention see lengths
+                that its padding allows, of no sequence for instance.
+            on_captured: called after each size with (size, sizes done, sizes in all).
+
+        Raises:
+            RunnerStateError: captured already, by this runner or by another of the model; what is
+                captured stays as it is.
+            GraphRuntimeError: the device refused a capture; what was captured is released.
+            OutputError: an output of the model does not have one row for each token.
+        """
+        if self._steps.run_mode is RunMode.EAGER or not self._steps.keys:
+            return
+        self._steps.require_capturable()
+        try:
+            self._steps.capture(prepare, self._steps.capture_one, on_captured)
+        except BaseException:
+            self.release()
+            raise
+
+    def run(
+        self, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[str, Lengths]]
+    ) -> Any:
+        """Run one step and return the model's output for the batch's own tokens.
+
+        Returns when the work is queued.
+
+        Args:
+            inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
+                when this returns; or on the device, such as the tokens just sampled, read in the
+                order of the current stream and without a wait of the host.
+            lengths: by parameter group and argument name, of the batch as it is, for
+                ``set_lengths``.
+
+        Returns:
+            What the model returns, each tensor ``[tokens, ...]`` on the device. After a replay they
+            are views of the graph's memory, which the next step overwrites.
+
+        Raises:
+            InputError: an input does not fit its declaration; nothing was launched.
+            OutputError: an output does not have one row for each token of the batch.
+            RunnerStateError: the graphs are not captured.
+        """
+        num_tokens, num_sequences = self._given_rows(inputs)
+        size = self._steps.padded_size(num_tokens)
+        key = self._steps.keys.get(size)
+        if key is None or num_sequences > self._max_sequences:
+            self._set_lengths(lengths)
+            if key is None:
+                output = self._steps.call_eagerly(inputs, f"{num_tokens} rows")
+            else:
+                output = self._steps.call_eagerly(
+                    inputs,
+                    f"{num_sequences} sequences",
+                    limit=f"max_sequences ({self._max_sequences})",
+                    remedy="give the runner a larger one",
+                )
+            return own_rows(output, num_rows=num_tokens, padded_size=num_tokens)
+        own = self._steps.check(key, inputs)
+        self._set_lengths(lengths)
+        output = self._steps.load_and_call(key, inputs, own)
+        return own_rows(output, num_rows=num_tokens, padded_size=size)
+
+    def release(self) -> None:
+        """Wait for the device and tear the graphs of this runner down; may capture again."""
+        self._steps.release()
+
+    def _given_rows(self, inputs: Mapping[str, Tensor]) -> tuple[int, int]:
+        """Return tokens and sequences of a step as its inputs say, which are not checked yet."""
+        tokens = sequences = 0
+        for name, spec in self._specs.items():
+            value = inputs.get(name)
+            if value is None or value.dim() == 0:
+                continue
+            if spec.per_sequence:
+                sequences = value.shape[0]
+            else:
+                tokens = value.shape[0]
+        return tokens, sequences

@@ -1,0 +1,213 @@
+"""Breakable capture: where a function runs eagerly one graph ends, and another begins behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from npu_graph_runtime.capturing.eager_segment import EagerSegment, function_name
+from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
+from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
+    from npu_graph_runtime.graph_context import CallContext
+
+Function = TypeVar("Function", bound="Callable[..., Any]")
+
+
+def runs_eagerly(context: CallContext) -> Callable[[Function], Function]:
+    """Return a decorator for functions that break a breakable capture and run eagerly at replay.
+
+    For what cannot be captured: attention whose kernel depends on lengths that the host knows,
+    collectives that the host starts, whatever synchronises. In a capture under ``BREAKABLE`` the
+    graph so far ends in front of the function and another begins behind it. At each replay the
+    function is called again between the two, with the arguments of the capture: the same tensors,
+    in which new values lie, and the same other objects. What else changes from step to step it has
+    to ask for itself, of the engine's forward context for instance. Under any other run mode, in
+    warm-up runs, and inside another such function the function is just called.
+
+    What it returns is read by captured work behind it, so it has to lie where it lay at capture:
+
+    - a tensor on the memory of an argument, such as an output buffer that is handed in, stays that;
+    - a new tensor is kept as long as the graph, and the new one of each replay is copied into it;
+    - a tensor that somebody else holds too, such as a buffer of the module, has to be the same one
+      at each replay.
+
+    Anything else is an :class:`~npu_graph_runtime.EagerSegmentError` at the replay. So is another
+    number of results or another plain value, which Python code behind the function may have used.
+
+    Args:
+        context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            session = context.capture_session
+            if session is None:
+                return function(*args, **kwargs)
+            return session.call_eagerly(function, args, kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+class SegmentedGraph:
+    """Captured segments and what runs eagerly between them, replayed as one graph.
+
+    A :class:`~npu_graph_runtime.DeviceGraph` like any other. The eager functions run on the thread
+    and the stream that replay; an exception of one leaves the rest of the step undone and the graph
+    as good as before.
+
+    Args:
+        segments: graphs, and eager segments between them.
+        subject: what was captured, for messages.
+    """
+
+    def __init__(self, segments: Sequence[DeviceGraph | EagerSegment], subject: str) -> None:
+        self._segments = tuple(segments)
+        self._replays = tuple(segment.replay for segment in segments)
+        self._subject = subject
+
+    @property
+    def num_graphs(self) -> int:
+        """Captured segments."""
+        return len(self._segments) - self.num_breaks
+
+    @property
+    def num_breaks(self) -> int:
+        """Functions that run eagerly at each replay."""
+        return sum(isinstance(segment, EagerSegment) for segment in self._segments)
+
+    def replay(self) -> None:
+        """Replay all segments in order, on the current stream.
+
+        Raises:
+            EagerSegmentError: an eager function returned something else than at capture.
+            DeviceError: the device refused a captured segment, whose number is named.
+            Exception: whatever an eager function raises, unchanged.
+        """
+        number = -1
+        try:
+            for number, replay in enumerate(self._replays):  # noqa: B007 - read where it fails
+                replay()
+        except GraphRuntimeError:
+            raise
+        except RuntimeError as error:
+            if isinstance(self._segments[number], EagerSegment):
+                raise
+            subject = f"{_place(self._segments[:number])} of {self._subject}"
+            raise diagnose(error, doing="replaying", subject=subject) from error
+
+    def reset(self) -> None:
+        """Release all segments, and what eager functions returned."""
+        # A replay afterwards is refused by the first of them, which is a graph.
+        _reset(self._segments)
+
+
+class SegmentRecorder:
+    """Captures one call in segments.
+
+    Args:
+        device: captures and replays.
+        pool: a memory pool of ``device`` for all segments.
+        stream: the capture stream, which is the current one.
+        subject: what is captured, for messages.
+    """
+
+    def __init__(self, device: GraphDevice, *, pool: object, stream: Stream, subject: str) -> None:
+        self._device = device
+        self._pool = pool
+        self._stream = stream
+        self._subject = subject
+        self._segments: list[DeviceGraph | EagerSegment] = []
+        self._open: tuple[DeviceGraph, contextlib.ExitStack] | None = None
+        self._failed: tuple[str, BaseException] | None = None
+
+    def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
+        """Capture the call and return its graph and its result.
+
+        Each segment is replayed once as soon as it is captured, so that eager functions find the
+        values that they will find later, and the result is written.
+
+        Raises:
+            CaptureSessionError: ``call`` caught the exception of an eager function and went on.
+            DeviceError: the device refused; the segment is named.
+            Exception: whatever else ``call`` raises, unchanged; nothing is captured then.
+        """
+        try:
+            self._begin()
+            result = call()
+            self._end()
+        except BaseException as error:
+            self._abandon(error)
+            if not isinstance(error, RuntimeError) or isinstance(error, GraphRuntimeError):
+                raise
+            if find_error_code(error) is None or self._failed is not None:
+                raise
+            place = f"{_place(self._segments)} of {self._subject}"
+            raise diagnose(error, doing="capturing", subject=place) from error
+        return SegmentedGraph(self._segments, self._subject), result
+
+    def call_eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """End the segment, call the function, and begin the next segment behind it."""
+        if self._open is None:
+            # Inside another eager function, or behind one that failed.
+            return function(*args, **kwargs)
+        self._end()
+        try:
+            segment, result = EagerSegment.of_call(
+                function, args, kwargs, device=self._device, subject=self._subject
+            )
+        except BaseException as error:
+            self._failed = (function_name(function), error)
+            raise
+        self._segments.append(segment)
+        self._begin()
+        return result
+
+    def _begin(self) -> None:
+        graph, stack = self._device.create_graph(), contextlib.ExitStack()
+        stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
+        self._open = (graph, stack)
+
+    def _end(self) -> None:
+        if self._open is None:
+            name, error = self._failed or ("a function", None)
+            raise CaptureSessionError(
+                f"capturing {self._subject}: {name}, which runs eagerly, raised {error!r}, and the "
+                "callable went on, expected that the exception ends the capture, since no capture "
+                "is under way behind it; let it through, or catch it inside the function"
+            ) from error
+        (graph, stack), self._open = self._open, None
+        stack.close()
+        self._segments.append(graph)
+        graph.replay()
+
+    def _abandon(self, error: BaseException) -> None:
+        """End the capture under way, if any, and release what is captured."""
+        if self._open is not None:
+            (_, stack), self._open = self._open, None
+            # The device ends the capture; the first error says why.
+            with contextlib.suppress(BaseException):
+                stack.__exit__(type(error), error, error.__traceback__)
+        _reset(self._segments)
+
+
+def _reset(segments: Sequence[DeviceGraph | EagerSegment]) -> None:
+    for segment in segments:
+        segment.reset()
+
+
+def _place(before: Sequence[DeviceGraph | EagerSegment]) -> str:
+    """Return how messages call the captured segment behind some others."""
+    number = sum(not isinstance(segment, EagerSegment) for segment in before) + 1
+    eager = [segment for segment in before if isinstance(segment, EagerSegment)]
+    return f"segment {number}" + (f" (behind {eager[-1].name})" if eager else "")

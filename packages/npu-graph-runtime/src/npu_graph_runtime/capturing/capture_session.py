@@ -1,0 +1,271 @@
+"""The capture session: the only span in which graphs may be captured."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import time
+from typing import TYPE_CHECKING, Any
+
+from npu_graph_runtime.capturing.breakable_capture import SegmentRecorder
+from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
+from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import TracebackType
+
+    from typing_extensions import Self
+
+    from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
+    from npu_graph_runtime.graph_context import CallContext
+    from npu_graph_runtime.observer import RuntimeObserver
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Capture:
+    """What one capture gave.
+
+    Attributes:
+        graph: the captured graph.
+        result: what the captured call returned. Tensors in it are unwritten until the first replay;
+            their memory belongs to the pool.
+        seconds: host time of the capture.
+        warmup_seconds: host time of the warm-up runs before it.
+    """
+
+    graph: DeviceGraph
+    result: Any
+    seconds: float
+    warmup_seconds: float
+
+
+class CaptureSession:
+    """Makes captures legal for the callables of one context, on one stream, into one pool.
+
+    While it is open its stream is the current stream of the thread, so warm-up runs, captures and
+    what runs eagerly between captured pieces stay in order without further synchronisation. Garbage
+    collection is held off, because a finaliser that frees a device object in the middle of a
+    capture would break it, and because a collection for each of hundreds of pieces is slow.
+    However the session ends, the stream, the garbage collector and the context are as before.
+
+    Enter it on the thread that captures; a context has at most one open session.
+
+    Args:
+        device: captures and replays.
+        context: the context of the callables that may capture.
+        pool: a memory pool of ``device`` that all graphs of the session share, for instance that of
+            an earlier session; without it the session makes one.
+        stream: the capture stream; without it the session makes one. Graphs that share a pool
+            should share the stream too, so that the allocator can share their memory.
+        observer: told when the session opens and closes, with memory figures.
+
+    Attributes:
+        device: as given.
+        pool: the shared pool; its memory lives as long as a graph captured into it.
+        stream: the capture stream.
+        num_graphs: graphs captured so far.
+
+    Raises:
+        CaptureSessionError: entered twice, inside another session of the context, or while the
+            device is capturing.
+    """
+
+    def __init__(
+        self,
+        device: GraphDevice,
+        context: CallContext,
+        pool: object = None,
+        stream: Stream | None = None,
+        *,
+        observer: RuntimeObserver | None = None,
+    ) -> None:
+        self.device = device
+        self.pool: object = device.create_memory_pool() if pool is None else pool
+        self.stream: Stream = device.create_stream() if stream is None else stream
+        self.num_graphs = 0
+        self._context = context
+        self._observer = observer
+        self._capturing: str | None = None
+        self._recorder: SegmentRecorder | None = None
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._context.capture_session is not None:
+            raise CaptureSessionError(
+                "opening a capture session: the context already has an open one, expected none; "
+                "close it first, or capture inside it"
+            )
+        if self.device.is_capturing():
+            raise CaptureSessionError(
+                f"opening a capture session on {self.device.name}: the current stream is "
+                "capturing, expected no capture; open the session before anything is captured"
+            )
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_garbage_collection_held_off())
+            self.device.synchronize()
+            self.device.empty_cache()
+            if self._observer is not None:
+                started = time.perf_counter()
+                self._observer.observe(CaptureSessionOpened(memory=self.device.memory_figures()))
+                stack.callback(self._report_closed, self._observer, started)
+            stack.enter_context(self.device.use_stream(self.stream))
+            self._context.capture_session = self
+            stack.callback(self._leave_context)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._stack:
+            try:
+                self.device.synchronize()
+            except GraphRuntimeError:
+                if exception is None:
+                    raise
+            except RuntimeError as error:
+                # After an exception the device may fail too; the first error says why.
+                if exception is None:
+                    subject = f"on {self.device.name}"
+                    raise diagnose(
+                        error, doing="closing a capture session", subject=subject
+                    ) from error
+
+    @property
+    def capturing(self) -> str | None:
+        """What is being captured now, or ``None`` between captures."""
+        return self._capturing
+
+    def capture(
+        self,
+        call: Callable[[], Any],
+        *,
+        subject: str,
+        warmup_runs: int = 0,
+        is_breakable: bool = False,
+    ) -> Capture:
+        """Capture one call into a new graph of the shared pool.
+
+        Args:
+            call: issues the work; it runs ``warmup_runs`` times eagerly and once for the capture,
+                of which the device runs nothing.
+            subject: what is captured, for messages.
+            warmup_runs: eager runs before the capture.
+            is_breakable: end the graph at each function that
+                :func:`~npu_graph_runtime.runs_eagerly` marks, and begin another behind it. Each is
+                replayed once as soon as it is captured, so the result is written.
+
+        Raises:
+            CaptureSessionError: the session is not open, or a capture is under way; or the
+                exception of a function that runs eagerly was caught.
+            DeviceError: the device refused; raised from the device's own error.
+            Exception: whatever else ``call`` raises, unchanged.
+        """
+        if self._context.capture_session is not self:
+            raise CaptureSessionError(
+                f"capturing {subject}: the capture session is closed, expected an open one; "
+                "capture inside `with CaptureSession(...)`"
+            )
+        if self._capturing is not None:
+            raise CaptureSessionError(
+                f"capturing {subject}: {self._capturing} is being captured, expected no capture "
+                "under way, since captures do not nest; give the inner callable another run mode"
+            )
+        self._capturing = subject
+        try:
+            return self._capture(call, subject, warmup_runs, is_breakable)
+        finally:
+            self._capturing = None
+            self._recorder = None
+
+    def call_eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Call a function between two segments of a breakable capture, if one is under way.
+
+        Args:
+            function: what :func:`~npu_graph_runtime.runs_eagerly` marks.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+        """
+        if self._recorder is None:
+            return function(*args, **kwargs)
+        return self._recorder.call_eagerly(function, args, kwargs)
+
+    def _capture(
+        self, call: Callable[[], Any], subject: str, warmup_runs: int, is_breakable: bool
+    ) -> Capture:
+        started = time.perf_counter()
+        doing = "warming up"
+        try:
+            for _ in range(warmup_runs):
+                call()
+            warmed_up = time.perf_counter()
+            doing = "capturing"
+            graph, result = self._captured(call, subject, is_breakable)
+        except GraphRuntimeError:
+            raise
+        except RuntimeError as error:
+            if find_error_code(error) is None:
+                raise
+            raise diagnose(error, doing=doing, subject=subject) from error
+        finished = time.perf_counter()
+        return Capture(
+            graph=graph,
+            result=result,
+            seconds=finished - warmed_up,
+            warmup_seconds=warmed_up - started,
+        )
+
+    def _captured(
+        self, call: Callable[[], Any], subject: str, is_breakable: bool
+    ) -> tuple[DeviceGraph, Any]:
+        if is_breakable:
+            self._recorder = SegmentRecorder(
+                self.device, pool=self.pool, stream=self.stream, subject=subject
+            )
+            segmented, result = self._recorder.record(call)
+            self.num_graphs += segmented.num_graphs
+            return segmented, result
+        graph = self.device.create_graph()
+        with self.device.capture(graph, pool=self.pool, stream=self.stream):
+            result = call()
+        self.num_graphs += 1
+        return graph, result
+
+    def _leave_context(self) -> None:
+        self._context.capture_session = None
+
+    def _report_closed(self, observer: RuntimeObserver, started: float) -> None:
+        observer.observe(
+            CaptureSessionClosed(
+                num_graphs=self.num_graphs,
+                seconds=time.perf_counter() - started,
+                memory=self.device.memory_figures(),
+            )
+        )
+
+
+@contextlib.contextmanager
+def _garbage_collection_held_off() -> Iterator[None]:
+    """Collect once, then switch collection off and move what lives out of its sight."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    # A host that froze objects itself wants them to stay frozen, and unfreezing knows only all.
+    freezes = gc.get_freeze_count() == 0
+    gc.disable()
+    if freezes:
+        gc.freeze()
+    try:
+        yield
+    finally:
+        if freezes:
+            gc.unfreeze()
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,191 @@
+"""A call that runs eagerly between two captured segments, again at each replay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from npu_graph_runtime.capturing.fresh_memory import memory_held_alone, memory_of
+from npu_graph_runtime.capturing.input_layout import is_plain
+from npu_graph_runtime.capturing.tensor_leaves import leaves, map_tensors, tensor_leaves
+from npu_graph_runtime.errors import EagerSegmentError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npu_graph_runtime.device import GraphDevice
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return how messages call a function."""
+    return getattr(function, "__name__", type(function).__name__)
+
+
+class EagerSegment:
+    """One call of a function, repeated with the same arguments.
+
+    Args:
+        function: what is called.
+        args: positional arguments of the capture; held without their memory where it is the
+            device's, as the captured segments beside hold theirs.
+        kwargs: keyword arguments of the capture, held likewise.
+        result: what the call at capture returned; its tensors are held.
+        fresh: addresses of the memory in ``result`` that nobody else held.
+        subject: what is captured, for messages.
+
+    Attributes:
+        name: of the function, for messages.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        result: Any,
+        fresh: frozenset[int],
+        subject: str,
+    ) -> None:
+        self.name = function_name(function)
+        self._function = function
+        self._args = args
+        self._kwargs = kwargs
+        self._fresh = fresh
+        self._subject = subject
+        self._expected = [
+            (path, leaf.detach() if isinstance(leaf, Tensor) else leaf)
+            for path, leaf in leaves(result, "result")
+        ]
+        self._shared = _shared_memory([leaf for _, leaf in self._expected])
+        # Either of which there is but one.
+        is_nothing = result is None or (type(result) is tuple and not result)
+        self._nothing = result if is_nothing else self
+        self._only = _layout(result) if isinstance(result, Tensor) else None
+
+    @classmethod
+    def of_call(
+        cls,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        *,
+        device: GraphDevice,
+        subject: str,
+    ) -> tuple[EagerSegment, Any]:
+        """Call a function at capture; return the segment and the result."""
+        results = [function(*args, **kwargs)]
+        alone = memory_held_alone(results)
+        result = results[0]
+        given = {memory_of(tensor) for _, tensor in tensor_leaves((args, dict(kwargs)), "")}
+        segment = cls(
+            function,
+            tuple(_weakly(value, device) for value in args),
+            {name: _weakly(value, device) for name, value in kwargs.items()},
+            result=result,
+            fresh=alone - given,
+            subject=subject,
+        )
+        return segment, result
+
+    def replay(self) -> None:
+        """Call the function again, and bring its result to where captured work reads it.
+
+        Raises:
+            EagerSegmentError: the result has another structure, another plain value, or a tensor of
+                another layout or in memory that is not the graph's.
+        """
+        result = self._function(*self._args, **self._kwargs)
+        # Most functions write into a buffer that they are given, and return that or nothing.
+        if isinstance(result, Tensor):
+            if self._only is not None and _layout(result) == self._only:
+                return
+        elif result is self._nothing:
+            return
+        self._bring_all(result)
+
+    def _bring_all(self, result: Any) -> None:
+        found = list(leaves(result, "result"))
+        if [path for path, _ in found] != [path for path, _ in self._expected]:
+            raise self._error(
+                f"it returned {', '.join(path for path, _ in found)}, expected "
+                f"{', '.join(path for path, _ in self._expected)} as at capture"
+            )
+        if self._shared and _shared_memory([leaf for _, leaf in found]) != self._shared:
+            raise self._error(
+                "its results share memory otherwise than at capture, expected the same views of "
+                "one tensor, since one would be written over the other; return tensors of their own"
+            )
+        for (path, expected), (_, now) in zip(self._expected, found, strict=True):
+            if isinstance(expected, Tensor):
+                self._bring(path, expected, now)
+            elif is_plain(expected) and (type(now) is not type(expected) or now != expected):
+                raise self._error(
+                    f"{path} is {now!r}, expected {expected!r} as at capture, which code behind it "
+                    "may have used; let the graph key say it"
+                )
+
+    def reset(self) -> None:
+        """Let go of arguments and results."""
+        self._args, self._kwargs, self._expected = (), {}, []
+
+    def _bring(self, path: str, expected: Tensor, now: object) -> None:
+        if not isinstance(now, Tensor) or not _alike(now, expected):
+            raise self._error(f"{path} is {_described(now)}, expected {_described(expected)}")
+        if now.data_ptr() == expected.data_ptr() and now.stride() == expected.stride():
+            return
+        if memory_of(expected) not in self._fresh:
+            raise self._error(
+                f"{path} is {_described(now)}, expected {_described(expected)}, which was memory "
+                "of an argument or held elsewhere at capture; write into that, or return a new "
+                "tensor each time"
+            )
+        # Captured work reads it as data; no gradient passes a replay.
+        expected.copy_(now.detach())
+
+    def _error(self, problem: str) -> EagerSegmentError:
+        return EagerSegmentError(
+            f"replaying {self._subject}: {self.name}, which runs eagerly: {problem}"
+        )
+
+
+def _weakly(value: Any, device: GraphDevice) -> Any:
+    """Return an argument without the hold on its memory, itself where it cannot be rebuilt."""
+    try:
+        return map_tensors(value, device.weak_reference)
+    except TypeError:
+        return value
+
+
+def _shared_memory(values: list[object]) -> list[tuple[object, ...]]:
+    """Return of each tensor on memory of an earlier one: which, and how it lies there."""
+    first: dict[int, int] = {}
+    shared: list[tuple[object, ...]] = []
+    for index, value in enumerate(values):
+        if isinstance(value, Tensor) and value.numel():
+            owner = first.setdefault(memory_of(value), index)
+            shared.append((owner, value.storage_offset(), value.stride()))
+    return shared if len(first) < len(shared) else []
+
+
+def _layout(tensor: Tensor) -> tuple[int, torch.Size, tuple[int, ...], torch.dtype]:
+    return tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+
+
+def _alike(now: Tensor, expected: Tensor) -> bool:
+    return (
+        now.shape == expected.shape
+        and now.dtype == expected.dtype
+        and now.device == expected.device
+    )
+
+
+def _described(value: object) -> str:
+    if not isinstance(value, Tensor):
+        return f"{value!r}"
+    return (
+        f"a tensor of {value.dtype}, shape {tuple(value.shape)}, stride {value.stride()} on "
+        f"{value.device} at {value.data_ptr():#x}"
+    )

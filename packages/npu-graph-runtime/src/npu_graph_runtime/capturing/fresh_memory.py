@@ -1,0 +1,81 @@
+"""Which memory of a call's result nobody else holds, so that it may be kept and written again."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from npu_graph_runtime.capturing.tensor_leaves import map_tensors, tensor_leaves
+from npu_graph_runtime.torch_internals import base_of, storage_owners
+
+
+def memory_of(tensor: Tensor) -> int:
+    """Return the address of a tensor's memory, the same for all views of it."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def memory_held_alone(results: list[Any]) -> frozenset[int]:
+    """Return the addresses of memory that the tensors of results hold and nobody else does.
+
+    A tensor that a module, a list or a closure holds too is told by the references of Python on it;
+    a view of one by those on the tensor behind it; any other alias by the owners of the storage.
+    How many references there are on what nobody else holds depends on the version of Python, so
+    they are compared with those on an imitation of the results. None is told alone where they
+    cannot be imitated.
+
+    Args:
+        results: Nested outputs, on which this list has the only reference.
+    """
+    found = _holders(results)
+    try:
+        imitation = _imitation(results)
+    except TypeError:
+        return frozenset()
+    expected = _holders(imitation)
+    is_alone: dict[int, bool] = {}
+    for (memory, counts), (_, alone) in zip(found, expected, strict=True):
+        is_alone[memory] = is_alone.get(memory, True) and counts == alone
+    return frozenset(memory for memory, alone in is_alone.items() if alone)
+
+
+def _holders(result: Any) -> list[tuple[int, tuple[int, int, int, int]]]:
+    """Return of each tensor its memory, and how many hold it, its base, and its storage."""
+    tensors = [tensor for _, tensor in tensor_leaves(result, "")]
+    bases = [base_of(tensor) for tensor in tensors]
+    return [
+        (
+            memory_of(tensor),
+            (
+                sys.getrefcount(tensor),
+                0 if base is None else sys.getrefcount(base),
+                sys.getrefcount(tensor.untyped_storage()),
+                storage_owners(tensor) - _known_owners(memory_of(tensor), [*tensors, *bases]),
+            ),
+        )
+        for tensor, base in zip(tensors, bases, strict=True)
+    ]
+
+
+def _known_owners(memory: int, tensors: list[Tensor | None]) -> int:
+    found = {id(each) for each in tensors if each is not None and memory_of(each) == memory}
+    return len(found)
+
+
+def _imitation(result: Any) -> Any:
+    """Return a result of the same structure whose tensors nobody else holds."""
+    made: dict[int, Tensor] = {}
+
+    def new(tensor: Tensor) -> Tensor:
+        base = base_of(tensor)
+        if id(tensor) not in made and base is None:
+            made[id(tensor)] = torch.empty(1)
+        elif id(tensor) not in made:
+            made[id(tensor)] = made.setdefault(id(base), torch.empty(1)).view(1)
+        return made[id(tensor)]
+
+    imitation = map_tensors(result, new)
+    made.clear()
+    return imitation

@@ -1,0 +1,369 @@
+"""A callable that is captured once a graph key and replayed afterwards."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import time
+import warnings
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
+from npu_graph_runtime.capturing.input_layout import AddressCheck, InputLayout
+from npu_graph_runtime.capturing.tensor_leaves import map_tensors
+from npu_graph_runtime.errors import (
+    CaptureSessionError,
+    GraphKeyError,
+    GraphNotCapturedError,
+    GraphRuntimeError,
+    WeakOutputError,
+)
+from npu_graph_runtime.failures.diagnosis import diagnose
+from npu_graph_runtime.observer import GraphCaptured, GraphMissed, GraphReleased, GraphReplayed
+from npu_graph_runtime.run_mode import RunMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npu_graph_runtime.capturing.capture_session import CaptureSession
+    from npu_graph_runtime.device import DeviceGraph, GraphDevice
+    from npu_graph_runtime.graph_context import CallContext
+    from npu_graph_runtime.graph_key import GraphKey
+    from npu_graph_runtime.observer import RuntimeObserver
+
+
+class MissPolicy(enum.Enum):
+    """What a call does whose key is not captured while no capture session is open."""
+
+    RAISE = "raise"
+    """Raise :class:`~npu_graph_runtime.GraphNotCapturedError`."""
+
+    RUN_EAGERLY = "run_eagerly"
+    """Run the function, and warn once a callable."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class GraphCounters:
+    """How often a graphed callable did what, since it was made.
+
+    Attributes:
+        captured: graphs captured, those captured again included.
+        replayed: replays.
+        missed: calls in the run mode that found no graph and no open session.
+        released: graphs released.
+    """
+
+    captured: int
+    replayed: int
+    missed: int
+    released: int
+
+
+class GraphedCallable:
+    """Wraps a callable: captured by graph key inside a capture session, replayed elsewhere.
+
+    At each call the context says what to do. In another run mode than the wrapper's own the call
+    goes straight through, so a ``FULL`` wrapper may contain ``PIECEWISE`` ones. In its run mode the
+    wrapper replays the graph of the context's key; if there is none and a capture session is open,
+    it runs the function ``warmup_runs`` times, captures it and returns its outputs. A ``BREAKABLE``
+    wrapper is captured in segments, between the functions that
+    :func:`~npu_graph_runtime.runs_eagerly` marks.
+
+    Arguments are not copied: the caller keeps them in buffers whose addresses and layouts do not
+    change and writes new values into them before the call. Other values than tensors are baked into
+    the graph at capture, so plain ones (numbers, texts, None, enum members) may not change either:
+    what does change belongs into the graph key.
+
+    Outputs of a replay lie in the memory pool of the graph. They are overwritten by the next replay
+    of any graph of that pool and die when the graph is released, so use or copy them at once. The
+    outputs of a capturing call are not written until the graph is replayed, but for ``BREAKABLE``.
+
+    Belongs to one host thread at a time, as its context does.
+
+    Args:
+        function: what to capture; issues its work on the current stream, without synchronising.
+        device: captures and replays.
+        context: owned by the caller and shared by the wrappers of one model.
+        run_mode: the run mode in which this wrapper acts; not ``EAGER``.
+        name: for messages and events.
+        address_check: when inputs are compared with what the capture baked in.
+        weak_outputs: keep outputs without keeping their memory, so that later captures of the pool
+            reuse it (as vLLM does). Set it to false for outputs that must survive replays of other
+            graphs of the pool.
+        warmup_runs: eager runs before a capture, which let kernels compile and allocate their
+            workspaces; 0 where the caller warms up the whole model itself.
+        replay_after_capture: replay each graph once behind its capture, so that the capturing call
+            returns written outputs. Not for graphs that wait for an external event.
+        on_miss: what to do where nothing is captured and no session is open.
+        observer: told of captures, replays, misses and releases.
+
+    Attributes:
+        name: as given.
+        run_mode: as given.
+
+    Raises:
+        ValueError: ``run_mode`` is ``EAGER`` or ``warmup_runs`` is negative.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        device: GraphDevice,
+        context: CallContext,
+        run_mode: RunMode,
+        name: str,
+        address_check: AddressCheck = AddressCheck.ALWAYS,
+        weak_outputs: bool = True,
+        warmup_runs: int = 1,
+        replay_after_capture: bool = False,
+        on_miss: MissPolicy = MissPolicy.RAISE,
+        observer: RuntimeObserver | None = None,
+    ) -> None:
+        if run_mode is RunMode.EAGER:
+            raise ValueError(
+                f"wrapping {name!r} for capture: run_mode is EAGER, expected PIECEWISE, BREAKABLE "
+                "or FULL, since nothing is captured in EAGER; call the function itself"
+            )
+        if warmup_runs < 0:
+            raise ValueError(
+                f"wrapping {name!r} for capture: warmup_runs is {warmup_runs}, expected 0 or more"
+            )
+        self.name = name
+        self.run_mode = run_mode
+        self._function = function
+        self._device = device
+        self._context = context
+        self._check_always = address_check is AddressCheck.ALWAYS
+        self._check_first = address_check is not AddressCheck.NEVER
+        self._weak_outputs = weak_outputs
+        self._warmup_runs = warmup_runs
+        self._replay_after_capture = replay_after_capture
+        self._on_miss = on_miss
+        self._observer = observer
+        self._graphs: dict[GraphKey | None, _CapturedGraph] = {}
+        self._num_captured = 0
+        self._num_replayed = 0
+        self._num_missed = 0
+        self._num_released = 0
+        self._has_warned = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call through, replay, or capture, as the context says.
+
+        Raises:
+            GraphKeyError: the context's run mode was set without a key.
+            GraphNotCapturedError: nothing is captured under the key, no capture session is open,
+                and ``on_miss`` is ``RAISE``.
+            InputAddressError: an input is not what the capture baked in; nothing was launched.
+            CaptureSessionError: a capture is under way, or the open session is of another device.
+            DeviceError: the device refused the capture or the replay.
+        """
+        context = self._context
+        if context.mode is not self.run_mode:
+            return self._function(*args, **kwargs)
+        captured = self._graphs.get(context.key)
+        if captured is None:
+            return self._call_uncaptured(args, kwargs)
+        if self._check_always or not captured.is_checked:
+            captured.inputs.check(args, kwargs)
+            captured.is_checked = True
+        if self._observer is not None:
+            self._replay_observed(captured, self._observer)
+            return captured.outputs
+        try:
+            captured.replay()
+        except GraphRuntimeError:
+            raise
+        except RuntimeError as error:
+            self._raise_replay_error(captured, error)
+        self._num_replayed += 1
+        return captured.outputs
+
+    def __repr__(self) -> str:
+        """Return name, run mode and number of graphs."""
+        return f"GraphedCallable({self.name!r}, {self.run_mode.name}, {len(self._graphs)} graphs)"
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The wrapped function."""
+        return self._function
+
+    @property
+    def captured_keys(self) -> tuple[GraphKey, ...]:
+        """Keys of the graphs held now, in the order of their capture."""
+        return tuple(graph.key for graph in self._graphs.values())
+
+    @property
+    def num_graphs(self) -> int:
+        """Device graphs held now: one for each key, or for each of its segments."""
+        return sum(
+            graph.graph.num_graphs if isinstance(graph.graph, SegmentedGraph) else 1
+            for graph in self._graphs.values()
+        )
+
+    @property
+    def counters(self) -> GraphCounters:
+        """The counters as they are now."""
+        return GraphCounters(
+            captured=self._num_captured,
+            replayed=self._num_replayed,
+            missed=self._num_missed,
+            released=self._num_released,
+        )
+
+    def is_captured(self, key: GraphKey) -> bool:
+        """Return whether a graph is held under the key."""
+        return key in self._graphs
+
+    def release(self, key: GraphKey) -> None:
+        """Wait for the device, then tear down one graph; outputs of its replays die with it.
+
+        The next call under the key inside a capture session captures it again.
+
+        Raises:
+            GraphNotCapturedError: no graph is held under the key.
+        """
+        captured = self._graphs.get(key)
+        if captured is None:
+            raise GraphNotCapturedError(
+                f"releasing {self._subject(key)}: no graph is held under this key; "
+                f"{self._held_keys()}"
+            )
+        self._device.synchronize()
+        del self._graphs[key]
+        captured.outputs = None
+        captured.graph.reset()
+        self._num_released += 1
+        if self._observer is not None:
+            self._observer.observe(GraphReleased(name=self.name, key=key))
+
+    def release_all(self) -> None:
+        """Release every graph that is held; none is no error."""
+        for key in self.captured_keys:
+            self.release(key)
+
+    def _call_uncaptured(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        key = self._context.key
+        if key is None:
+            raise GraphKeyError(
+                f"calling {self.name!r} in run mode {self.run_mode.name}: the context has no graph "
+                "key; set mode and key together, with GraphContext.run"
+            )
+        session = self._context.capture_session
+        if session is not None:
+            return self._capture(session, key, args, kwargs)
+        self._num_missed += 1
+        if self._observer is not None:
+            self._observer.observe(GraphMissed(name=self.name, key=key))
+        problem = (
+            f"calling {self._subject(key)}: no graph is captured under this key and no capture "
+            f"session is open; {self._held_keys()}; capture it inside `with CaptureSession(...)`, "
+            "or call in RunMode.EAGER"
+        )
+        if self._on_miss is MissPolicy.RAISE:
+            raise GraphNotCapturedError(problem)
+        if not self._has_warned:
+            self._has_warned = True
+            warnings.warn(f"{problem}; running eagerly, said once", RuntimeWarning, stacklevel=3)
+        return self._function(*args, **kwargs)
+
+    def _capture(
+        self,
+        session: CaptureSession,
+        key: GraphKey,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        subject = self._subject(key)
+        if session.device is not self._device:
+            raise CaptureSessionError(
+                f"capturing {subject}: the open session is of device {session.device.name}, "
+                f"expected {self._device.name}; open a session with this callable's device"
+            )
+        capture = session.capture(
+            lambda: self._function(*args, **kwargs),
+            subject=subject,
+            warmup_runs=self._warmup_runs,
+            is_breakable=self.run_mode is RunMode.BREAKABLE,
+        )
+        graph, outputs = capture.graph, capture.result
+        try:
+            kept = self._kept_outputs(outputs, subject) if self._weak_outputs else outputs
+        except BaseException:
+            graph.reset()
+            raise
+        captured = _CapturedGraph(key, graph, kept, InputLayout(args, kwargs, subject))
+        captured.is_checked = not self._check_first
+        self._graphs[key] = captured
+        self._num_captured += 1
+        if self._observer is not None:
+            self._observer.observe(
+                GraphCaptured(
+                    name=self.name,
+                    key=key,
+                    seconds=capture.seconds,
+                    warmup_seconds=capture.warmup_seconds,
+                )
+            )
+        # A breakable capture has replayed its segments.
+        if self._replay_after_capture and self.run_mode is not RunMode.BREAKABLE:
+            self._replay(captured)
+        # Not the kept outputs: whoever uses these while more is captured needs their memory alive.
+        return outputs
+
+    def _kept_outputs(self, outputs: Any, subject: str) -> Any:
+        try:
+            return map_tensors(outputs, self._device.weak_reference)
+        except TypeError as error:
+            raise WeakOutputError(
+                f"capturing {subject}: outputs of type {type(outputs).__name__} cannot be kept "
+                "weakly; return tensors in lists, tuples, dicts or dataclasses, or pass "
+                "weak_outputs=False"
+            ) from error
+
+    def _replay(self, captured: _CapturedGraph) -> None:
+        try:
+            captured.replay()
+        except GraphRuntimeError:
+            raise
+        except RuntimeError as error:
+            self._raise_replay_error(captured, error)
+        self._num_replayed += 1
+
+    def _replay_observed(self, captured: _CapturedGraph, observer: RuntimeObserver) -> None:
+        started = time.perf_counter()
+        self._replay(captured)
+        seconds = time.perf_counter() - started
+        observer.observe(GraphReplayed(name=self.name, key=captured.key, seconds=seconds))
+
+    def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
+        # Segments name what the device refused, so this is of a function that runs eagerly.
+        if self.run_mode is RunMode.BREAKABLE:
+            raise error
+        subject = self._subject(captured.key)
+        raise diagnose(error, doing="replaying", subject=subject) from error
+
+    def _subject(self, key: GraphKey) -> str:
+        return f"{self.name!r} under key {key}"
+
+    def _held_keys(self) -> str:
+        if not self._graphs:
+            return "no key is captured"
+        return f"captured keys: {', '.join(str(key) for key in self.captured_keys)}"
+
+
+class _CapturedGraph:
+    """One graph of a graphed callable, with what its replay needs."""
+
+    __slots__ = ("graph", "inputs", "is_checked", "key", "outputs", "replay")
+
+    def __init__(
+        self, key: GraphKey, graph: DeviceGraph, outputs: Any, inputs: InputLayout
+    ) -> None:
+        self.key = key
+        self.graph = graph
+        self.replay = graph.replay
+        self.outputs = outputs
+        self.inputs = inputs
+        self.is_checked = False

@@ -1,0 +1,177 @@
+"""What the inputs of a captured graph were at capture, and whether they still are that."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from npu_graph_runtime.capturing.tensor_leaves import leaves
+from npu_graph_runtime.errors import InputAddressError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+
+class AddressCheck(enum.Enum):
+    """When the inputs of a replay are compared with those of the capture.
+
+    A captured graph has the addresses and layouts of its input tensors and the values of all other
+    inputs in it. If one of them differs the replay computes with old data, and nothing else would
+    say so.
+    """
+
+    ALWAYS = "always"
+    """At every replay: about four reads of a tensor's fields for each input."""
+
+    FIRST_REPLAY = "first_replay"
+    """At the first replay of each graph only."""
+
+    NEVER = "never"
+    """Not at all: the caller vouches for its buffers."""
+
+
+# What a graph has baked in and what can be compared at once. Others may have any `==`.
+_PLAIN_VALUES = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    bytes,
+    type(None),
+    enum.Enum,
+    torch.dtype,
+    torch.device,
+)
+
+
+def is_plain(value: object) -> bool:
+    """Return whether a value is one that a graph bakes in and that can be compared."""
+    return isinstance(value, _PLAIN_VALUES)
+
+
+class InputLayout:
+    """What a capture has baked in of its arguments: addresses, layouts and plain values.
+
+    Holds no tensor. Lists, tuples, dicts and dataclasses are looked into, positional and keyword
+    arguments alike. Of values other than tensors numbers, texts, ``None``, enum members, dtypes and
+    devices are compared, each with its type, since ``True`` and ``1`` may launch other kernels;
+    objects of other types are not looked at.
+
+    Args:
+        args: positional arguments of the capture.
+        kwargs: keyword arguments of the capture.
+        subject: what was captured, for messages.
+    """
+
+    __slots__ = (
+        "_addresses",
+        "_baked",
+        "_dtypes",
+        "_is_flat",
+        "_keywords",
+        "_num_positional",
+        "_shapes",
+        "_strides",
+        "_subject",
+        "_tensors_at",
+        "_values_at",
+    )
+
+    def __init__(self, args: Sequence[object], kwargs: Mapping[str, object], subject: str) -> None:
+        self._subject = subject
+        self._baked = _baked(args, kwargs)
+        self._num_positional = len(args)
+        self._keywords = tuple(kwargs)
+        values = [*args, *kwargs.values()]
+        self._is_flat = not any(
+            isinstance(value, (list, tuple, dict)) or dataclasses.is_dataclass(value)
+            for value in values
+        )
+        self._tensors_at = [
+            index for index, value in enumerate(values) if isinstance(value, Tensor)
+        ]
+        self._values_at = [
+            (index, type(value), value) for index, value in enumerate(values) if is_plain(value)
+        ]
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        self._addresses = [tensor.data_ptr() for tensor in tensors]
+        self._shapes = [tensor.shape for tensor in tensors]
+        self._strides = [tensor.stride() for tensor in tensors]
+        self._dtypes = [tensor.dtype for tensor in tensors]
+
+    def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Compare a replay's arguments with those of the capture.
+
+        Raises:
+            InputAddressError: a tensor lies elsewhere or is laid out differently, another value
+                differs, or there are more or fewer inputs.
+        """
+        if not (self._is_flat and self._is_same(args, kwargs)):
+            self._compare(args, kwargs)
+
+    def _is_same(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Return whether nothing differs, quickly; false where it takes a closer look."""
+        if len(args) != self._num_positional or tuple(kwargs) != self._keywords:
+            return False
+        values = [*args, *kwargs.values()] if kwargs else args
+        try:
+            tensors = [values[index] for index in self._tensors_at]
+            return (
+                [tensor.data_ptr() for tensor in tensors] == self._addresses
+                and [tensor.shape for tensor in tensors] == self._shapes
+                and [tensor.stride() for tensor in tensors] == self._strides
+                and [tensor.dtype for tensor in tensors] == self._dtypes
+                and all(
+                    type(values[index]) is kind and values[index] == value
+                    for index, kind, value in self._values_at
+                )
+            )
+        except AttributeError:
+            return False  # no tensor any more
+
+    def _compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        found = _baked(args, kwargs)
+        differences = [
+            f"{path} is {described} now, expected nothing there"
+            for path, described in found.items()
+            if path not in self._baked
+        ]
+        for path, expected in self._baked.items():
+            now = found.get(path)
+            if now is None:
+                differences.append(f"{path} is nothing to compare now, expected {expected}")
+            elif now != expected:
+                differences.append(f"{path} is {now}, expected {expected}")
+        if differences:
+            raise InputAddressError(
+                f"replaying {self._subject}: {len(differences)} of {len(self._baked)} inputs "
+                f"differ from the capture: {'; '.join(differences)}; copy the new values into the "
+                "buffers used at capture, let the graph key say what else selects a graph, or "
+                "release the graph and capture it again"
+            )
+
+
+def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, str]:
+    """Return by its path what a graph bakes in of each input."""
+    baked: dict[str, str] = {}
+    for index, value in enumerate(args):
+        baked.update(_described_leaves(value, f"args[{index}]"))
+    for name, value in kwargs.items():
+        baked.update(_described_leaves(value, name))
+    return baked
+
+
+def _described_leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
+    for leaf_path, leaf in leaves(value, path):
+        if isinstance(leaf, Tensor):
+            shape, stride = tuple(leaf.shape), leaf.stride()
+            address = f"{leaf.data_ptr():#x}"
+            described = f"a tensor of {leaf.dtype}, shape {shape}, stride {stride} at {address}"
+            yield leaf_path, described
+        elif is_plain(leaf):
+            yield leaf_path, f"{leaf!r} ({type(leaf).__name__})"

@@ -1,0 +1,1 @@
+"""Failures of the device: their codes, and the errors that say what to do."""

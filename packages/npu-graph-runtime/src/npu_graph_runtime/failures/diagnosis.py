@@ -1,0 +1,64 @@
+"""Turns a failure of the device into one typed error that says what to do."""
+
+from __future__ import annotations
+
+import re
+
+from npu_graph_runtime.errors import DeviceError, UnknownDeviceError
+from npu_graph_runtime.failures.error_codes import ERROR_CODES, MESSAGES, ErrorCode, unknown
+
+# torch_npu writes "error code is 107027", CANN "runtime result = 207008", "retCode=507015" and
+# "[Error]: 507015". Without such words before it a number is a size or an address.
+_RUNTIME_CODE = re.compile(
+    r"(?:error code(?: is)?|error_code|runtime result|ret(?:code)?|\[error\])\s*[:=]?\s*"
+    r"([1-5][0-9]{5})\b",
+    re.IGNORECASE,
+)
+
+
+def find_error_code(exception: BaseException) -> ErrorCode | None:
+    """Return the device failure that an exception reports, or ``None``.
+
+    The first runtime error code in the message counts (the one torch_npu itself puts there, before
+    CANN's own lines), then the known texts without a code.
+
+    Args:
+        exception: any exception; only its message is read.
+    """
+    message = str(exception)
+    match = _RUNTIME_CODE.search(message)
+    if match is not None:
+        code = int(match.group(1))
+        return ERROR_CODES.get(code) or unknown(code)
+    for text, code in MESSAGES:
+        if text in message:
+            return ERROR_CODES[code]
+    return None
+
+
+def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceError:
+    """Return the typed error for a failure; raise it ``from`` the original.
+
+    Args:
+        exception: what the device raised.
+        doing: what was being done, such as ``"capturing"``.
+        subject: on what, such as ``"'decode' under key (num_tokens=8)"``.
+
+    Returns:
+        An error of the class that the table gives, whose ``code`` is the runtime error code;
+        :class:`~npu_graph_runtime.UnknownDeviceError` with ``code`` ``None`` if the message has no
+        known code or text.
+    """
+    found = find_error_code(exception)
+    first_line = next((line.strip() for line in str(exception).splitlines() if line.strip()), "")
+    said = first_line or type(exception).__name__
+    if found is None:
+        return UnknownDeviceError(
+            f"{doing} {subject}: the device reported no known error code; it said: {said}"
+        )
+    error = found.error(
+        f"{doing} {subject}: {found.meaning} (error code {found.code}); {found.remedy}; "
+        f"the device said: {said}"
+    )
+    error.code = found.code
+    return error

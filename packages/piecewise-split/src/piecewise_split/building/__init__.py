@@ -1,0 +1,1 @@
+"""From a plan to pieces, and from pieces to one flat function."""

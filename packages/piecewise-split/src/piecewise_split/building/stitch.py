@@ -1,0 +1,101 @@
+"""From pieces back to one callable: a generated flat function.
+
+Nothing lies between two pieces but the call itself: pieces and constants are bound in the
+closure, so no module is called and no attribute is looked up while the function runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Protocol, cast
+
+from piecewise_split.building.flat_source import FACTORY_NAME, FlatSource
+from piecewise_split.errors import CompiledPieceError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from piecewise_split.building.split import Piece, SplitGraph
+
+
+class StitchedFunction(Protocol):
+    """A plain Python function with the signature of the graph that was split.
+
+    It owns what ``compile_piece`` returned and the graph's constants, and neither the graph nor
+    the pieces. Values that pieces hand on are released as soon as no later piece needs them;
+    arguments stay the caller's for the whole call.
+
+    Attributes:
+        source: The Python source, which tracebacks show as well.
+    """
+
+    source: str
+
+    def __call__(self, *args: object, **kwargs: object) -> object:
+        """Run all pieces in order and return the graph's output."""
+
+
+class _SourceLoader:
+    """Gives the source to the traceback module, which asks a frame's ``__loader__`` for it."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def get_source(self, _name: str) -> str:
+        return self._source
+
+
+def run_uncompiled(piece: Piece) -> Callable[..., object]:
+    """Return the code of a piece as it is, to be run by the Python interpreter.
+
+    Args:
+        piece: Any piece; its Python code is generated once for each structure.
+    """
+    return piece.graph_module.forward
+
+
+def stitch(
+    split_graph: SplitGraph,
+    compile_piece: Callable[[Piece], Callable[..., object]] = run_uncompiled,
+) -> StitchedFunction:
+    """Generate the flat function that runs the pieces in order.
+
+    Args:
+        split_graph: The pieces.
+        compile_piece: Called once for every piece, in order, so that each piece can have a
+            wrapper of its own (a captured graph belongs to one piece). What is expensive and
+            the same for equal pieces is to be kept by ``piece.structural_key``. The callable that
+            it returns takes the piece's inputs positionally and returns a tuple or list of its
+            outputs; the result of a piece without outputs is dropped.
+
+    Returns:
+        The function.
+
+    Raises:
+        CompiledPieceError: ``compile_piece`` returned something that cannot be called.
+    """
+    compiled: list[Callable[..., object]] = []
+    for piece in split_graph.pieces:
+        callable_piece: object = compile_piece(piece)
+        if not callable(callable_piece):
+            msg = (
+                f"Stitching {piece.name} ({piece.planned.kind}): compile_piece returned "
+                f"{type(callable_piece).__name__}, expected a callable that takes "
+                f"{len(piece.input_names)} argument(s) and returns a tuple of "
+                f"{len(piece.output_names)}. Return piece.graph_module.forward to run it as it is."
+            )
+            raise CompiledPieceError(msg)
+        compiled.append(callable_piece)
+    flat = FlatSource(split_graph)
+    digest = hashlib.sha256(flat.text.encode()).hexdigest()[:16]
+    name = f"piecewise_split_stitched_{digest}"
+    namespace: dict[str, object] = {
+        "__name__": name,
+        "__loader__": _SourceLoader(flat.text),
+    }
+    # Only names that were checked to be identifiers, and reprs of literals, enter the source.
+    exec(compile(flat.text, f"{name}.py", "exec"), namespace)  # noqa: S102
+    factory = cast("Callable[..., StitchedFunction]", namespace[FACTORY_NAME])
+    function = factory(*compiled, **flat.bound)
+    function.source = flat.text
+    return function

@@ -1,0 +1,111 @@
+"""Declared inputs of splitting pieces that no edge of the graph shows."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from piecewise_split.errors import SideInputError, SplittingOpNameError
+from piecewise_split.operator_names import answers_to, called_operator, parse_operator_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import torch
+
+    from piecewise_split.building.piece_flow import GraphScope
+    from piecewise_split.planning.size_reads import Value
+    from piecewise_split.planning.split_points import SplitPoints
+
+
+def resolve_side_inputs(
+    scope: GraphScope,
+    points: SplitPoints,
+    pieces: Sequence[Sequence[torch.fx.Node]],
+    declared: Mapping[str, Sequence[str]],
+) -> dict[int, list[Value]]:
+    """Find the values and the pieces that declared side inputs mean.
+
+    Args:
+        scope: The graph.
+        points: The nodes that cut it.
+        pieces: Nodes of each piece, in order.
+        declared: Splitting op, or name of a node that calls one, to names of values: parameters
+            (by node name or by target), constants or results.
+
+    Returns:
+        Index of each piece concerned to its values, in the order of declaration.
+
+    Raises:
+        SideInputError: A key or a name is unknown, or the value is made after the piece.
+    """
+    if not declared:
+        return {}
+    owner: dict[str, int] = {}
+    piece_of: dict[torch.fx.Node, int] = {}
+    values = _outer_values(scope)
+    for index, nodes in enumerate(pieces):
+        for node in nodes:
+            piece_of[node] = index
+            for value in scope.defined_by(node):
+                values[value.name], owner[value.name] = value, index
+    found: dict[int, list[Value]] = {}
+    for key, names in declared.items():
+        for index in _pieces_of(key, points, piece_of):
+            for name in names:
+                _check_available(name, key, values, owner, index)
+                found.setdefault(index, []).append(values[name])
+    return found
+
+
+def _outer_values(scope: GraphScope) -> dict[str, Value]:
+    outer = (*scope.placeholders, *scope.constants.values())
+    by_target: dict[str, Value] = {str(node.target): node for node in outer}
+    return by_target | {node.name: node for node in outer}
+
+
+def _check_available(
+    name: str, key: str, values: Mapping[str, Value], owner: Mapping[str, int], index: int
+) -> None:
+    if name not in values:
+        msg = (
+            f"Declaring side input {name!r} for {key!r}: the graph has no such "
+            f"value{_near(name, values)}."
+        )
+        raise SideInputError(msg)
+    if owner.get(name, -1) >= index:
+        msg = (
+            f"Declaring side input {name!r} for {key!r}: piece {owner[name]} makes it, piece "
+            f"{index} would need it before or while it runs. Only values made before the piece "
+            f"can be handed to it."
+        )
+        raise SideInputError(msg)
+
+
+def _pieces_of(
+    key: str, points: SplitPoints, piece_of: Mapping[torch.fx.Node, int]
+) -> dict[int, None]:
+    nodes = [node for node in points.operators if node.name == key]
+    if not nodes:
+        try:
+            name = parse_operator_name(key)
+        except SplittingOpNameError:
+            name = ""
+        nodes = [
+            node
+            for node in points.operators
+            if name and (op := called_operator(node)) is not None and answers_to(op, name)
+        ]
+    if not nodes:
+        known = {*points.operators.values(), *(node.name for node in points.operators)}
+        msg = (
+            f"Declaring side inputs for {key!r}: it is neither a splitting op that the graph "
+            f"calls nor the name of a node that calls one{_near(key, known)}."
+        )
+        raise SideInputError(msg)
+    return dict.fromkeys(piece_of[node] for node in nodes)
+
+
+def _near(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    return f"; near names: {', '.join(near)}" if near else ""
