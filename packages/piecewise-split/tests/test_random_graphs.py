@@ -189,3 +189,20 @@ def test_plan_random_graph_round_trip_and_order(steps: list[tuple[str, int, int]
     for names in (cuts, writes):
         kept = [order[name] for name in names if not name.startswith("getitem")]
         assert kept == sorted(kept)
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(programs)
+def test_plan_random_graph_live_is_what_is_made_before_and_used_later(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    module = Program(steps).module
+    plan = plan_split(module, CUTS, allow_absent=True)
+    returned = {node.name for node in module.graph.output_node().all_input_nodes}
+
+    for at, piece in enumerate(plan.pieces):
+        made = {name for each in plan.pieces[:at] for name in each.outputs}
+        used = {name for each in plan.pieces[at:] for name in each.inputs} | returned
+        assert set(piece.live) == made & used
+        tensors = [node for node in module.graph.nodes if node.name in piece.live]
+        assert piece.live_bytes == sum(node.meta["val"].nbytes for node in tensors)

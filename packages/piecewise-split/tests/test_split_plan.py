@@ -25,14 +25,14 @@ def plan(decoder: Make) -> SplitPlan:
 SNAPSHOT = """\
 7 pieces: 4 capturable (3 distinct), 3 splitting (3 distinct); \
 split at ps_test::attention, other::op; not in the graph: other::op
-piece  kind        nodes  inputs              outputs          cut                                                  isomorphic to
-    0  capturable      7  l_x_, +2            q, out           graph start                                          -
-    1  splitting       1  q, out              -                splitting op ps_test::attention (attention)          -
-    2  capturable      9  out, s77, l_x_, +2  x, q_1, out_1    after splitting op ps_test::attention (attention)    -
-    3  splitting       1  q_1, out_1          -                splitting op ps_test::attention (attention_1)        -
-    4  capturable      9  out_1, s77, x, +2   x_1, q_2, out_2  after splitting op ps_test::attention (attention_1)  2
-    5  splitting       1  q_2, out_2          -                splitting op ps_test::attention (attention_2)        -
-    6  capturable      2  out_2, s77, x_1     x_2              after splitting op ps_test::attention (attention_2)  -"""  # noqa: E501
+piece  kind        nodes  inputs              outputs          live      cut                                                  isomorphic to
+    0  capturable      7  l_x_, +2            q, out           -         graph start                                          -
+    1  splitting       1  q, out              -                2, 256 B  splitting op ps_test::attention (attention)          -
+    2  capturable      9  out, s77, l_x_, +2  x, q_1, out_1    1, 128 B  after splitting op ps_test::attention (attention)    -
+    3  splitting       1  q_1, out_1          -                3, 384 B  splitting op ps_test::attention (attention_1)        -
+    4  capturable      9  out_1, s77, x, +2   x_1, q_2, out_2  2, 256 B  after splitting op ps_test::attention (attention_1)  2
+    5  splitting       1  q_2, out_2          -                3, 384 B  splitting op ps_test::attention (attention_2)        -
+    6  capturable      2  out_2, s77, x_1     x_2              2, 256 B  after splitting op ps_test::attention (attention_2)  -"""  # noqa: E501
 # fmt: on
 
 

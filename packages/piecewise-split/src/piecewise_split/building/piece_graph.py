@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch.fx.node import Argument
 
-    from piecewise_split.building.piece_flow import GraphScope, PieceFlow
+    from piecewise_split.planning.piece_flow import GraphScope, PieceFlow
     from piecewise_split.planning.size_reads import SizeRead, Value
 
 

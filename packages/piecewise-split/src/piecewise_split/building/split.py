@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, cast
 
 import torch
 
-from piecewise_split.building.piece_flow import GraphScope, PieceFlow, attribute, trace_flow
 from piecewise_split.building.piece_graph import build_graph
-from piecewise_split.building.structural_key import StructureReader, number_classes
 from piecewise_split.errors import PlanMismatchError
+from piecewise_split.planning.piece_flow import GraphScope, PieceFlow, attribute, trace_flow
 from piecewise_split.planning.planner import check_sizes
+from piecewise_split.planning.structural_key import StructureReader, number_classes
 from piecewise_split.planning.supported_graph import check_regions, check_supported
 
 if TYPE_CHECKING:

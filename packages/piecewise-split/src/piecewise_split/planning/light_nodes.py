@@ -13,7 +13,7 @@ from piecewise_split.planning.size_reads import node_value
 from piecewise_split.torch_internals import OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
-    from piecewise_split.building.piece_flow import GraphScope
+    from piecewise_split.planning.piece_flow import GraphScope
 
 _ALLOCATING = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _SIZE_READING = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride"})

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from piecewise_split.building.piece_flow import GraphScope, PieceFlow, trace_flow
-from piecewise_split.building.structural_key import StructureReader, number_classes
 from piecewise_split.errors import SizeMetadataError
 from piecewise_split.planning.light_nodes import is_allocation, is_host_only
+from piecewise_split.planning.live_values import bytes_of, live_values
+from piecewise_split.planning.piece_flow import GraphScope, PieceFlow, trace_flow
 from piecewise_split.planning.side_inputs import resolve_side_inputs
 from piecewise_split.planning.size_reads import Value, node_value
 from piecewise_split.planning.split_plan import CutReason, PlannedPiece, SplitPlan
 from piecewise_split.planning.split_points import SplitPoints, SplittingOp, find_split_points
+from piecewise_split.planning.structural_key import StructureReader, number_classes
 from piecewise_split.planning.supported_graph import check_regions, check_supported
 from piecewise_split.torch_internals import OpOverload, returned_types
 
@@ -79,9 +80,10 @@ def plan_split(
     check_regions([flow.nodes for flow in flows])
     reader = StructureReader(scope)
     leaders, keys = number_classes([reader.structure(flow) for flow in flows])
+    live = live_values(scope, flows)
     return SplitPlan(
         pieces=tuple(
-            _planned(index, drafts[index], flow, leaders[index], keys[index])
+            _planned(index, drafts[index], flow, live[index], leaders[index], keys[index])
             for index, flow in enumerate(flows)
         ),
         splitting_ops=points.requested,
@@ -206,7 +208,12 @@ def check_sizes(scope: GraphScope, flows: Sequence[PieceFlow]) -> None:
 
 
 def _planned(
-    index: int, draft: _Draft, flow: PieceFlow, leader: int, structural_key: str
+    index: int,
+    draft: _Draft,
+    flow: PieceFlow,
+    live: Sequence[Value],
+    leader: int,
+    structural_key: str,
 ) -> PlannedPiece:
     return PlannedPiece(
         index=index,
@@ -217,6 +224,8 @@ def _planned(
         inputs=tuple(value.name for value in flow.inputs),
         side_inputs=tuple(value.name for value in flow.side_inputs),
         outputs=tuple(value.name for value in flow.outputs),
+        live=tuple(value.name for value in live),
+        live_bytes=bytes_of(live),
         cut_reason=draft.reason,
         structural_key=structural_key,
         isomorphic_to=leader,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from piecewise_split.building.piece_flow import GraphScope
+    from piecewise_split.planning.piece_flow import GraphScope
     from piecewise_split.planning.size_reads import Value
     from piecewise_split.planning.split_points import SplitPoints
 

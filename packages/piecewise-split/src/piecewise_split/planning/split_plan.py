@@ -47,6 +47,11 @@ class PlannedPiece:
         inputs: Values from outside, in the order in which the piece takes them.
         side_inputs: Those of ``inputs`` that were declared and that no node of the piece uses.
         outputs: Values handed on, in the order in which the piece returns them.
+        live: Values that earlier pieces made and that this piece, a later one or the graph's
+            output uses: what is held in memory while the piece runs, besides the parameters.
+        live_bytes: Bytes of the tensors among ``live``, by the metadata of the graph; a symbolic
+            size counts as in the example inputs. Views count as if they had memory of their own.
+            None where metadata or an example size is absent.
         cut_reason: Why the piece begins here.
         structural_key: Digest of the structure; equal keys mean equal code.
         isomorphic_to: Index of the first piece with the same structure; its own when it is first.
@@ -60,6 +65,8 @@ class PlannedPiece:
     inputs: tuple[str, ...]
     side_inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    live: tuple[str, ...]
+    live_bytes: int | None
     cut_reason: CutReason
     structural_key: str
     isomorphic_to: int
@@ -96,7 +103,7 @@ class SplitPlan:
         return _num_distinct(self.pieces)
 
     def __str__(self) -> str:
-        header = ("piece", "kind", "nodes", "inputs", "outputs", "cut", "isomorphic to")
+        header = ("piece", "kind", "nodes", "inputs", "outputs", "live", "cut", "isomorphic to")
         rows = [header, *map(_row, self.pieces)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
         lines = [
@@ -167,9 +174,15 @@ def _row(piece: PlannedPiece) -> tuple[str, ...]:
         str(len(piece.nodes)),
         _shorten(piece.inputs),
         _shorten(piece.outputs),
+        _live(piece),
         cut,
         "-" if piece.isomorphic_to == piece.index else str(piece.isomorphic_to),
     )
+
+
+def _live(piece: PlannedPiece) -> str:
+    size = "? B" if piece.live_bytes is None else f"{piece.live_bytes:,} B"
+    return f"{len(piece.live)}, {size}" if piece.live else "-"
 
 
 def _shorten(names: tuple[str, ...], width: int = 40) -> str:

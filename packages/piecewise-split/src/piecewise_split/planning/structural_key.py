@@ -23,7 +23,7 @@ from piecewise_split.torch_internals import qualified_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from piecewise_split.building.piece_flow import GraphScope, PieceFlow
+    from piecewise_split.planning.piece_flow import GraphScope, PieceFlow
 
 _REPR_IS_EXACT = frozenset(
     {
