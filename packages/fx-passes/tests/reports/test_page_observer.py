@@ -105,6 +105,13 @@ def test_the_page_needs_nothing_else() -> None:
     assert "@import" not in "".join(page.texts["style"])
 
 
+def test_an_introduction_stands_above_the_fusions() -> None:
+    observer = PageObserver()
+    pipeline(observer).run(norm_graph())
+
+    assert observer.html("<p>first</p>").index("<p>first</p>") < observer.html("x").index("<h1>")
+
+
 def test_all_graphs_of_a_model_stand_on_one_page(tmp_path: Path) -> None:
     observer = PageObserver()
     for _ in range(3):
@@ -114,7 +121,7 @@ def test_all_graphs_of_a_model_stand_on_one_page(tmp_path: Path) -> None:
     observer.write(path)
 
     page = Page(path.read_text(encoding="utf-8"))
-    assert page.texts["h1"] == ["3 rewrites in 3 graphs"]
+    assert page.texts["h1"] == ["Rewrites: 3, graphs: 3"]
     assert page.texts["h2"] == ["Graph 1", "Graph 2", "Graph 3"]
 
 
@@ -143,4 +150,4 @@ def test_what_the_graph_says_is_escaped() -> None:
 
 
 def test_no_run_is_a_page_too() -> None:
-    assert page_of(PageObserver()).texts["h1"] == ["0 rewrites in 0 graphs"]
+    assert page_of(PageObserver()).texts["h1"] == ["Rewrites: 0, graphs: 0"]

@@ -9,6 +9,7 @@ from npu_compile.compilation.backend import Backend
 from npu_compile.compilation.compilation_report import CompilationReport
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.compilation.dynamo_backend import compile_graph
+from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.compilation.model_compilation import compile_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import (
@@ -33,6 +34,7 @@ __all__ = [
     "DecodeObserver",
     "DecodeRunner",
     "DecodeStep",
+    "Explanation",
     "InputError",
     "InputSpec",
     "NpuCompileError",
@@ -43,4 +45,5 @@ __all__ = [
     "__version__",
     "compile_graph",
     "compile_model",
+    "explain",
 ]

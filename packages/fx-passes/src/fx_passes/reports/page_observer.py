@@ -44,9 +44,14 @@ class PageObserver:
         self._steps.append(PageStep(graph=self._graphs, report=report, before=before, after=after))
         self._before = after
 
-    def html(self) -> str:
-        """Return the page: one text that needs no other file and no network."""
-        return report_page(self._steps)
+    def html(self, introduction: str = "") -> str:
+        """Return the page: one text that needs no other file and no network.
+
+        Args:
+            introduction: HTML that stands above the fusions, for callers that have more to show of
+                a compilation; it is taken as it is.
+        """
+        return report_page(self._steps, introduction)
 
     def write(self, path: Path) -> None:
         """Write the page; an existing file is replaced, missing folders are made."""

@@ -50,9 +50,14 @@ class PageStep:
     after: GraphListing
 
 
-def report_page(steps: Sequence[PageStep]) -> str:
-    """Return the page of some runs of passes, in the order in which they ran."""
-    body = "\n".join(_body(steps))
+def report_page(steps: Sequence[PageStep], introduction: str = "") -> str:
+    """Return the page of some runs of passes, in the order in which they ran.
+
+    Args:
+        steps: The runs.
+        introduction: HTML that stands above them.
+    """
+    body = "\n".join((introduction, *_body(steps)))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -63,7 +68,7 @@ def report_page(steps: Sequence[PageStep]) -> str:
 def _body(steps: Sequence[PageStep]) -> Iterator[str]:
     graphs = sorted({step.graph for step in steps})
     made = sum(len(rule.matches) for step in steps for rule in step.report.rules)
-    yield f"<h1>{made} rewrites in {len(graphs)} graphs</h1>"
+    yield f"<h1>Rewrites: {made}, graphs: {len(graphs)}</h1>"
     yield from _table(steps)
     for graph in graphs:
         own = [step for step in steps if step.graph == graph]
@@ -83,16 +88,22 @@ def _table(steps: Sequence[PageStep]) -> Iterator[str]:
     for step in steps:
         for report in step.report.rules:
             rules.setdefault(report.rule, []).append((step.graph, report))
-    yield "<table><tr><th>rule</th><th>rewrites</th><th>near misses</th><th></th></tr>"
+    idle: list[str] = []
+    yield "<table><tr><th>rule</th><th>rewrites</th><th>near misses</th></tr>"
     for rule, reports in rules.items():
         matches = sum(len(report.matches) for _, report in reports)
         misses = len({(graph, miss) for graph, report in reports for miss in report.near_misses})
-        remark = _remark([report for _, report in reports])
-        yield (
-            f'<tr><td><code>{escape(rule)}</code></td><td class="number">{matches}</td>'
-            f'<td class="number">{misses}</td><td>{escape(remark)}</td></tr>'
-        )
+        name = f"<tr><td><code>{escape(rule)}</code></td>"
+        if matches or misses:
+            yield f'{name}<td class="number">{matches}</td><td class="number">{misses}</td></tr>'
+        else:
+            remark = _remark([report for _, report in reports])
+            idle.append(f"{name}<td>{escape(remark)}</td></tr>")
     yield "</table>"
+    if idle:
+        yield f"<details><summary>Rules that had nothing to do: {len(idle)}</summary><table>"
+        yield from idle
+        yield "</table></details>"
 
 
 def _remark(reports: Sequence[RuleReport]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fusions.fusion_case import FusionCase, NearMissCase
+from fusions.reference_pipeline import reference_pipeline
 from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
     fuse_split_qkv_rms_norm_mrope,
     fuse_split_qkv_rms_norm_rotary_embedding,
@@ -220,6 +221,7 @@ _GIVEN_ANGLES = (
         function=qkv_function(_HEADS),
         inputs=_inputs,
         tokens={0: 0, 3: 1, 4: 1},
+        pipeline=reference_pipeline,
         near_misses=(
             NearMissCase(name="dtypes", inputs=_wide_weight, reason="takes one dtype"),
             NearMissCase(
@@ -236,6 +238,7 @@ _GIVEN_ANGLES = (
         function=qkv_function(AttentionHeads(eps=1e-5), method="view", flatten=False),
         inputs=_inputs,
         tokens={0: 0, 3: 1, 4: 1},
+        pipeline=reference_pipeline,
     ),
     FusionCase(
         name="own_shape",
@@ -243,6 +246,7 @@ _GIVEN_ANGLES = (
         function=_own_shape,
         inputs=_inputs,
         tokens={0: 0, 3: 1, 4: 1},
+        pipeline=reference_pipeline,
         matches={_ROPE: 1, **_COPIES_MERGED},
     ),
     FusionCase(
@@ -251,6 +255,7 @@ _GIVEN_ANGLES = (
         function=_biased,
         inputs=_with_biases,
         tokens={0: 0, 3: 1, 4: 1},
+        pipeline=reference_pipeline,
     ),
     FusionCase(
         name="partial",
@@ -258,6 +263,7 @@ _GIVEN_ANGLES = (
         function=_PartialRope().__call__,
         inputs=_narrow_angles,
         tokens={0: 0, 3: 1, 4: 1},
+        pipeline=reference_pipeline,
     ),
     FusionCase(
         name="partial_biased",
@@ -265,6 +271,7 @@ _GIVEN_ANGLES = (
         function=_PartialRope().__call__,
         inputs=_narrow_with_biases,
         tokens={0: 0, 3: 1, 4: 1},
+        pipeline=reference_pipeline,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""The command ``npu-compile``: what a configuration says, and what an installation lacks."""
+"""The command ``npu-compile``: configurations, installations, and what is done to a model."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import argparse
 import dataclasses
 import json
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npu_compile.__about__ import __version__
+from npu_compile.command_line.explained_model import explain_named
 from npu_compile.command_line.installation_check import check_installation
 from npu_compile.configuration.config import CompileConfig
 from npu_compile.errors import ConfigError
@@ -57,6 +59,30 @@ def _doctor(options: argparse.Namespace) -> int:
     return 0 if all(check.ok for check in checks) else 1
 
 
+def _explain(options: argparse.Namespace) -> int:
+    try:
+        config = None if options.config is None else _read(options.config)
+        explanation = explain_named(options.model, config)
+        if options.html is not None:
+            _write(options.html, explanation.html())
+    except ValueError as error:
+        # Those of this package and of the leaves are values that do not fit.
+        sys.stderr.write(f"npu-compile: {error}\n")
+        return 1
+    if options.json:
+        sys.stdout.write(json.dumps(explanation.to_mapping(), indent=1) + "\n")
+    elif options.html is None:
+        sys.stdout.write(f"{explanation}\n")
+    return 0
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"writing the page {path!r}: {error}; name another file") from error
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="npu-compile", description=__doc__)
     parser.add_argument("--version", action="version", version=f"npu-compile {__version__}")
@@ -67,6 +93,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     config.add_argument("configuration", help="a JSON object, or the path of a JSON or TOML file")
     config.set_defaults(run=_config)
+
+    explain = commands.add_parser(
+        "explain",
+        help="show what is done to a model, without running it: fusions, near misses, pieces",
+    )
+    explain.add_argument(
+        "model",
+        metavar="MODULE:FUNCTION",
+        help="a function without arguments that returns those of npu_compile.explain as a mapping: "
+        "model, inputs and, if wished, config and dynamic_arg_dims",
+    )
+    explain.add_argument("--config", help="as for the command config, in place of the function's")
+    explain.add_argument("--json", action="store_true", help="as a JSON object")
+    explain.add_argument("--html", metavar="FILE", help="as a page, written into a file")
+    explain.set_defaults(run=_explain)
 
     doctor = commands.add_parser(
         "doctor", help="look for what keeps a model from running on an NPU, and say what helps"

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
-import inspect
-import types
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_compile.compilation.dynamo_call import (
+    behind_dynamo,
+    mark_dynamic_dims,
+    name_of,
+    signature_with,
+)
 from npu_compile.compilation.graph_compiler import GraphCompiler
 from npu_compile.configuration.config import CompileMode
 from npu_compile.errors import ConfigError
-from npu_compile.torch_internals import BackendCompilerFailed, Unsupported, mark_dynamic
+from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
 from npu_graph_runtime import (
     CaptureSession,
     GraphContext,
@@ -75,24 +79,18 @@ class CompiledModel:
         self.config = config
         self.device = device
         self.context = GraphContext() if context is None else context
-        self._name = getattr(model, "__name__", type(model).__name__)
-        self._signature = inspect.signature(getattr(model, "forward", model))
+        self._name = name_of(model)
         self._dynamic_dims = dict(dynamic_arg_dims or {})
-        for name in self._dynamic_dims:
-            if name not in self._signature.parameters:
-                raise ConfigError(
-                    f"compiling {self._name}: dynamic_arg_dims names {name!r}, the model "
-                    f"takes {', '.join(self._signature.parameters)}"
-                )
+        self._signature = signature_with(model, self._dynamic_dims)
         whole = GraphCompiler(config)
         self._compilers = [whole]
-        self._run_eagerly = self._run_capturable = _compile(model, whole)
+        self._run_eagerly = self._run_capturable = behind_dynamo(model, whole)
         if config.mode.splits:
             # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
             # inputs of a captured one as well, and would be run in its place, with nothing split.
             splitting = GraphCompiler(config, self._prepare_piece)
             self._compilers = [splitting, whole]
-            self._run_capturable = _compile(model, splitting)
+            self._run_capturable = behind_dynamo(model, splitting)
         elif not config.fuse:
             self._run_eagerly = self._run_capturable = model
         self._call: Callable[..., Any] = self._run
@@ -170,7 +168,8 @@ class CompiledModel:
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self._dynamic_dims:
-            self._mark_dynamic(self._signature.bind(*args, **kwargs).arguments)
+            arguments = self._signature.bind(*args, **kwargs).arguments
+            mark_dynamic_dims(arguments, self._dynamic_dims)
         is_eager = self.context.mode is RunMode.EAGER
         compiled = self._run_eagerly if is_eager else self._run_capturable
         with torch.no_grad():
@@ -187,33 +186,3 @@ class CompiledModel:
                     f"for Dynamo ({str(error).splitlines()[0]}); put what runs eagerly behind an "
                     "opaque operator (torch.library), or set fuse=False, which needs no compiler"
                 ) from error
-
-    def _mark_dynamic(self, arguments: Mapping[str, Any]) -> None:
-        for name, dims in self._dynamic_dims.items():
-            tensor = arguments.get(name)
-            if isinstance(tensor, torch.Tensor):
-                for dim in dims:
-                    # Dynamo fixes sizes 0 and 1 and refuses them where a dynamic size is demanded;
-                    # such a call gets a graph of its own.
-                    if tensor.shape[dim] > 1:
-                        mark_dynamic(tensor, dim)
-
-
-def _compile(model: Callable[..., Any], backend: GraphCompiler) -> Callable[..., Any]:
-    """Return the model behind Dynamo, with compilations of its own.
-
-    Dynamo keeps compiled graphs, and counts them against a limit, by code object: what is compiled
-    through one function would share both, so each gets a copy.
-    """
-
-    def forward(*args: Any, **kwargs: Any) -> Any:
-        return model(*args, **kwargs)
-
-    own = types.FunctionType(
-        forward.__code__.replace(),
-        forward.__globals__,
-        forward.__name__,
-        forward.__defaults__,
-        forward.__closure__,
-    )
-    return torch.compile(own, backend=backend, fullgraph=True, dynamic=False)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from fx_passes import Pipeline
+    from fx_passes import PassObserver, Pipeline
     from npu_compile.configuration.config import CompileConfig
     from piecewise_split import Piece
 
@@ -29,6 +29,7 @@ class GraphCompiler:
     Args:
         config: which fusions run, and at which operators graphs are split.
         prepare_piece: makes of each piece what runs in its place; ``None`` leaves graphs whole.
+        observers: look on between the passes that fuse.
 
     Attributes:
         reports: one for each graph so far.
@@ -42,11 +43,13 @@ class GraphCompiler:
         self,
         config: CompileConfig,
         prepare_piece: Callable[[Piece], Callable[..., Any]] | None = None,
+        observers: Sequence[PassObserver] = (),
     ) -> None:
         check_sibling_versions()
         self.reports: list[CompilationReport] = []
         self._splitting_ops = config.splitting_ops
-        self._pipeline = _pipeline(config)
+        pipeline = _pipeline(config)
+        self._pipeline = pipeline.observed_by(*observers) if pipeline else None
         self._prepare_piece = prepare_piece
         self._lock = threading.Lock()
 

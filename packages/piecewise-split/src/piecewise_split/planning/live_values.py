@@ -54,10 +54,11 @@ def bytes_of(values: Sequence[Value]) -> int | None:
 
 def _example_bytes(tensor: torch.Tensor) -> int | None:
     count = tensor.element_size()
-    for size in tensor.shape:
+    sizes: Sequence[int | torch.SymInt] = tensor.shape
+    for size in sizes:
         # Asking a symbolic size for its number would fix it; its hint is that of the example.
-        known = size.node.hint if isinstance(size, torch.SymInt) else size
+        known: int | None = size.node.hint if isinstance(size, torch.SymInt) else size
         if known is None:
             return None
-        count *= int(known)
+        count *= known
     return count

@@ -20,6 +20,7 @@ from fx_passes.operators.vendor_kernel import (
     QkvHeads,
     VendorKernel,
     installed_kernel,
+    why_no_kernel,
 )
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.rewriting.rule import Pattern
 
-__all__ = ["build_heads", "call_of", "heads_problem", "normed_heads_patterns"]
+__all__ = ["build_heads", "call_of", "heads_problem", "kernel_problem", "normed_heads_patterns"]
 
 
 def _normed(
@@ -162,6 +163,23 @@ def call_of(
         cache=cache,
         eps=float(epsilon),
     )
+
+
+def kernel_problem(
+    call: QkvCall, kernels: tuple[VendorKernel, ...], *, without: str
+) -> NoMatch | None:
+    """Return why the fused operator would be no better than what it replaces.
+
+    It is not where it runs by its reference, which launches one operator after the other.
+
+    Args:
+        call: What would be built.
+        kernels: The kernels that may be installed; empty where the operator itself is asked for.
+        without: What comes of it where there is none.
+    """
+    if not kernels or installed_kernel(kernels, call) is not None:
+        return None
+    return NoMatch(f"no vendor kernel, and without one {without}; {why_no_kernel(kernels, call)}")
 
 
 def build_heads(

@@ -13,6 +13,7 @@ from fx_passes.fusions.heads.normed_heads import (
     build_heads,
     call_of,
     heads_problem,
+    kernel_problem,
     normed_heads_patterns,
 )
 from fx_passes.matching.match import Match, NoMatch
@@ -23,8 +24,6 @@ from fx_passes.operators.vendor_kernel import (
     AngleCache,
     QkvCall,
     VendorKernel,
-    installed_kernel,
-    why_no_kernel,
 )
 from fx_passes.rewriting.rule import Rule
 
@@ -94,7 +93,7 @@ def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None
         or heads_problem(match)
         or _rotation_problem(match)
         or _position_problem(match)
-        or _kernel_problem(match, kernels)
+        or kernel_problem(_call(match), kernels, without="the rotation would be two operators")
     )
 
 
@@ -139,19 +138,6 @@ def _position_problem(match: Match) -> NoMatch | None:
             f"{cache.shape[1]} elements"
         )
     return None
-
-
-def _kernel_problem(match: Match, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
-    """Return why the fused operator would be no better than what it replaces."""
-    if not kernels:
-        return None
-    call = _call(match)
-    if installed_kernel(kernels, call) is not None:
-        return None
-    return NoMatch(
-        f"no vendor kernel, and without one the rotation would be two operators; "
-        f"{why_no_kernel(kernels, call)}"
-    )
 
 
 def _rewrite(

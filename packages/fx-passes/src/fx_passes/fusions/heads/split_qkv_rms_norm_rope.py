@@ -13,12 +13,13 @@ from fx_passes.fusions.heads.normed_heads import (
     build_heads,
     call_of,
     heads_problem,
+    kernel_problem,
     normed_heads_patterns,
 )
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
 from fx_passes.operators.split_qkv_rms_norm_rope import OPERATOR, define_operators
-from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, VendorKernel
+from fx_passes.operators.vendor_kernel import KNOWN_KERNELS, QkvCall, VendorKernel
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _partial(
     return None, {"q": q, "k": k}
 
 
-def _check(match: Match) -> NoMatch | None:
+def _check(match: Match, *, kernels: tuple[VendorKernel, ...]) -> NoMatch | None:
     unmet = first_unmet(
         match,
         Requirement.rank("q", 3),
@@ -71,7 +72,9 @@ def _check(match: Match) -> NoMatch | None:
         Requirement.rank("sin", 4),
         Requirement.same_dtype("qkv", "cos", "sin"),
     )
-    return unmet or heads_problem(match) or _rotation_problem(match) or _parts_problem(match)
+    problem = unmet or heads_problem(match) or _rotation_problem(match) or _parts_problem(match)
+    without = "it would launch all that it replaces, and copy v"
+    return problem or kernel_problem(_call(match), kernels, without=without)
 
 
 def _rotation_problem(match: Match) -> NoMatch | None:
@@ -110,6 +113,10 @@ def _parts_problem(match: Match) -> NoMatch | None:
 def _rewrite(
     match: Match, build: GraphBuilder, *, kernels: tuple[VendorKernel, ...]
 ) -> dict[str, Node]:
+    return build_heads(match, build, kernels, _call(match))
+
+
+def _call(match: Match) -> QkvCall:
     cos, sin, value = match.bound["cos"], match.bound["sin"], match.value("cos")
     if (
         not isinstance(value, torch.Tensor)
@@ -117,8 +124,7 @@ def _rewrite(
         or not isinstance(sin, Node)
     ):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
-    call = call_of(match, value.shape[3], lambda _: (cos, sin))
-    return build_heads(match, build, kernels, call)
+    return call_of(match, value.shape[3], lambda _: (cos, sin))
 
 
 def fuse_split_qkv_rms_norm_rope(
@@ -130,21 +136,21 @@ def fuse_split_qkv_rms_norm_rope(
     with or without a bias added; `npu_rotary_mul` with shared cosines and sines between
     `unsqueeze(0)` and `squeeze(0)`, of whole heads or of the first part of each (partial RoPE). Any
     head size, any counts of heads, any eps, symbolic numbers of tokens. The result is one call of
-    `fx_passes::split_qkv_rms_norm_rope` (see `define_operators`), or of the first vendor kernel
-    that is installed and able. v, which was a view of qkv, gets memory of its own.
-
-    The reference gives the same bits; vendor kernels need not, so the numerics are `exact` only
-    for a rule without them.
+    the first vendor kernel that is installed and able; where there is none the graph is left alone.
+    v, which was a view of qkv, gets memory of its own.
 
     Args:
-        kernels: Vendor kernels to use where they are installed, in order of preference.
+        kernels: Vendor kernels to use where they are installed, in order of preference. Empty for
+            a call of `fx_passes::split_qkv_rms_norm_rope` (see `define_operators`): for those who
+            have a kernel of it, as its reference launches all that it replaces. That gives the same
+            bits, so the numerics are `exact`; vendor kernels need not.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
     kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
     rule = Rule(
         name="fuse_split_qkv_rms_norm_rope",
         patterns=(*normed_heads_patterns(_whole), *normed_heads_patterns(_partial)),
-        check=_check,
+        check=partial(_check, kernels=kernels),
         rewrite=partial(_rewrite, kernels=kernels),
         operators=("npu::npu_rms_norm", "npu::npu_rotary_mul"),
         numerics="rounding" if kernels else "exact",

@@ -1,0 +1,203 @@
+"""What a compilation would do to a model, looked at without running or capturing anything."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fx_passes.reports import CostObserver, PageObserver
+from npu_compile.compilation.dynamo_call import (
+    behind_dynamo,
+    mark_dynamic_dims,
+    name_of,
+    signature_with,
+)
+from npu_compile.compilation.explanation_page import introduction
+from npu_compile.compilation.graph_compiler import GraphCompiler
+from npu_compile.configuration.config import CompileConfig
+from npu_compile.errors import ConfigError
+from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
+from npu_graph_runtime import RunMode
+from piecewise_split import run_uncompiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import torch
+
+    from npu_compile.compilation.compilation_report import CompilationReport
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """What a configuration does to a model. ``str`` of it is a text for a person.
+
+    Attributes:
+        name: of the model.
+        config: the configuration.
+        report: fusions with near misses, and the split plan.
+        launches_before: operators that one step launches before any fusion; views, sizes and
+            elements of tuples are not among them. ``None`` where no fusion rule ran.
+        launches_after: those after it.
+        fusions_page: what :meth:`html` shows of the fusions.
+    """
+
+    name: str
+    config: CompileConfig
+    report: CompilationReport
+    launches_before: int | None
+    launches_after: int | None
+    fusions_page: PageObserver = dataclasses.field(repr=False, compare=False)
+
+    def num_device_graphs(self) -> dict[str, int | None]:
+        """Return how many device graphs are captured, for ``decode`` and for ``prefill``.
+
+        That is one for each capture size and each piece between splitting ops, and one for each
+        size where the whole model is captured. ``None`` in mode ``breakable``, where it depends on
+        what the model marks.
+        """
+        sizes = {
+            "decode": (self.config.mode.decode_run_mode, self.config.capture_sizes),
+            "prefill": (self.config.mode.prefill_run_mode, self.config.prefill_capture_sizes),
+        }
+        return {step: self._num_graphs(mode, len(each)) for step, (mode, each) in sizes.items()}
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all of it as plain data that JSON can hold."""
+        fusions, plan = self.report.fusions, self.report.plan
+        return {
+            "name": self.name,
+            "config": self.config.to_mapping(),
+            "launches": {"before": self.launches_before, "after": self.launches_after},
+            "device_graphs": self.num_device_graphs(),
+            "fusions": fusions.to_dict() if fusions else None,
+            "plan": json.loads(plan.to_json()) if plan else None,
+        }
+
+    def html(self) -> str:
+        """Return all of it as one page, without scripts, that needs no other file."""
+        title = f"{self.name}, mode {self.config.mode.value}"
+        return self.fusions_page.html(introduction(title, [*self._summary()], self.report.plan))
+
+    def __str__(self) -> str:
+        lines = [f"{self.name}, mode {self.config.mode.value}", *self._summary(), *self._fusions()]
+        if self.report.plan is not None:
+            lines += ["", str(self.report.plan)]
+        return "\n".join(lines)
+
+    def _num_graphs(self, mode: RunMode, num_sizes: int) -> int | None:
+        if mode is RunMode.EAGER or not num_sizes:
+            return 0
+        if mode is RunMode.FULL:
+            return num_sizes
+        return num_sizes * self.report.num_captured_pieces if self.report.plan else None
+
+    def _summary(self) -> Iterator[str]:
+        if self.launches_before is None:
+            yield "nothing is fused: the configuration says fuse=False"
+        else:
+            yield (
+                f"operators launched by a step: {self.launches_after}, before fusion "
+                f"{self.launches_before}"
+            )
+        for step, count in self.num_device_graphs().items():
+            shown = "as many as the marks of the model make" if count is None else count
+            yield f"device graphs for {step}: {shown}"
+
+    def _fusions(self) -> Iterator[str]:
+        report = self.report.fusions
+        if report is None:
+            return
+        for rule, count in report.match_counts().items():
+            if count:
+                yield f"  fused by {rule}: {count}"
+        # Each place once, however many rounds looked at it.
+        misses = {
+            (each.rule, miss): None for each in report.rule_reports() for miss in each.near_misses
+        }
+        for (rule, reason), count in Counter((rule, miss.reason) for rule, miss in misses).items():
+            yield f"  near miss of {rule}, in {count} places: {reason}"
+        waiting = {each.rule: each.waiting_for for each in report.rule_reports()}
+        for rule, operators in waiting.items():
+            if operators:
+                yield f"  not tried: {rule}; this process has no operator {', '.join(operators)}"
+
+
+def explain(
+    model: Callable[..., Any],
+    inputs: Mapping[str, Any],
+    config: CompileConfig | Mapping[str, Any] | None = None,
+    *,
+    dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+) -> Explanation:
+    """Trace, fuse and split a model as `compile_model` would, and say what was done.
+
+    Nothing is run and nothing is captured, so no device is needed; tensors may be on ``meta``. The
+    fusions of NPUs are tried where the process has their operators, thus where torch_npu is
+    imported, which cann-sim lets do without an NPU.
+
+    Args:
+        model: as for `compile_model`.
+        inputs: example arguments by name. Sizes that change between calls should be above 1.
+        config: as for `compile_model`.
+        dynamic_arg_dims: as for `compile_model`.
+
+    Raises:
+        ConfigError: the configuration cannot be used, or the model is not one graph for Dynamo.
+        SplittingOpAbsentError: a splitting op of the configuration is not in the model.
+    """
+    if config is None:
+        config = CompileConfig()
+    elif not isinstance(config, CompileConfig):
+        config = CompileConfig.from_mapping(config)
+    dims = dict(dynamic_arg_dims or {})
+    signature = signature_with(model, dims)
+    page, costs = PageObserver(), CostObserver()
+    compiler = GraphCompiler(config, run_uncompiled if config.mode.splits else None, (page, costs))
+
+    def backend(
+        graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        compiler(graph_module, example_inputs)
+        return _stop
+
+    name = name_of(model)
+    try:
+        mark_dynamic_dims(signature.bind(**inputs).arguments, dims)
+    except TypeError as error:
+        raise ConfigError(f"explaining {name}: {error}; its arguments are {signature}") from error
+    try:
+        behind_dynamo(model, backend)(**inputs)
+    except _GraphCompiledError:
+        pass
+    except BackendCompilerFailed as error:
+        raise error.inner_exception from error
+    except Unsupported as error:
+        raise ConfigError(
+            f"explaining {name}: it is not one graph for Dynamo ({str(error).splitlines()[0]}); "
+            "put what Dynamo must not look into behind an opaque operator (torch.library)"
+        ) from error
+    if not compiler.reports:
+        raise ConfigError(
+            f"explaining {name}: Dynamo handed over no graph of it; see that it is not switched "
+            "off (TORCHDYNAMO_DISABLE, torch.compiler.set_stance)"
+        )
+    return Explanation(
+        name=name,
+        config=config,
+        report=compiler.reports[0],
+        launches_before=costs.before.launches if costs.before else None,
+        launches_after=costs.after.launches if costs.after else None,
+        fusions_page=page,
+    )
+
+
+class _GraphCompiledError(Exception):
+    """Ends the call of a model whose graph is compiled, before anything of it runs."""
+
+
+def _stop(*args: object) -> NoReturn:
+    del args
+    raise _GraphCompiledError
