@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,7 +21,7 @@ from npu_graph_runtime import NpuDevice  # noqa: E402
 from qwen3_engine.tiny_checkpoint import write_tiny_checkpoint  # noqa: E402
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable
 
 
 pytest_plugins = "cann_sim.pytest_plugin"
@@ -35,3 +40,31 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def half_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_checkpoint(tmp_path_factory.mktemp("qwen3_half"), dtype=torch.float16)
+
+
+@pytest.fixture
+def run_ranks() -> Callable[..., list[dict[str, Any]]]:
+    """What runs a program of this folder in two processes, each told its rank and the number.
+
+    Takes the name of the file and further arguments; returns what each rank printed, as JSON.
+    """
+
+    def run(program: str, *arguments: object) -> list[dict[str, Any]]:
+        path, ranks = Path(__file__).with_name(program), 2
+        variables = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "CANN_SIM_DEVICES": str(ranks)}
+        processes = [
+            subprocess.Popen(
+                [sys.executable, str(path), str(rank), str(ranks), *map(str, arguments)],
+                env={**os.environ, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(ranks)
+        ]
+        ended = [process.communicate(timeout=300) for process in processes]
+        for process, (_, errors) in zip(processes, ended, strict=True):
+            assert process.returncode == 0, errors
+        return [json.loads(output.splitlines()[-1]) for output, _ in ended]
+
+    return run

@@ -1,6 +1,7 @@
 """Capture and replay device graphs behind a small device seam."""
 
 from npu_graph_runtime.__about__ import __version__
+from npu_graph_runtime.agreement import AgreedStep, Exchange, RankAgreement
 from npu_graph_runtime.capture_sizes import (
     CaptureSizes,
     sglang_decode_capture_sizes,
@@ -44,6 +45,8 @@ from npu_graph_runtime.errors import (
     KernelError,
     OutOfDeviceMemoryError,
     OutOfDeviceResourcesError,
+    RankDisagreementError,
+    RankFailedError,
     TaskGroupError,
     UnknownDeviceError,
     WeakOutputError,
@@ -67,6 +70,7 @@ from npu_graph_runtime.run_mode import RunMode
 __all__ = [
     "ERROR_CODES",
     "AddressCheck",
+    "AgreedStep",
     "CallContext",
     "Capture",
     "CaptureSession",
@@ -85,6 +89,7 @@ __all__ = [
     "EagerSegmentError",
     "ErrorCode",
     "Event",
+    "Exchange",
     "ExternalEvent",
     "FakeDevice",
     "FeatureNotSupportedError",
@@ -110,6 +115,9 @@ __all__ = [
     "NpuDevice",
     "OutOfDeviceMemoryError",
     "OutOfDeviceResourcesError",
+    "RankAgreement",
+    "RankDisagreementError",
+    "RankFailedError",
     "RunMode",
     "RuntimeEvent",
     "RuntimeObserver",

@@ -45,6 +45,14 @@ class ContextThreadError(GraphRuntimeError):
     """Two host threads set the run mode of one context at the same time."""
 
 
+class RankDisagreementError(GraphRuntimeError):
+    """Ranks that have to run the same step are configured or called differently."""
+
+
+class RankFailedError(GraphRuntimeError):
+    """A rank that the step needs gave up or did not take part."""
+
+
 class WeakOutputError(GraphRuntimeError, TypeError):
     """An output cannot be kept without keeping its memory alive."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from npu_compile.errors import RunnerStateError
+from npu_compile.errors import InputError, RunnerStateError
 from npu_compile.runners.input_buffers import InputBuffers
 from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import GraphKey
+    from npu_graph_runtime import AgreedStep, GraphKey
 
 
 class CapturedSteps:
@@ -99,20 +99,55 @@ class CapturedSteps:
         size = key.num_tokens
         own_rows(self._call(key), num_rows=size, padded_size=size)
 
-    def check(self, key: GraphKey, inputs: Mapping[str, Tensor]) -> StepSize:
+    def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
+        """Return the key of a step, or ``None`` where it is to run eagerly.
+
+        Args:
+            num_rows: of the batch.
+            agreed: what ranks agreed on; ``None`` where there is nothing to agree on.
+
+        Raises:
+            InputError: ranks agreed on what these steps are not captured for.
+        """
+        if agreed is None:
+            return self.keys.get(self.padded_size(num_rows))
+        if agreed.bucket is None:
+            return None
+        if agreed.mode is not self.run_mode or agreed.bucket not in self.keys:
+            raise InputError(
+                f"running a {self._what} step: ranks agreed on mode {agreed.mode.value!r} and "
+                f"{agreed.bucket} rows, expected mode {self.run_mode.value!r} and one of "
+                f"{sorted(self.keys)}; give the agreement the capture sizes of this runner, and "
+                "run the step by the runner of the mode that was agreed on"
+            )
+        return self.keys[agreed.bucket]
+
+    def check(
+        self, key: GraphKey, inputs: Mapping[str, Tensor], *, may_be_idle: bool = False
+    ) -> StepSize:
         """Return the size of a step that is to run under a key; nothing is launched.
+
+        Args:
+            key: of the graph.
+            inputs: of the step.
+            may_be_idle: whether there may be no row.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
             RunnerStateError: nothing is captured, and the steps do not run eagerly.
         """
-        own = self._buffers.check(inputs, size=self._step_sizes[key])
+        least = 0 if may_be_idle else 1
+        own = self._buffers.check(inputs, size=self._step_sizes[key], least=least)
         if self.run_mode is not RunMode.EAGER and not self._is_captured:
             raise RunnerStateError(
                 f"running a {self._what} step: the {self._what} graphs are not captured; call "
                 "capture() first"
             )
         return own
+
+    def size_limit(self) -> str:
+        """Return what a step is larger than that no capture size fits; empty without sizes."""
+        return f"every capture size (largest: {max(self.keys)})" if self.keys else ""
 
     def load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
         """Pad a step that was checked and run it; return what the model returns for all rows."""
@@ -127,16 +162,14 @@ class CapturedSteps:
         limit: str = "",
         remedy: str = "add a capture size",
     ) -> Any:
-        """Run a step that no graph fits, as it is; warn once for each limit.
+        """Run a step eagerly, as it is; warn once for each limit that is the reason.
 
         Args:
             inputs: its inputs.
             batch: how large it is, for the warning.
-            limit: what it is larger than; if left out, every capture size, if there are any.
+            limit: what it is larger than, if it is.
             remedy: what helps.
         """
-        if not limit and self.keys:
-            limit = f"every capture size (largest: {max(self.keys)})"
         if limit and limit not in self._warned_of:
             self._warned_of.add(limit)
             warnings.warn(

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
+    from npu_graph_runtime import AgreedStep
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +159,11 @@ class DecodeRunner:
             raise
 
     def run(
-        self, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[str, Lengths]]
+        self,
+        inputs: Mapping[str, Tensor],
+        lengths: Mapping[str, Mapping[str, Lengths]],
+        *,
+        agreed: AgreedStep | None = None,
     ) -> Any:
         """Run one step and return the model's output for the batch's own rows.
 
@@ -170,6 +175,9 @@ class DecodeRunner:
                 when this returns; or on the device, such as the tokens just sampled, read in the
                 order of the current stream and without a wait of the host.
             lengths: by parameter group and argument name, for the padded size.
+            agreed: what this step's ranks agreed on (`npu_graph_runtime.RankAgreement`); then the
+                batch is padded to its bucket and may be of no row, on an idle rank. Where it was
+                agreed to run eagerly, an idle rank gives rows of padding itself.
 
         Returns:
             What the model returns, each tensor ``[rows, ...]`` on the device. In a capturing mode
@@ -179,22 +187,23 @@ class DecodeRunner:
             InputError: an input does not fit its declaration; nothing was launched.
             StepParameterError: the lengths do not fit; nothing was launched.
             OutputError: an output does not have one row for each row of the batch.
-            RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is larger
-                than every capture size and there is no ``set_lengths``; nothing was launched.
+            RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is to run
+                eagerly and there is no ``set_lengths``; nothing was launched.
         """
         observer = self._observer
         started = time.perf_counter() if observer is not None else 0.0
         num_rows = next(iter(inputs.values())).shape[0] if inputs else 0
-        size = self.padded_size(num_rows)
-        key = self._steps.keys.get(size)
+        key = self._steps.key_of(num_rows, agreed)
+        size = num_rows if key is None else key.num_tokens
         update_seconds = 0.0
         mode = RunMode.EAGER
         if key is None:
-            self._show_lengths(num_rows, lengths)
-            output = self._steps.call_eagerly(inputs, f"{num_rows} rows")
+            limit = self._steps.size_limit() if agreed is None else ""
+            self._show_lengths(num_rows, lengths, f"it is larger than {limit}" if limit else "")
+            output = self._steps.call_eagerly(inputs, f"{num_rows} rows", limit=limit)
         else:
             mode = self._mode
-            own = self._steps.check(key, inputs)
+            own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
             if mode is RunMode.FULL:
                 output, update_seconds = self._replay(key, inputs, own, lengths)
             else:
@@ -240,18 +249,19 @@ class DecodeRunner:
             self._recorder, key, groups=self._groups, layers=layers
         )
 
-    def _show_lengths(self, num_rows: int, lengths: Mapping[str, Mapping[str, Lengths]]) -> None:
-        """Make attention see the lengths of a step that no capture size fits."""
+    def _show_lengths(
+        self, num_rows: int, lengths: Mapping[str, Mapping[str, Lengths]], reason: str
+    ) -> None:
+        """Make attention see the lengths of a step that runs eagerly, and why it does."""
         if self._set_lengths is not None:
             self._set_lengths(lengths)
             return
         has_attention = bool(lengths) or any(plan.updates for plan in self._plans.values())
         if self._mode is RunMode.FULL and has_attention:
             raise RunnerStateError(
-                f"decoding a batch of {num_rows} rows in mode 'full': it is larger than every "
-                f"capture size (largest: {max(self._steps.keys)}), so it would run eagerly, and "
-                "nothing would show its lengths to attention; pass set_lengths to the runner, or "
-                "add a capture size"
+                f"decoding a batch of {num_rows} rows in mode 'full': "
+                f"{reason or 'ranks agreed so'}, so it would run eagerly, and nothing would show "
+                "its lengths to attention; pass set_lengths to the runner, or add a capture size"
             )
 
     def _replay(

@@ -84,13 +84,20 @@ class InputBuffers:
             self._views_by_size[size] = views
         return views
 
-    def check(self, values: Mapping[str, torch.Tensor], *, size: StepSize) -> StepSize:
+    def check(
+        self, values: Mapping[str, torch.Tensor], *, size: StepSize, least: int = 1
+    ) -> StepSize:
         """Return the size of a batch that is to be padded to ``size``; copies nothing.
+
+        Args:
+            values: as for :meth:`load`.
+            size: after padding.
+            least: rows that there have to be.
 
         Raises:
             InputError: as for :meth:`PackedLayout.check`.
         """
-        return self._layout.check(values, most=size)
+        return self._layout.check(values, most=size, least=least)
 
     def load(self, values: Mapping[str, torch.Tensor], *, own: StepSize, size: StepSize) -> None:
         """Copy a batch into the static buffers, padded to ``size``.

@@ -80,19 +80,22 @@ class PackedLayout:
             views[name] = packed[start:stop].view(spec.dtype).view(shape)
         return views
 
-    def check(self, values: Mapping[str, torch.Tensor], *, most: StepSize) -> StepSize:
+    def check(
+        self, values: Mapping[str, torch.Tensor], *, most: StepSize, least: int = 1
+    ) -> StepSize:
         """Return the size of a step after checking its inputs against the declarations.
 
         Args:
             values: one tensor ``[rows, ...]`` for each declared input.
             most: the size that fits.
+            least: rows that there have to be.
 
         Returns:
             The size; where no input has one row a sequence, as many sequences as fit.
 
         Raises:
             InputError: a missing or unknown input, a wrong device, dtype or shape, rows
-                that differ between inputs, no row, or too many.
+                that differ between inputs, too few, or too many.
         """
         if values.keys() != self.specs.keys():
             missing = sorted(self.specs.keys() - values.keys())
@@ -114,8 +117,8 @@ class PackedLayout:
             tokens=most.tokens if tokens == -1 else tokens,
             sequences=most.sequences if sequences == -1 else sequences,
         )
-        _check_range(size.tokens, most.tokens, "rows")
-        _check_range(size.sequences, most.sequences, "rows of sequences")
+        _check_range(size.tokens, least, most.tokens, "rows")
+        _check_range(size.sequences, least, most.sequences, "rows of sequences")
         return size
 
     def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:
@@ -150,9 +153,11 @@ def _same_rows(name: str, rows: int, before: int, what: str) -> int:
     return rows
 
 
-def _check_range(rows: int, most: int, what: str) -> None:
-    if not 1 <= rows <= most:
-        raise InputError(f"loading the inputs of a step: found {rows} {what}, expected 1 to {most}")
+def _check_range(rows: int, least: int, most: int, what: str) -> None:
+    if not least <= rows <= most:
+        raise InputError(
+            f"loading the inputs of a step: found {rows} {what}, expected {least} to {most}"
+        )
 
 
 def _is_on(value: torch.Tensor, device: torch.device) -> bool:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
+    from npu_graph_runtime import AgreedStep
 
 
 class PrefillRunner:
@@ -100,7 +101,11 @@ class PrefillRunner:
             raise
 
     def run(
-        self, inputs: Mapping[str, Tensor], lengths: Mapping[str, Mapping[str, Lengths]]
+        self,
+        inputs: Mapping[str, Tensor],
+        lengths: Mapping[str, Mapping[str, Lengths]],
+        *,
+        agreed: AgreedStep | None = None,
     ) -> Any:
         """Run one step and return the model's output for the batch's own tokens.
 
@@ -112,6 +117,7 @@ class PrefillRunner:
                 order of the current stream and without a wait of the host.
             lengths: by parameter group and argument name, of the batch as it is, for
                 ``set_lengths``.
+            agreed: as for `DecodeRunner.run`.
 
         Returns:
             What the model returns, each tensor ``[tokens, ...]`` on the device. After a replay they
@@ -123,12 +129,12 @@ class PrefillRunner:
             RunnerStateError: the graphs are not captured.
         """
         num_tokens, num_sequences = self._given_rows(inputs)
-        size = self._steps.padded_size(num_tokens)
-        key = self._steps.keys.get(size)
-        if key is None or num_sequences > self._max_sequences:
+        key = self._steps.key_of(num_tokens, agreed)
+        if key is None or (num_sequences > self._max_sequences and agreed is None):
             self._set_lengths(lengths)
             if key is None:
-                output = self._steps.call_eagerly(inputs, f"{num_tokens} rows")
+                limit = self._steps.size_limit() if agreed is None else ""
+                output = self._steps.call_eagerly(inputs, f"{num_tokens} rows", limit=limit)
             else:
                 output = self._steps.call_eagerly(
                     inputs,
@@ -137,10 +143,10 @@ class PrefillRunner:
                     remedy="give the runner a larger one",
                 )
             return own_rows(output, num_rows=num_tokens, padded_size=num_tokens)
-        own = self._steps.check(key, inputs)
+        own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
         output = self._steps.load_and_call(key, inputs, own)
-        return own_rows(output, num_rows=num_tokens, padded_size=size)
+        return own_rows(output, num_rows=num_tokens, padded_size=key.num_tokens)
 
     def release(self) -> None:
         """Wait for the device and tear the graphs of this runner down; may capture again."""
