@@ -11,7 +11,7 @@ from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.compilation.dynamo_backend import compile_graph
 from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.compilation.model_compilation import compile_model
-from npu_compile.configuration.config import CompileConfig, CompileMode
+from npu_compile.configuration.config import CaptureFailure, CompileConfig, CompileMode
 from npu_compile.errors import (
     ConfigError,
     InputError,
@@ -26,6 +26,7 @@ from npu_compile.runners.prefill_runner import PrefillRunner
 
 __all__ = [
     "Backend",
+    "CaptureFailure",
     "CompilationReport",
     "CompileConfig",
     "CompileMode",

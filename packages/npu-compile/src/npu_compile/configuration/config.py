@@ -63,6 +63,20 @@ class CompileMode(str, Enum):
         return RunMode.BREAKABLE if captures else RunMode.EAGER
 
 
+class CaptureFailure(str, Enum):
+    """What a runner does where the device refuses to capture a size, for want of memory say.
+
+    Attributes:
+        RAISE: release what is captured, and raise the error.
+        SKIP_SIZE: warn, and go on with the other sizes: batches of this one are padded to the next
+            that was captured, or run eagerly where there is none. If the device refuses all sizes
+            the first error is raised.
+    """
+
+    RAISE = "raise"
+    SKIP_SIZE = "skip_size"
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class CompileConfig:
     """What to do with a model.
@@ -85,6 +99,7 @@ class CompileConfig:
             mistake that they can make.
         warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
             operator may allocate or synchronise, which a capture forbids.
+        capture_failure: what runners do where the device refuses a size; a string is accepted.
 
     Raises:
         ConfigError: a value has the wrong type or is out of its range, or two contradict.
@@ -98,11 +113,14 @@ class CompileConfig:
     disabled_fusions: tuple[str, ...] = ()
     address_check: AddressCheck = AddressCheck.FIRST_REPLAY
     warmup_runs: int = 1
+    capture_failure: CaptureFailure = CaptureFailure.RAISE
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
         set_field(self, "mode", _member(CompileMode, "mode", self.mode))
         set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
+        failure = _member(CaptureFailure, "capture_failure", self.capture_failure)
+        set_field(self, "capture_failure", failure)
         set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
         set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
         set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))

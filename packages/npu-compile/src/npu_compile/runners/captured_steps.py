@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from npu_compile.configuration.config import CaptureFailure
 from npu_compile.errors import InputError, RunnerStateError
 from npu_compile.runners.input_buffers import InputBuffers
 from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
-from npu_graph_runtime import CaptureSizes, RunMode, largest_first
+from npu_graph_runtime import CaptureSizes, DeviceError, RunMode, largest_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -35,7 +36,8 @@ class CapturedSteps:
     Attributes:
         compiled: as given.
         run_mode: as given.
-        keys: as given.
+        keys: as given, without those of the sizes in `skipped`.
+        skipped: sizes that the device refused to capture, each with its error.
     """
 
     def __init__(
@@ -51,8 +53,10 @@ class CapturedSteps:
         self.compiled = compiled
         self.run_mode = run_mode
         self.keys = dict(keys)
+        self.skipped: dict[int, DeviceError] = {}
         self._what = what
-        self._sizes = CaptureSizes(tuple(self.keys)) if self.keys else None
+        self._sizes = CaptureSizes(self.keys) if self.keys else None
+        self._all_keys = dict(keys)
         self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
         # Empty without sizes: no step is loaded into them then.
         largest = step_size(max(self.keys)) if self.keys else StepSize(tokens=0, sequences=0)
@@ -79,16 +83,46 @@ class CapturedSteps:
             prepare: called with each size before it is captured.
             capture_one: runs the model under a key.
             on_captured: called after each size with (size, sizes done, sizes in all).
+
+        Raises:
+            DeviceError: the device refused a size that may not be skipped, or all.
         """
         self._is_captured = True
+        skips = self.compiled.config.capture_failure is CaptureFailure.SKIP_SIZE
         with self.compiled.capture_session(self._pool) as session:
             self._pool = session.pool
-            for done, key in enumerate(largest_first(self.keys.values()), start=1):
+            for done, key in enumerate(largest_first(self._all_keys.values()), start=1):
                 prepare(key.num_tokens)
                 self._captured.add(key)
-                capture_one(key)
+                try:
+                    capture_one(key)
+                except DeviceError as error:
+                    if not skips:
+                        raise
+                    self._skip(key, error)
                 if on_captured is not None:
-                    on_captured(key.num_tokens, done, len(self.keys))
+                    on_captured(key.num_tokens, done, len(self._all_keys))
+        if self.skipped and not self.keys:
+            raise next(iter(self.skipped.values()))
+        for size, refusal in self.skipped.items():
+            self._warn_of_skipped(size, refusal)
+
+    def _skip(self, key: GraphKey, error: DeviceError) -> None:
+        self.compiled.release([key])
+        self._captured.discard(key)
+        self.skipped[key.num_tokens] = error
+        del self.keys[key.num_tokens]
+        self._sizes = CaptureSizes(self.keys) if self.keys else None
+
+    def _warn_of_skipped(self, size: int, error: DeviceError) -> None:
+        padded = self.padded_size(size)
+        instead = f"are padded to {padded}" if padded in self.keys else "run eagerly"
+        warnings.warn(
+            f"capturing the {self._what} graph of {size} rows: {error}; the size is left out, "
+            f"batches of up to {size} rows that no smaller size fits {instead}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     def capture_one(self, key: GraphKey) -> None:
         """Capture the graph of a key, inside a capture session.
@@ -206,6 +240,9 @@ class CapturedSteps:
         self.compiled.release(self._captured)
         self._captured.clear()
         self._is_captured = False
+        self.skipped.clear()
+        self.keys = dict(self._all_keys)
+        self._sizes = CaptureSizes(self.keys) if self.keys else None
 
     def _call(self, key: GraphKey) -> Any:
         with self.compiled.context.run(self.run_mode, key):

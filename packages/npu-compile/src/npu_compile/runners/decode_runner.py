@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update import StepParameters, UpdateLane, UpdatePlan
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep
+    from npu_graph_runtime import AgreedStep, DeviceError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,6 +122,14 @@ class DecodeRunner:
         self._plans: dict[GraphKey, UpdatePlan] = {}
         self._recorded: set[GraphKey] = set()
 
+    @property
+    def skipped_sizes(self) -> Mapping[int, DeviceError]:
+        """Capture sizes that the device refused, each with its error.
+
+        Empty but for ``capture_failure="skip_size"``.
+        """
+        return MappingProxyType(self._steps.skipped)
+
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
 
@@ -146,7 +155,8 @@ class DecodeRunner:
         Raises:
             RunnerStateError: captured already, by this runner or by another of the model; what is
                 captured stays as it is.
-            GraphRuntimeError: the device refused a capture; what was captured is released.
+            DeviceError: the device refused a capture, and the configuration does not skip the
+                size; what was captured is released.
             OutputError: an output of the model does not have one row for each row of the batch.
         """
         if self._mode is RunMode.EAGER:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.runners.captured_steps import CapturedSteps
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep
+    from npu_graph_runtime import AgreedStep, DeviceError
 
 
 class PrefillRunner:
@@ -66,6 +67,14 @@ class PrefillRunner:
             what="prefill",
         )
 
+    @property
+    def skipped_sizes(self) -> Mapping[int, DeviceError]:
+        """Capture sizes that the device refused, each with its error.
+
+        Empty but for ``capture_failure="skip_size"``.
+        """
+        return MappingProxyType(self._steps.skipped)
+
     def padded_size(self, num_tokens: int) -> int:
         """Return the tokens that the model will see; ``num_tokens`` where no size is that large."""
         return self._steps.padded_size(num_tokens)
@@ -88,7 +97,8 @@ class PrefillRunner:
         Raises:
             RunnerStateError: captured already, by this runner or by another of the model; what is
                 captured stays as it is.
-            GraphRuntimeError: the device refused a capture; what was captured is released.
+            DeviceError: the device refused a capture, and the configuration does not skip the
+                size; what was captured is released.
             OutputError: an output of the model does not have one row for each token.
         """
         if self._steps.run_mode is RunMode.EAGER or not self._steps.keys:
