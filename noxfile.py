@@ -270,9 +270,10 @@ def sanitizers(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def soak(session: nox.Session) -> None:
-    """Make 1,000 captures and 20,000 replays on simulated CANN; memory and threads stay flat."""
+    """Make 1,000 captures, 20,000 replays, 1,000 cycles of sleep and wake: memory stays flat."""
     options = ("--captures=1000", "--replays=20000", "--task-queues=0,1")
     _long_tests(session, "cann-sim", "tests/test_soak.py", *options)
+    _long_tests(session, "npu-graph-runtime", "tests/test_sleep_and_wake.py", "--cycles=1000")
 
 
 @nox.session(default=False)

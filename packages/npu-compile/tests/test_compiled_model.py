@@ -7,7 +7,7 @@ import torch
 
 import npu_compile
 from npu_compile import CompileConfig, CompileMode, ConfigError
-from npu_graph_runtime import GraphKey, GraphNotCapturedError, RunMode
+from npu_graph_runtime import GraphKey, GraphNotCapturedError, ReplacedWeightError, RunMode
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
@@ -100,3 +100,23 @@ def test_compile_with_an_unknown_dynamic_argument_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=r"'ids', the model takes input_ids, table"):
         npu_compile.compile_model(decoder, device=device, dynamic_arg_dims={"ids": (0,)})
+
+
+def test_replaced_weight_is_named_and_a_written_one_is_not(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    config = CompileConfig(mode=CompileMode.PIECEWISE, splitting_ops=(attention.name,))
+    compiled = npu_compile.compile_model(decoder, config, device=device)
+    inputs, key = _inputs(2), GraphKey(num_tokens=2)
+    attention.lengths = [0, 0]
+    with compiled.capture_session(), compiled.context.run(RunMode.BREAKABLE, key):
+        compiled(**inputs)
+
+    decoder.embedding.mul_(2)
+    compiled.check_weights()
+    decoder.embedding = torch.nn.Parameter(torch.zeros(16, 8), requires_grad=False)
+
+    with pytest.raises(
+        ReplacedWeightError, match=r"1 of 3 weights differ .* embedding is a tensor"
+    ):
+        compiled.check_weights()

@@ -13,6 +13,7 @@ from npu_graph_runtime.capturing.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capturing.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
+from npu_graph_runtime.capturing.watched_weights import weights_of
 from npu_graph_runtime.device import (
     DeviceGraph,
     Event,
@@ -47,6 +48,7 @@ from npu_graph_runtime.errors import (
     OutOfDeviceResourcesError,
     RankDisagreementError,
     RankFailedError,
+    ReplacedWeightError,
     TaskGroupError,
     UnknownDeviceError,
     WeakOutputError,
@@ -118,6 +120,7 @@ __all__ = [
     "RankAgreement",
     "RankDisagreementError",
     "RankFailedError",
+    "ReplacedWeightError",
     "RunMode",
     "RuntimeEvent",
     "RuntimeObserver",
@@ -136,4 +139,5 @@ __all__ = [
     "sglang_decode_capture_sizes",
     "sglang_prefill_capture_sizes",
     "vllm_capture_sizes",
+    "weights_of",
 ]

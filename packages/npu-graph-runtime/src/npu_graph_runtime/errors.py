@@ -37,6 +37,10 @@ class InputAddressError(GraphRuntimeError, ValueError):
     """An input of a replay is not what the capture baked in: an address, a layout or a value."""
 
 
+class ReplacedWeightError(GraphRuntimeError, ValueError):
+    """A weight of a captured model lies elsewhere than at the capture, or is gone."""
+
+
 class EagerSegmentError(GraphRuntimeError, ValueError):
     """A function that runs eagerly between captured segments returned what they cannot read."""
 

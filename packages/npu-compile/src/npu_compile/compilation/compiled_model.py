@@ -23,6 +23,7 @@ from npu_graph_runtime import (
     GraphedCallable,
     RunMode,
     runs_eagerly,
+    weights_of,
 )
 from piecewise_split import run_uncompiled
 
@@ -47,7 +48,8 @@ class CompiledModel:
     process, from one class, with other configurations.
 
     Args:
-        model: what to compile; kept alive. Its parameters must stay where they are.
+        model: what to compile; kept alive. Weights of a module that is captured are watched: they
+            may be written, and are found where they are replaced, see :meth:`check_weights`.
         config: how.
         device: the device seam that captures and replays.
         dynamic_arg_dims: for each tensor argument the dimensions whose size changes between calls,
@@ -104,6 +106,7 @@ class CompiledModel:
                     run_mode=mode,
                     name=self._name,
                     address_check=config.address_check,
+                    weights=weights_of(model),
                     warmup_runs=config.warmup_runs,
                     observer=observer,
                 )
@@ -118,6 +121,7 @@ class CompiledModel:
             ConfigError: in mode ``breakable`` with fusions, the model is not one graph for Dynamo.
             GraphNotCapturedError: the context names a graph key that was never captured.
             InputAddressError: an input lies elsewhere than at capture; nothing was launched.
+            ReplacedWeightError: a weight lies elsewhere than at capture; nothing was launched.
             EagerSegmentError: what runs eagerly returned something else than at capture.
             SplittingOpAbsentError: a splitting op of the configuration is not in the model.
         """
@@ -137,6 +141,17 @@ class CompiledModel:
     def captured_keys(self) -> frozenset[GraphKey]:
         """Keys of the graphs held now."""
         return frozenset(key for graphed in self._graphed for key in graphed.captured_keys)
+
+    def check_weights(self) -> None:
+        """Compare the model's weights with those of the captures, as after loading new ones.
+
+        Without it a replaced weight is found at the next replay after its old memory was freed.
+
+        Raises:
+            ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
+        """
+        for graphed in self._graphed:
+            graphed.check_weights()
 
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session inside which calls of this model capture.

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.input_layout import AddressCheck, InputLayout
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
+from npu_graph_runtime.capturing.watched_weights import WatchedWeights, weights_of
 from npu_graph_runtime.errors import (
     CaptureSessionError,
     GraphKeyError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from npu_graph_runtime.capturing.capture_session import CaptureSession
+    from npu_graph_runtime.capturing.watched_weights import NamedTensors, WeightPlace
     from npu_graph_runtime.device import DeviceGraph, GraphDevice
     from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.graph_key import GraphKey
@@ -87,6 +89,11 @@ class GraphedCallable:
         run_mode: the run mode in which this wrapper acts; not ``EAGER``.
         name: for messages and events.
         address_check: when inputs are compared with what the capture baked in.
+        weights: returns the tensors that the function reads without being given them, by name; by
+            default the parameters and buffers of a function that is an ``nn.Module``. They are
+            compared with the capture at the first replay, at the next one after memory of a weight
+            was freed, and in :meth:`check_weights`; not at all with ``AddressCheck.NEVER``. A
+            replaced weight whose old memory somebody keeps is found by `check_weights` alone.
         weak_outputs: keep outputs without keeping their memory, so that later captures of the pool
             reuse it (as vLLM does). Set it to false for outputs that must survive replays of other
             graphs of the pool.
@@ -114,6 +121,7 @@ class GraphedCallable:
         run_mode: RunMode,
         name: str,
         address_check: AddressCheck = AddressCheck.ALWAYS,
+        weights: NamedTensors | None = None,
         weak_outputs: bool = True,
         warmup_runs: int = 1,
         replay_after_capture: bool = False,
@@ -142,6 +150,8 @@ class GraphedCallable:
         self._on_miss = on_miss
         self._observer = observer
         self._graphs: dict[GraphKey | None, _CapturedGraph] = {}
+        read = tuple if address_check is AddressCheck.NEVER else weights or weights_of(function)
+        self._weights = WatchedWeights(read, _unchecking(self._graphs))
         self._num_captured = 0
         self._num_replayed = 0
         self._num_missed = 0
@@ -156,6 +166,7 @@ class GraphedCallable:
             GraphNotCapturedError: nothing is captured under the key, no capture session is open,
                 and ``on_miss`` is ``RAISE``.
             InputAddressError: an input is not what the capture baked in; nothing was launched.
+            ReplacedWeightError: a weight is not where it was at the capture; nothing was launched.
             CaptureSessionError: a capture is under way, or the open session is of another device.
             DeviceError: the device refused the capture or the replay.
         """
@@ -167,7 +178,9 @@ class GraphedCallable:
             return self._call_uncaptured(args, kwargs)
         if self._check_always or not captured.is_checked:
             captured.inputs.check(args, kwargs)
-            captured.is_checked = True
+            if not captured.is_checked:
+                self._weights.check(captured.weights, self._subject(captured.key))
+                captured.is_checked = True
         if self._observer is not None:
             self._replay_observed(captured, self._observer)
             return captured.outputs
@@ -215,6 +228,15 @@ class GraphedCallable:
     def is_captured(self, key: GraphKey) -> bool:
         """Return whether a graph is held under the key."""
         return key in self._graphs
+
+    def check_weights(self) -> None:
+        """Compare the weights with those of every graph held, as after a wake or a weight update.
+
+        Raises:
+            ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
+        """
+        for captured in self._graphs.values():
+            self._weights.check(captured.weights, self._subject(captured.key))
 
     def release(self, key: GraphKey) -> None:
         """Wait for the device, then tear down one graph; outputs of its replays die with it.
@@ -293,7 +315,8 @@ class GraphedCallable:
         except BaseException:
             graph.reset()
             raise
-        captured = _CapturedGraph(key, graph, kept, InputLayout(args, kwargs, subject))
+        layout, weights = InputLayout(args, kwargs, subject), self._weights.baked()
+        captured = _CapturedGraph(key, graph, kept, layout, weights)
         captured.is_checked = not self._check_first
         self._graphs[key] = captured
         self._num_captured += 1
@@ -353,17 +376,33 @@ class GraphedCallable:
         return f"captured keys: {', '.join(str(key) for key in self.captured_keys)}"
 
 
+def _unchecking(graphs: Mapping[GraphKey | None, _CapturedGraph]) -> Callable[[], None]:
+    """Return what lets every graph be compared with its capture at its next replay."""
+
+    def uncheck() -> None:
+        for captured in list(graphs.values()):
+            captured.is_checked = False
+
+    return uncheck
+
+
 class _CapturedGraph:
     """One graph of a graphed callable, with what its replay needs."""
 
-    __slots__ = ("graph", "inputs", "is_checked", "key", "outputs", "replay")
+    __slots__ = ("graph", "inputs", "is_checked", "key", "outputs", "replay", "weights")
 
     def __init__(
-        self, key: GraphKey, graph: DeviceGraph, outputs: Any, inputs: InputLayout
+        self,
+        key: GraphKey,
+        graph: DeviceGraph,
+        outputs: Any,
+        inputs: InputLayout,
+        weights: Mapping[str, WeightPlace],
     ) -> None:
         self.key = key
         self.graph = graph
         self.replay = graph.replay
         self.outputs = outputs
         self.inputs = inputs
+        self.weights = weights
         self.is_checked = False

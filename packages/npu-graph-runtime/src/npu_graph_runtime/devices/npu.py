@@ -98,7 +98,7 @@ class NpuDevice:
         self._npu.set_device(index)
         self._capture_stream: Stream | None = None
         self._streams: dict[tuple[int, ...], Stream] = {}
-        self._pools: dict[object, _PoolLife] = {}
+        self._foreign_pools: dict[object, _Pool] = {}
         # torch_npu 2.10 to 2.14: what its current_stream() makes a Stream object from.
         identity: Callable[[int], tuple[int, ...]] | None
         identity = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
@@ -300,8 +300,7 @@ class NpuDevice:
         assertion of its allocator (seen in 2.10 to 2.14). The capture then takes a new pool, which
         stands for the handle from then on.
         """
-        pool: object = self._npu.graph_pool_handle()
-        return pool
+        return _Pool(native=self._npu.graph_pool_handle())
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty ``torch.npu.NPUGraph``."""
@@ -334,14 +333,17 @@ class NpuDevice:
 
     def _living_pool(self, pool: object, graph: Any) -> object:
         """Return the pool that stands for the handle now, and count the graph among its graphs."""
-        life = self._pools.setdefault(pool, _PoolLife(native=pool))
+        if not isinstance(pool, _Pool):
+            # A handle of torch_npu's own, of which an engine has one or a few for all its graphs.
+            pool = self._foreign_pools.setdefault(pool, _Pool(native=pool))
         # Graphs that an engine captured into its handle by itself are not seen here; a new pool is
         # no fault then, only memory that is not shared.
-        if life.was_used and not any(_is_captured(other) for other in life.graphs):
-            life = self._pools[pool] = _PoolLife(native=self._npu.graph_pool_handle())
-        life.was_used = True
-        life.graphs.add(graph)
-        return life.native
+        if pool.was_used and not any(_is_captured(other) for other in pool.graphs):
+            pool.native = self._npu.graph_pool_handle()
+            pool.graphs.clear()
+        pool.was_used = True
+        pool.graphs.add(graph)
+        return pool.native
 
     @contextlib.contextmanager
     def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
@@ -389,9 +391,9 @@ class NpuDevice:
             raise
 
 
-@dataclasses.dataclass(kw_only=True, slots=True)
-class _PoolLife:
-    """What keeps a pool of torch_npu alive.
+@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
+class _Pool:
+    """A handle of a pool, and what keeps the pool of torch_npu alive that stands for it now.
 
     Attributes:
         native: torch_npu's handle.

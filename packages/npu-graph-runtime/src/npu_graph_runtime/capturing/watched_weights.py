@@ -1,0 +1,117 @@
+"""The weights that captured graphs have baked in, and whether they still lie where they lay.
+
+A graph has the addresses of a model's weights in it as it has those of its inputs, but nobody hands
+weights in at a replay, and comparing hundreds of them each time would cost more than the replay.
+Torch keeps one Python object for each storage as long as anything uses the storage, so a weak
+reference to that object is called back when the memory goes: at no cost until then.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+from torch import Tensor, nn
+
+from npu_graph_runtime.errors import ReplacedWeightError
+
+if TYPE_CHECKING:
+    import torch
+
+NamedTensors: TypeAlias = Callable[[], Iterable[tuple[str, Tensor]]]
+"""Returns tensors with their names, as they are at the moment of the call."""
+
+
+class WeightPlace(NamedTuple):
+    """Where a weight lies and how it is laid out."""
+
+    address: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        """Return the place for messages."""
+        return (
+            f"a tensor of {self.dtype}, shape {self.shape}, stride {self.stride} at "
+            f"{self.address:#x}"
+        )
+
+
+def weights_of(function: object) -> NamedTensors:
+    """Return what reads the parameters and buffers of a module, as `GraphedCallable` takes it.
+
+    Args:
+        function: an ``nn.Module``; of anything else there are none.
+    """
+    if not isinstance(function, nn.Module):
+        return tuple
+
+    def read() -> Iterable[tuple[str, Tensor]]:
+        yield from function.named_parameters()
+        yield from function.named_buffers()
+
+    return read
+
+
+class WatchedWeights:
+    """Reads weights, and calls back when memory of one is freed.
+
+    Args:
+        read: the weights as they are now.
+        on_freed: called on the thread that frees; must not fail. Owns nothing of this object.
+    """
+
+    def __init__(self, read: NamedTensors, on_freed: Callable[[], None]) -> None:
+        self._read = read
+        self._on_freed = on_freed
+        self._places: Mapping[str, WeightPlace] = {}
+        self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def baked(self) -> Mapping[str, WeightPlace]:
+        """Return where the weights lie, for a capture, and watch them from now on."""
+        weights = dict(self._read())
+        for weight in weights.values():
+            self._watch(weight.untyped_storage())
+        places = _places(weights)
+        if places != self._places:
+            self._places = places
+        return self._places
+
+    def check(self, baked: Mapping[str, WeightPlace], subject: str) -> None:
+        """Compare the weights with those of a capture.
+
+        Args:
+            baked: what :meth:`baked` returned at the capture.
+            subject: what was captured, for messages.
+
+        Raises:
+            ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
+        """
+        now = _places(dict(self._read()))
+        differences = [
+            f"{name} is {now.get(name, 'gone')}, expected {place}"
+            for name, place in baked.items()
+            if now.get(name) != place
+        ]
+        if differences:
+            raise ReplacedWeightError(
+                f"replaying {subject}: {len(differences)} of {len(baked)} weights differ from the "
+                f"capture: {'; '.join(differences)}; write new values into the weights of the "
+                "capture (copy_), or release the graph and capture it again"
+            )
+
+    def _watch(self, storage: torch.UntypedStorage) -> None:
+        known = self._storages.get(id(storage))
+        if known is not None and known() is storage:
+            return
+        on_freed = self._on_freed
+        self._storages[id(storage)] = weakref.ref(storage, lambda _: on_freed())
+
+
+def _places(weights: Mapping[str, Tensor]) -> dict[str, WeightPlace]:
+    return {
+        name: WeightPlace(weight.data_ptr(), tuple(weight.shape), weight.stride(), weight.dtype)
+        for name, weight in weights.items()
+    }

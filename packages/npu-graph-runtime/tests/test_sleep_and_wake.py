@@ -1,0 +1,112 @@
+"""An engine that sleeps gives all graphs up, and comes back with new weights, again and again."""
+
+from __future__ import annotations
+
+import gc
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import nn
+
+from npu_graph_runtime import (
+    CaptureSession,
+    GraphContext,
+    GraphedCallable,
+    GraphKey,
+    RunMode,
+    largest_first,
+    runs_eagerly,
+)
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import NpuDevice
+
+WIDTH = 64
+KEYS = {size: GraphKey(num_tokens=size) for size in (1, 4, 16)}
+MODES = (RunMode.FULL, RunMode.BREAKABLE)
+
+
+class Model(nn.Module):
+    """Two layers with a break between them."""
+
+    def __init__(self, context: GraphContext) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.requires_grad_(False)
+        self._mix = runs_eagerly(context)(torch.tanh)
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        mixed: torch.Tensor = self.second(self._mix(self.first(hidden))) + hidden
+        return mixed
+
+
+class Engine:
+    """A model captured whole and in segments, each with a pool of its own."""
+
+    def __init__(self, npu: NpuDevice) -> None:
+        self.npu, self.context = npu, GraphContext()
+        self.model = Model(self.context).to(npu.torch_device)
+        self.hidden = torch.zeros(max(KEYS), WIDTH, device=npu.torch_device)
+        self.graphed = [
+            GraphedCallable(
+                self.model, device=npu, context=self.context, run_mode=mode, name=mode.value
+            )
+            for mode in MODES
+        ]
+
+    def wake(self) -> None:
+        for graphed in self.graphed:
+            with CaptureSession(self.npu, self.context):
+                for key in largest_first(KEYS.values()):
+                    with self.context.run(graphed.run_mode, key):
+                        graphed(self.hidden[: key.num_tokens])
+
+    def load(self, seed: int) -> None:
+        """Write new weights where the old ones are."""
+        generator = torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for weight in self.model.parameters():
+                weight.copy_(torch.randn(weight.shape, generator=generator) / WIDTH**0.5)
+
+    def serve(self, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for size, key in KEYS.items():
+            rows = self.hidden[:size]
+            rows.copy_(torch.randn(size, WIDTH, generator=generator))
+            expected = self.model(rows)
+            for graphed in self.graphed:
+                with self.context.run(graphed.run_mode, key):
+                    assert torch.equal(graphed(rows), expected)
+
+    def sleep(self) -> None:
+        for graphed in self.graphed:
+            graphed.release_all()
+        self.npu.empty_cache()
+
+
+@pytest.fixture
+def num_cycles(request: pytest.FixtureRequest) -> int:
+    cycles: int = request.config.getoption("--cycles")
+    return cycles
+
+
+def test_cycles_of_sleep_and_wake_leave_memory_flat(npu: NpuDevice, num_cycles: int) -> None:
+    engine = Engine(npu)
+    asleep, objects = [], []
+    for cycle in range(num_cycles):
+        engine.wake()
+        engine.serve(cycle)
+        engine.load(cycle)
+        for graphed in engine.graphed:
+            graphed.check_weights()
+        engine.serve(cycle + 1)
+        engine.sleep()
+        asleep.append(npu.memory_figures())
+        gc.collect()
+        objects.append(len(gc.get_objects()))
+
+    # What the first cycles allocate once, workspaces of kernels for instance, stays.
+    settled = num_cycles // 4
+    assert set(asleep[settled:]) == {asleep[settled]}
+    assert max(objects[settled:]) - objects[settled] < num_cycles
