@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
 from npu_graph_runtime.errors import RankDisagreementError, RankFailedError
@@ -25,7 +26,9 @@ Exchange: TypeAlias = Callable[[tuple[int, ...]], Sequence[Sequence[int]]]
 ranks, in the order of the ranks. It must end with an exception where a rank does not take part."""
 
 _MODES = tuple(RunMode)
-_STRENGTH = {RunMode.EAGER: 0, RunMode.PIECEWISE: 1, RunMode.BREAKABLE: 1, RunMode.FULL: 2}
+_STRENGTH = MappingProxyType(
+    {RunMode.EAGER: 0, RunMode.PIECEWISE: 1, RunMode.BREAKABLE: 1, RunMode.FULL: 2}
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
