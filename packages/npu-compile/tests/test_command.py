@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 from npu_compile.command_line.command import main
 from npu_compile.command_line.installation_check import check_installation
+from npu_graph_runtime import ERROR_CODES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,3 +83,34 @@ def test_command_is_installed_and_answers(tmp_path: Path) -> None:
     assert {"torch", "packages", "torch_npu", "TASK_QUEUE_ENABLE"} <= {
         check["name"] for check in checks
     }
+
+
+def test_error_says_what_a_code_means(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["error", "107027"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.startswith("107027 IllegalWhileCapturingError: ")
+    assert ERROR_CODES[107027].remedy in said
+
+
+def test_error_reads_a_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = """starting, size 507015
+    RuntimeError: NPU function error: aclrtSynchronizeStream, error code is 507015
+    [Error]: 507015
+    EL0005: runtime result = 207008
+    """
+    monkeypatch.setattr("sys.stdin", io.StringIO(log))
+    assert main(["error", "-", "--json"]) == 0
+
+    found = [
+        (each["code"], each["line"], each["times"]) for each in json.loads(capsys.readouterr().out)
+    ]
+    assert found == [(507015, 2, 2), (207008, 4, 1)]
+
+
+@pytest.mark.parametrize("text", ["", "all is well", "1", "507015 tokens"])
+def test_error_without_a_code_says_so(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["error", text]) == 1
+    assert capsys.readouterr().err == "npu-compile: no error code of the device is in this text\n"

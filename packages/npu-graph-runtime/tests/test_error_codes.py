@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import importlib.util
+import re
+from pathlib import Path
+
 import pytest
 
 from npu_graph_runtime.errors import DeviceError, UnknownDeviceError
@@ -30,3 +34,19 @@ def test_messages_refer_to_listed_codes() -> None:
 
 def test_unknown_code_is_an_unknown_device_error() -> None:
     assert unknown(507999).error is UnknownDeviceError
+
+
+def test_every_code_of_the_header_of_cann_is_listed() -> None:
+    headers = list(_torch_npu().glob("include/**/error_codes/rt_error_codes.h"))
+    assert headers
+    codes: dict[int, str] = {}
+    for header in headers:
+        found = re.findall(r"(ACL_ERROR_\w+)\s*=?\s*(\d{6})\b", header.read_text(errors="replace"))
+        codes.update({int(code): name for name, code in found})
+    assert len(codes) > 100
+    assert {code: name for code, name in codes.items() if code not in ERROR_CODES} == {}
+
+
+def _torch_npu() -> Path:
+    (folder,) = importlib.util.find_spec("torch_npu").submodule_search_locations or []  # type: ignore[union-attr]
+    return Path(folder)

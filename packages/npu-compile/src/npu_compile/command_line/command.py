@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from npu_compile.__about__ import __version__
+from npu_compile.command_line.device_failures import find_failures
 from npu_compile.command_line.explained_model import explain_named
 from npu_compile.command_line.installation_check import check_installation
 from npu_compile.configuration.config import CompileConfig
@@ -57,6 +58,18 @@ def _doctor(options: argparse.Namespace) -> int:
         shown = "\n".join(map(str, checks))
     sys.stdout.write(f"{shown}\n")
     return 0 if all(check.ok for check in checks) else 1
+
+
+def _error(options: argparse.Namespace) -> int:
+    text = sys.stdin.read() if options.text == "-" else options.text
+    found = find_failures(text)
+    if options.json:
+        sys.stdout.write(json.dumps([failure.to_mapping() for failure in found], indent=1) + "\n")
+    elif found:
+        sys.stdout.write("\n".join(map(str, found)) + "\n")
+    if not found:
+        sys.stderr.write("npu-compile: no error code of the device is in this text\n")
+    return 0 if found else 1
 
 
 def _explain(options: argparse.Namespace) -> int:
@@ -108,6 +121,15 @@ def _parser() -> argparse.ArgumentParser:
     explain.add_argument("--json", action="store_true", help="as a JSON object")
     explain.add_argument("--html", metavar="FILE", help="as a page, written into a file")
     explain.set_defaults(run=_explain)
+
+    error = commands.add_parser(
+        "error", help="say what error codes of the device mean, and what helps against them"
+    )
+    error.add_argument(
+        "text", help="a code such as 507015, a message with codes in it, or - for a log on stdin"
+    )
+    error.add_argument("--json", action="store_true", help="as a JSON array")
+    error.set_defaults(run=_error)
 
     doctor = commands.add_parser(
         "doctor", help="look for what keeps a model from running on an NPU, and say what helps"

@@ -80,6 +80,23 @@ _EVENT_NEVER_RECORDED = (
     "the previous replay has passed its wait, and that ranks issue their collectives in one order"
 )
 _RESTART = "check the device with npu-smi; the process must be restarted"
+_SAME_CONTEXT = "use a graph and its streams on the device and in the process that captured it"
+_TIMED_EVENTS = "make both events with enable_timing=True, record the start in front of the end"
+_WRITABLE = "give the process folders it may write, for its log, its dumps and its profiles"
+_SUBSCRIBE = "subscribe one thread to the stream, once, before a callback is put on it"
+_VERSIONS = "install torch_npu, CANN, its kernels and the driver in versions that belong together"
+_NO_OVERFLOW = (
+    "look for inf and NaN: run the step in RunMode.EAGER and check each layer; bfloat16 holds "
+    "values that float16 does not"
+)
+_NOT_DONE = "wait for the stream or the event before its result is used"
+_LIVING_RANKS = (
+    "check that the processes of all ranks live and issue their collectives in one order, and the "
+    "links with npu-smi"
+)
+_NO_PROFILING = "switch profiling and debugging off"
+_QUIET = "let no graph run and no other thread use the device meanwhile"
+_OUT_OF_RANGE = f"a kernel touched memory that is not its tensors': {_KEEP_MEMORY}"
 
 
 def _table() -> Mapping[int, ErrorCode]:
@@ -180,6 +197,7 @@ def _table() -> Mapping[int, ErrorCode]:
             "the capture was invalidated",
             f"an earlier call inside it was illegal: {_MOVE_SYNCHRONISATION}",
         ),
+        *_rare_rows(),
     ]
     return MappingProxyType(
         {
@@ -187,6 +205,105 @@ def _table() -> Mapping[int, ErrorCode]:
             for code, error, meaning, remedy in rows
         }
     )
+
+
+def _rare_rows() -> list[tuple[int, type[DeviceError], str, str]]:
+    """Return the codes that graph execution seldom sees; with them the table is whole."""
+    visible = "count devices from 0 among those that ASCEND_RT_VISIBLE_DEVICES names"
+    permission = "map the device into the container, or add the user to the driver's group"
+    once = "initialise CANN once a process: import torch_npu before other libraries of CANN"
+    registered = "register host memory once, and before it is copied from"
+    own_memory = "copy between tensors with memory of their own, not between views at odd offsets"
+    return [
+        (107001, InvalidArgumentError, "no device of this number", visible),
+        (107004, CaptureStateError, "the graph is of another context", _SAME_CONTEXT),
+        (107005, CaptureStateError, "the stream is none of the graph's", _SAME_CONTEXT),
+        (107006, InvalidArgumentError, "the event has no time stamp", _TIMED_EVENTS),
+        (107007, InvalidArgumentError, "the end event lies before the start", _TIMED_EVENTS),
+        (107008, InvalidArgumentError, "a memory address is not aligned", own_memory),
+        (107009, DeviceError, "a file cannot be opened", _WRITABLE),
+        (107010, DeviceError, "a file cannot be written", _WRITABLE),
+        (107011, DeviceError, "subscribing a stream failed", _SUBSCRIBE),
+        (107012, DeviceError, "subscribing a thread failed", _SUBSCRIBE),
+        (107013, InvalidArgumentError, "no group is set", _VERSIONS),
+        (107014, InvalidArgumentError, "the group was not made", _VERSIONS),
+        (107015, DeviceError, "no thread serves callbacks of the stream", _SUBSCRIBE),
+        (107016, InvalidArgumentError, "memory of the wrong type", _VERSIONS),
+        (107018, InvalidArgumentError, "an allocation of an unknown type", _VERSIONS),
+        (107021, InvalidArgumentError, "a system option was not set", _VERSIONS),
+        (107035, HardwareError, "the device is stopping its tasks", _RESTART),
+        (107039, InvalidArgumentError, "an array for results is too short", _VERSIONS),
+        (107042, FeatureNotSupportedError, "a symbol was not found", _VERSIONS),
+        (107043, FeatureNotSupportedError, "a symbol of the device is invalid", _VERSIONS),
+        (107044, FeatureNotSupportedError, "a function of the device is invalid", _VERSIONS),
+        (107045, FeatureNotSupportedError, "the stream does not allow this", _VERSIONS),
+        (207002, DeviceError, "memory cannot be freed", _KEEP_MEMORY),
+        (207003, KernelError, "overflow in a cube kernel", _NO_OVERFLOW),
+        (207006, DeviceError, "no permission", permission),
+        (207011, OutOfDeviceResourcesError, "no queue of descriptors left", _FEWER_STREAMS),
+        (207013, DeviceError, "a queue is empty", _READ_DEVICE_LOG),
+        (207014, OutOfDeviceResourcesError, "a queue is full", _FEWER_STREAMS),
+        (207015, DeviceError, "initialised twice", once),
+        (207016, KernelError, "overflow in a vector kernel", _NO_OVERFLOW),
+        (207017, KernelError, "overflow in a kernel", _NO_OVERFLOW),
+        (507003, DeviceError, "the stream has no task", _READ_DEVICE_LOG),
+        (507004, DeviceError, "the stream is not done", _NOT_DONE),
+        (507005, DeviceError, "the end of a sequence", _READ_DEVICE_LOG),
+        (507006, DeviceError, "the event is not done", _NOT_DONE),
+        (507007, DeviceError, "a context cannot be released", _READ_DEVICE_LOG),
+        (507008, FeatureNotSupportedError, "kernels of another chip", _VERSIONS),
+        (507009, FeatureNotSupportedError, "a task of an unknown type", _VERSIONS),
+        (507012, DeviceTimeoutError, "the device did not report in time", _RESTART),
+        (507013, HardwareError, "a copy of the system failed", _RESTART),
+        (507016, KernelError, "a cube kernel trapped", _KEEP_MEMORY),
+        (507019, KernelError, "an AI CPU did not answer to a dump", _READ_DEVICE_LOG),
+        (507020, KernelError, "an AI CPU did not answer to a graph", _READ_DEVICE_LOG),
+        (507021, DeviceError, "profiling failed", _NO_PROFILING),
+        (507022, HardwareError, "processes cannot reach each other", _LIVING_RANKS),
+        (507023, KernelError, "the graph was stopped", _READ_DEVICE_LOG),
+        (507024, FeatureNotSupportedError, "a kernel is being removed", _VERSIONS),
+        (507025, DeviceError, "a ring buffer is not ready", _READ_DEVICE_LOG),
+        (507026, DeviceError, "a ring buffer has no data", _READ_DEVICE_LOG),
+        (507027, FeatureNotSupportedError, "a kernel was not found", _VERSIONS),
+        (507028, FeatureNotSupportedError, "a kernel is there twice", _VERSIONS),
+        (507029, DeviceError, "debugging cannot begin", _NO_PROFILING),
+        (507030, DeviceError, "debugging cannot end", _NO_PROFILING),
+        (507031, InvalidArgumentError, "a label of another context", _SAME_CONTEXT),
+        (507032, OutOfDeviceResourcesError, "too many kernels", _READ_DEVICE_LOG),
+        (507033, HardwareError, "the device cannot be set up", _RESTART),
+        (507036, KernelError, "a vector kernel trapped", _KEEP_MEMORY),
+        (507037, DeviceError, "a queue of descriptors failed", _READ_DEVICE_LOG),
+        (507038, InvalidArgumentError, "the mode of the dies cannot be changed", _VERSIONS),
+        (507039, InvalidArgumentError, "no die can be chosen in this mode", _VERSIONS),
+        (507040, InvalidArgumentError, "no die of this number", _VERSIONS),
+        (507041, InvalidArgumentError, "the mode of the dies is not set", _VERSIONS),
+        (507042, KernelError, "a cube kernel read outside", _OUT_OF_RANGE),
+        (507043, KernelError, "a cube kernel wrote outside", _OUT_OF_RANGE),
+        (507044, KernelError, "a vector kernel read outside", _OUT_OF_RANGE),
+        (507045, KernelError, "a vector kernel wrote outside", _OUT_OF_RANGE),
+        (507049, KernelError, "a fused task raised an exception", _KEEP_MEMORY),
+        (507050, KernelError, "a fused task trapped", _KEEP_MEMORY),
+        (507051, HardwareError, "the device cannot be reached", _RESTART),
+        (507052, HardwareError, "a copy to the device failed", _RESTART),
+        (507055, HardwareError, "device memory may have failed", _RESTART),
+        (507899, HardwareError, "internal error of the driver", _RESTART),
+        (507900, KernelError, "internal error of an AI CPU", _READ_DEVICE_LOG),
+        (507901, HardwareError, "the device is disconnected", _RESTART),
+        (507902, KernelError, "an AI CPU cannot load a kernel", _VERSIONS),
+        (507904, HardwareError, "a collective failed again and again", _LIVING_RANKS),
+        (507905, DeviceError, "locking for a snapshot took too long", _QUIET),
+        (507906, DeviceError, "locking for a snapshot failed", _QUIET),
+        (507907, DeviceError, "unlocking after a snapshot failed", _QUIET),
+        (507908, DeviceError, "a snapshot failed", _QUIET),
+        (507909, DeviceError, "coming back from a snapshot failed", _QUIET),
+        (507910, InvalidArgumentError, "host memory is registered already", registered),
+        (507911, InvalidArgumentError, "host memory is not registered", registered),
+        (507912, DeviceError, "a callback of a snapshot failed", _QUIET),
+        (507913, DeviceError, "a callback of a snapshot cannot be registered", _QUIET),
+        (507914, HardwareError, "a port of the device failed", _RESTART),
+        (507915, DeviceTimeoutError, "a collective timed out", _LIVING_RANKS),
+        (507916, KernelError, "a collective raised an exception", _LIVING_RANKS),
+    ]
 
 
 ERROR_CODES: Mapping[int, ErrorCode] = _table()

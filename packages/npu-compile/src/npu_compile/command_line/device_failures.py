@@ -1,0 +1,61 @@
+"""Failures of the device that a text speaks of: a code alone, a message, or a whole log."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from npu_graph_runtime import ERROR_CODES, ErrorCode, find_error_code
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceFailure:
+    """One error code of a text. ``str`` of it is for a person.
+
+    Attributes:
+        code: the code, with its meaning and remedy.
+        line: the first line that has it, from 1.
+        times: lines that have it.
+    """
+
+    code: ErrorCode
+    line: int
+    times: int
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all of it as plain data that JSON can hold."""
+        return {
+            "code": self.code.code,
+            "error": self.code.error.__name__,
+            "meaning": self.code.meaning,
+            "remedy": self.code.remedy,
+            "line": self.line,
+            "times": self.times,
+        }
+
+    def __str__(self) -> str:
+        where = f", first on line {self.line} of {self.times}" if self.times > 1 else ""
+        return (
+            f"{self.code.code} {self.code.error.__name__}{where}: {self.code.meaning}\n"
+            f"    {self.code.remedy}"
+        )
+
+
+def find_failures(text: str) -> list[DeviceFailure]:
+    """Return the known failures of a text, each once, in the order in which they appear.
+
+    The first is mostly the cause: what comes behind it failed because of it.
+
+    Args:
+        text: a code alone, or lines as torch_npu and CANN write them.
+    """
+    found: dict[int, DeviceFailure] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        word = line.strip()
+        known = ERROR_CODES.get(int(word)) if word.isdecimal() else None
+        code = known or find_error_code(RuntimeError(line))
+        if code is not None:
+            before = found.get(code.code)
+            first, times = (before.line, before.times) if before else (number, 0)
+            found[code.code] = DeviceFailure(code=code, line=first, times=times + 1)
+    return list(found.values())
