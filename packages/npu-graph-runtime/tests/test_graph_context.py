@@ -3,13 +3,19 @@ from __future__ import annotations
 import threading
 
 import pytest
+import torch
 
 from npu_graph_runtime import (
+    CallContext,
+    CaptureSession,
     ContextThreadError,
+    FakeDevice,
     GraphContext,
+    GraphedCallable,
     GraphKey,
     GraphKeyError,
     RunMode,
+    runs_eagerly,
 )
 
 KEY = GraphKey(num_tokens=4)
@@ -75,3 +81,43 @@ def test_context_run_on_a_second_thread_is_refused_and_changes_nothing(
     thread.start()
     thread.join()
     assert len(refused) == 1
+
+
+class ForwardContext:
+    """What an engine keeps of a step anyway; it inherits nothing from this package."""
+
+    def __init__(self) -> None:
+        self.mode = RunMode.EAGER
+        self.key: GraphKey | None = None
+        self.capture_session: CaptureSession | None = None
+        self.attention_metadata: object = None
+
+
+def test_graphed_callable_takes_a_context_of_the_engines(fake: FakeDevice) -> None:
+    context = ForwardContext()
+    fits: CallContext = context
+    tokens = torch.zeros(4)
+
+    @runs_eagerly(fits)
+    def attention(value: torch.Tensor) -> torch.Tensor:
+        return value + 1
+
+    graphed = GraphedCallable(
+        lambda value: attention(value * 2) * 3,
+        device=fake,
+        context=context,
+        run_mode=RunMode.BREAKABLE,
+        name="step",
+    )
+    context.mode, context.key = RunMode.BREAKABLE, GraphKey(num_tokens=4)
+    with CaptureSession(fake, context):
+        graphed(tokens)
+    tokens.fill_(5.0)
+    output = graphed(tokens)
+    fake.synchronize()
+
+    assert output.tolist() == [33.0] * 4
+    assert graphed.counters.replayed == 1
+    context.mode = RunMode.EAGER
+    assert graphed(tokens).tolist() == [33.0] * 4
+    assert graphed.counters.replayed == 1
