@@ -62,3 +62,18 @@ def test_find_split_points_general_and_special_name_both_present(graph: Graph) -
 
     assert points.absent == ()
     assert set(points.operators.values()) == {"ps_test::scale"}
+
+
+def test_find_split_points_by_predicate_besides_names(graph: Graph) -> None:
+    def splits_at(node: torch.fx.Node) -> str | None:
+        return "scales" if "scale" in node.name else None
+
+    points = find_split_points(graph, [ps_test.mix.default], splits_at=splits_at)
+
+    assert {node.name: name for node, name in points.operators.items()} == {
+        "mix": "ps_test::mix.default",
+        "mix_default": "ps_test::mix.default",
+        "scale_by": "scales",
+        "scale_default": "scales",
+    }
+    assert points.requested == ("ps_test::mix.default",)

@@ -15,7 +15,12 @@ from piecewise_split.errors import (
 )
 from piecewise_split.planning.planner import plan_split
 from piecewise_split.planning.split_plan import CutReason, PlannedPiece, SplitPlan
-from piecewise_split.planning.split_points import SplitPoints, SplittingOp, find_split_points
+from piecewise_split.planning.split_points import (
+    SplitPoints,
+    SplitPredicate,
+    SplittingOp,
+    find_split_points,
+)
 
 __all__ = [
     "CompiledPieceError",
@@ -30,6 +35,7 @@ __all__ = [
     "SplitGraph",
     "SplitPlan",
     "SplitPoints",
+    "SplitPredicate",
     "SplittingOp",
     "SplittingOpAbsentError",
     "SplittingOpNameError",

@@ -14,7 +14,12 @@ from piecewise_split.planning.piece_flow import GraphScope, PieceFlow, trace_flo
 from piecewise_split.planning.side_inputs import resolve_side_inputs
 from piecewise_split.planning.size_reads import Value, node_value
 from piecewise_split.planning.split_plan import CutReason, PlannedPiece, SplitPlan
-from piecewise_split.planning.split_points import SplitPoints, SplittingOp, find_split_points
+from piecewise_split.planning.split_points import (
+    SplitPoints,
+    SplitPredicate,
+    SplittingOp,
+    find_split_points,
+)
 from piecewise_split.planning.structural_key import StructureReader, number_classes
 from piecewise_split.planning.supported_graph import check_regions, check_supported
 from piecewise_split.torch_internals import OpOverload, returned_types
@@ -39,6 +44,8 @@ def plan_split(
     *,
     allow_absent: bool = False,
     side_inputs: Mapping[str, Sequence[str]] | None = None,
+    splits_at: SplitPredicate | None = None,
+    share_consecutive: bool = True,
 ) -> SplitPlan:
     """Decide where a graph is cut. Nothing is built and the graph is not touched.
 
@@ -57,6 +64,10 @@ def plan_split(
         side_inputs: Splitting op or name of a node that calls one, to names of values that its
             piece must receive though no edge of the graph says so (a KV cache that the operator
             finds by layer name, a step's lengths).
+        splits_at: Asked of every other call of the graph: the reason for which it cuts the graph
+            too, or None. So a graph is cut at calls that no operator name tells apart, such as
+            those a model marked by ``torch.fx.traceback.annotate``.
+        share_consecutive: Whether cutting calls that follow each other directly share a piece.
 
     Returns:
         The plan, to be printed, or handed to :func:`split` with the same graph.
@@ -70,8 +81,10 @@ def plan_split(
     """
     check_supported(graph_module)
     scope = GraphScope(graph_module)
-    points = find_split_points(graph_module.graph, splitting_ops, allow_absent=allow_absent)
-    drafts = _merge_light_pieces(scope, _assign(scope, points))
+    points = find_split_points(
+        graph_module.graph, splitting_ops, allow_absent=allow_absent, splits_at=splits_at
+    )
+    drafts = _merge_light_pieces(scope, _assign(scope, points, share_consecutive=share_consecutive))
     declared = resolve_side_inputs(
         scope, points, [draft.nodes for draft in drafts], side_inputs or {}
     )
@@ -95,7 +108,7 @@ def plan_split(
     )
 
 
-def _assign(scope: GraphScope, points: SplitPoints) -> list[_Draft]:
+def _assign(scope: GraphScope, points: SplitPoints, *, share_consecutive: bool) -> list[_Draft]:
     drafts: list[_Draft] = []
     draft_of: dict[torch.fx.Node, _Draft] = {}
     previous_splits = False
@@ -109,7 +122,7 @@ def _assign(scope: GraphScope, points: SplitPoints) -> list[_Draft]:
             continue
         name = points.operators.get(node)
         if name is not None:
-            if not previous_splits:
+            if not (previous_splits and share_consecutive):
                 reason = CutReason(kind="splitting op", operator=name, node=node.name)
                 drafts.append(_Draft(reason, is_splitting=True))
             last_split = node

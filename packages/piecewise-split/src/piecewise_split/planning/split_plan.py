@@ -20,8 +20,8 @@ class CutReason:
 
     Attributes:
         kind: What is at the cut.
-        operator: Name of the splitting op at the cut, as it was asked for; None at the start of
-            the graph.
+        operator: Name of the splitting op at the cut, as it was asked for, or what a predicate
+            said of the call; None at the start of the graph.
         node: Name of the node that calls it; None at the start of the graph.
     """
 

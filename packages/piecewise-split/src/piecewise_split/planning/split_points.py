@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from piecewise_split.errors import SplittingOpAbsentError
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 SplittingOp: TypeAlias = str | OpOverload | OpOverloadPacket
 """A splitting op as a caller names it: text in any accepted spelling, or the operator itself."""
 
+SplitPredicate: TypeAlias = Callable[["torch.fx.Node"], str | None]
+"""Says of a call in a graph why it cuts the graph, in a word or two; None where it does not."""
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPoints:
@@ -30,7 +34,7 @@ class SplitPoints:
 
     Attributes:
         operators: Cutting node to the canonical name (``ns::op`` or ``ns::op.overload``) that it
-            answered to, in graph order.
+            answered to, or to what a predicate said of it, in graph order.
         requested: Every requested name, canonical, without repetition, in the caller's order.
         absent: The requested names that no node answers to.
     """
@@ -45,6 +49,7 @@ def find_split_points(
     splitting_ops: Iterable[SplittingOp],
     *,
     allow_absent: bool = False,
+    splits_at: SplitPredicate | None = None,
 ) -> SplitPoints:
     """Find the nodes of a graph that call a splitting op.
 
@@ -53,6 +58,7 @@ def find_split_points(
         splitting_ops: Operators to cut at. ``ns::op`` stands for all its overloads.
         allow_absent: Accept names that occur nowhere, as an engine's default list for all models
             needs. Without it a misspelt name would silently leave the graph whole.
+        splits_at: Asked of every call that is no splitting op.
 
     Returns:
         The cutting nodes in graph order.
@@ -66,13 +72,13 @@ def find_split_points(
     operators: dict[torch.fx.Node, str] = {}
     for node in graph.nodes:
         operator = called_operator(node)
-        if operator is None:
-            continue
-        if operator not in matched:
+        if operator is not None and operator not in matched:
             matched[operator] = next(
                 (name for name in requested if answers_to(operator, name)), None
             )
-        name = matched[operator]
+        name = matched[operator] if operator is not None else None
+        if name is None and splits_at is not None and node.op.startswith("call_"):
+            name = splits_at(node)
         if name is not None:
             operators[node] = name
     present = {op for op in matched if isinstance(op, (OpOverload, OpOverloadPacket))}
