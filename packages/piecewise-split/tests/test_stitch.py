@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import gc
+import inspect
 import traceback
 import weakref
 from collections.abc import Callable
@@ -204,6 +205,23 @@ def test_stitch_failing_piece_traceback_shows_the_generated_line() -> None:
     line = next(line for line in stitched.source.splitlines() if "piece_2(" in line)
     assert line.strip() in text
     assert "cut: after splitting op ps_test::mix" in line
+
+
+def test_stitch_failing_piece_traceback_names_the_line_of_the_model() -> None:
+    def model(x: torch.Tensor) -> torch.Tensor:
+        x = ps_test.mix(x.sin())
+        return x.view(2, 3)
+
+    module, _ = dynamo_graph(model, torch.randn(6))
+    stitched = stitch(split(module, plan_split(module, ["ps_test::mix"])))
+
+    with pytest.raises(RuntimeError) as caught:
+        stitched(torch.randn(7))
+
+    text = "".join(traceback.format_exception(caught.value))
+    first = inspect.getsourcelines(model)[1]
+    assert "# capturable piece, cut: after splitting op ps_test::mix (x), from " in text
+    assert f"tests/test_stitch.py:{first + 2}" in text
 
 
 def test_stitch_source_is_what_a_reader_expects() -> None:

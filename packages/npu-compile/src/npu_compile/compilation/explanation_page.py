@@ -57,7 +57,8 @@ def _piece(piece: PlannedPiece) -> str:
         what = f"{len(piece.nodes)} nodes"
         if piece.isomorphic_to != piece.index:
             what += f", as {piece.isomorphic_to}"
-    hint = escape(f"{piece.cut_reason}: {', '.join(piece.nodes)}")
+    where = f", from {piece.source}" if piece.source else ""
+    hint = escape(f"{piece.cut_reason}{where}: {', '.join(piece.nodes)}")
     return f'<span class="{kind}" title="{hint}"><b>{piece.index}</b>{escape(what)}</span>'
 
 

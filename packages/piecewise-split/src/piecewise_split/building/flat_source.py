@@ -100,6 +100,8 @@ class FlatSource:
             results += ","
         call = f"{piece_name}({arguments})"
         comment = f"  # {planned.kind} piece, cut: {' '.join(str(planned.cut_reason).split())}"
+        if planned.source is not None:
+            comment += f", from {' '.join(planned.source.split())}"
         return (f"{results} = {call}" if results else call) + comment
 
     def _render(self, value: object) -> str:

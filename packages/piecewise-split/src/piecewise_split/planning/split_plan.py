@@ -52,6 +52,8 @@ class PlannedPiece:
         live_bytes: Bytes of the tensors among ``live``, by the metadata of the graph; a symbolic
             size counts as in the example inputs. Views count as if they had memory of their own.
             None where metadata or an example size is absent.
+        source: Line of the model that the first node with a stack trace came from, as
+            ``folder/file.py:12``; None where no node has one.
         cut_reason: Why the piece begins here.
         structural_key: Digest of the structure; equal keys mean equal code.
         isomorphic_to: Index of the first piece with the same structure; its own when it is first.
@@ -67,6 +69,7 @@ class PlannedPiece:
     outputs: tuple[str, ...]
     live: tuple[str, ...]
     live_bytes: int | None
+    source: str | None
     cut_reason: CutReason
     structural_key: str
     isomorphic_to: int
