@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from torch import nn
+from torch.testing._internal.two_tensor import TwoTensor
 
 from npu_graph_runtime import (
     AddressCheck,
@@ -22,6 +23,7 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.capturing.watched_weights import WatchedWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -211,6 +213,21 @@ def test_never_looks_at_no_weight(npu: NpuDevice) -> None:
     captured.graphed.check_weights()
     with captured.context.run(RunMode.FULL, KEYS[0]):
         captured.graphed(captured.hidden)
+
+
+def test_weights_that_wrap_other_tensors_are_watched_by_those(npu: NpuDevice) -> None:
+    wrap: Any = TwoTensor
+    scales = torch.ones(3, device="npu")
+    weights: dict[str, Any] = {"wrapped": wrap(torch.ones(3, device="npu"), scales)}
+    watched = WatchedWeights(weights.items, lambda: None)
+    baked = watched.baked()
+    assert list(baked) == ["wrapped.a", "wrapped.b"]
+    watched.check(baked, "product")
+
+    weights["wrapped"] = wrap(torch.ones(3, device="npu"), scales)
+
+    with pytest.raises(ReplacedWeightError, match=r"1 of 2 weights differ .* wrapped\.a is a"):
+        watched.check(baked, "product")
 
 
 def test_unused_weights_do_not_outlive_their_callable(npu: NpuDevice) -> None:

@@ -9,7 +9,7 @@ reference to that object is called back when the memory goes: at no cost until t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from torch import Tensor, nn
@@ -71,7 +71,7 @@ class WatchedWeights:
 
     def baked(self) -> Mapping[str, WeightPlace]:
         """Return where the weights lie, for a capture, and watch them from now on."""
-        weights = dict(self._read())
+        weights = self._weights()
         for weight in weights.values():
             self._watch(weight.untyped_storage())
         places = _places(weights)
@@ -89,7 +89,7 @@ class WatchedWeights:
         Raises:
             ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
         """
-        now = _places(dict(self._read()))
+        now = _places(self._weights())
         differences = [
             f"{name} is {now.get(name, 'gone')}, expected {place}"
             for name, place in baked.items()
@@ -102,12 +102,26 @@ class WatchedWeights:
                 "capture (copy_), or release the graph and capture it again"
             )
 
+    def _weights(self) -> dict[str, Tensor]:
+        return dict(part for name, weight in self._read() for part in _with_memory(name, weight))
+
     def _watch(self, storage: torch.UntypedStorage) -> None:
         known = self._storages.get(id(storage))
         if known is not None and known() is storage:
             return
         on_freed = self._on_freed
         self._storages[id(storage)] = weakref.ref(storage, lambda _: on_freed())
+
+
+def _with_memory(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
+    """Yield a weight, or the tensors in it where it only wraps others, as quantised ones do."""
+    flatten = getattr(weight, "__tensor_flatten__", None)
+    if flatten is None:
+        yield name, weight
+        return
+    attributes, _ = flatten()
+    for attribute in attributes:
+        yield from _with_memory(f"{name}.{attribute}", getattr(weight, attribute))
 
 
 def _places(weights: Mapping[str, Tensor]) -> dict[str, WeightPlace]:
