@@ -108,11 +108,13 @@ def test_prefill_pads_to_the_agreed_bucket(setting: Setting, rows: int) -> None:
 
 def test_what_is_agreed_to_run_eagerly_does_so_without_a_warning(setting: Setting) -> None:
     setting.compiled.release()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
+    # Dynamo has warnings of its own, on Python 3.13.0 for one.
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
         # Of a capture size, whose graph is gone: a replay would fail.
         setting.check(setting.decode, 4, EAGER)
         setting.check(setting.prefill, 8, EAGER)
+    assert not [each for each in caught if "so it runs eagerly" in str(each.message)]
 
 
 @pytest.mark.parametrize(
