@@ -133,14 +133,11 @@ def test_what_cannot_be_explained_is_a_clear_error(decoder: Decoder) -> None:
     with pytest.raises(ConfigError, match="dynamic_arg_dims names 'rows'"):
         npu_compile.explain(decoder, INPUTS, dynamic_arg_dims={"rows": (0,)})
     stance: Any = torch.compiler.set_stance
-    with (
-        stance("force_eager"),
-        warnings.catch_warnings(),
-        pytest.raises(ConfigError, match="handed over no graph"),
-    ):
+    with stance("force_eager"), warnings.catch_warnings():
         # From torch 2.12 on torch says so too.
         warnings.simplefilter("ignore")
-        npu_compile.explain(lambda x: x.sin(), {"x": torch.ones(2)})
+        with pytest.raises(ConfigError, match="handed over no graph"):
+            npu_compile.explain(lambda x: x.sin(), {"x": torch.ones(2)})
     with pytest.raises(SplittingOpAbsentError):
         npu_compile.explain(decoder, INPUTS, {"mode": "piecewise", "splitting_ops": ["aten::cos"]})
 
