@@ -53,6 +53,18 @@ def test_plan_from_other_json_raises(text: str) -> None:
         SplitPlan.from_json(text)
 
 
+def test_plan_that_0_1_0_stored_is_read(plan: SplitPlan) -> None:
+    stored = json.loads(plan.to_json())
+    for piece in stored["pieces"]:
+        for name in ("live", "live_bytes", "source"):
+            del piece[name]
+
+    read = SplitPlan.from_json(json.dumps(stored))
+
+    assert [piece.nodes for piece in read.pieces] == [piece.nodes for piece in plan.pieces]
+    assert {piece.live_bytes for piece in read.pieces} == {None}
+
+
 def test_plan_is_frozen(plan: SplitPlan) -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         plan.pieces = ()  # type: ignore[misc]

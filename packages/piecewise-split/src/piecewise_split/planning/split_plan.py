@@ -51,7 +51,7 @@ class PlannedPiece:
             output uses: what is held in memory while the piece runs, besides the parameters.
         live_bytes: Bytes of the tensors among ``live``, by the metadata of the graph; a symbolic
             size counts as in the example inputs. Views count as if they had memory of their own.
-            None where metadata or an example size is absent.
+            None where metadata or an example size is absent, and in plans that 0.1.0 stored.
         source: Line of the model that the first node with a stack trace came from, as
             ``folder/file.py:12``; None where no node has one.
         cut_reason: Why the piece begins here.
@@ -67,9 +67,9 @@ class PlannedPiece:
     inputs: tuple[str, ...]
     side_inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    live: tuple[str, ...]
-    live_bytes: int | None
-    source: str | None
+    live: tuple[str, ...] = ()
+    live_bytes: int | None = None
+    source: str | None = None
     cut_reason: CutReason
     structural_key: str
     isomorphic_to: int
