@@ -180,10 +180,14 @@ def test_modes_that_exclude_each_other_are_named() -> None:
         assert "(rank 0: piecewise, rank 1: breakable)" in str(result)
 
 
-@pytest.mark.parametrize("rows", [[], [(1, 2, 3, 4, 5)]])
-def test_exchange_that_is_none_is_refused(rows: list[tuple[int, ...]]) -> None:
+@pytest.mark.parametrize(
+    "gather", [lambda _: [], lambda _: [(1, 2, 3, 4, 5)], lambda row: [row, row[:3]]]
+)
+def test_exchange_that_is_none_is_refused(
+    gather: Callable[[tuple[int, ...]], list[tuple[int, ...]]],
+) -> None:
     with pytest.raises(RankDisagreementError, match="expected the row of each rank"):
-        RankAgreement(SIZES, lambda _: rows, rank=0).agree(RunMode.FULL, 1)
+        RankAgreement(SIZES, gather, rank=0).agree(RunMode.FULL, 1)
 
 
 def test_step_without_work_is_idle() -> None:

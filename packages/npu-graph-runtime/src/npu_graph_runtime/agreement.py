@@ -150,12 +150,13 @@ class RankAgreement:
                     f"({type(error).__name__}: {error}); a rank did not take part"
                 )
             ) from error
-        if not self._rank < len(rows) or rows[self._rank] != row:
+        is_own = self._rank < len(rows) and rows[self._rank] == row
+        if not is_own or any(len(each) != len(row) for each in rows):
             raise self._end(
                 RankDisagreementError(
-                    f"agreeing on step {self._step}: the exchange returned {len(rows)} rows of "
-                    f"which that of rank {self._rank} is not its own; expected the row of each "
-                    "rank, in the order of the ranks"
+                    f"agreeing on step {self._step}: the exchange returned {rows} to rank "
+                    f"{self._rank}, which gave {row}; expected the row of each rank, in the order "
+                    "of the ranks"
                 )
             )
         return rows

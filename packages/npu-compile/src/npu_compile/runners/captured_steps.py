@@ -110,7 +110,9 @@ class CapturedSteps:
     def _skip(self, key: GraphKey, error: DeviceError) -> None:
         self.compiled.release([key])
         self._captured.discard(key)
-        self.skipped[key.num_tokens] = error
+        # Its frames hold tensors of the capture, and memory is what is short.
+        error.__cause__ = error.__context__ = None
+        self.skipped[key.num_tokens] = error.with_traceback(None)
         del self.keys[key.num_tokens]
         self._sizes = CaptureSizes(self.keys) if self.keys else None
 
