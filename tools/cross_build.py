@@ -77,6 +77,7 @@ def _compile_updater(wheels: Path, built: Path) -> None:
     (built / "kernel_signatures.h").write_text(render_signatures(), encoding="utf-8")
     torch = wheels / "torch" / "include"
     python = sysconfig.get_path("include")
+    _stand_in_for_python_settings(built)
     includes = [built, native, torch, torch / "torch/csrc/api/include", python]
     _run(
         *(COMPILER, "-std=c++20", "-O2", "-fPIC", "-c", str(native / "launches.cpp")),
@@ -105,6 +106,17 @@ def _build_driver(wheels: Path, libraries: Path, built: Path) -> Path:
         *("-o", str(driver)),
     )
     return driver
+
+
+def _stand_in_for_python_settings(built: Path) -> None:
+    """Give Debian's headers of Python the settings of this host where they ask for aarch64's.
+
+    Both have 64-bit longs and pointers, and the updater asks for nothing else.
+    """
+    settings = Path(sysconfig.get_config_h_filename())
+    folder = built / "aarch64-linux-gnu" / settings.parent.name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / settings.name).write_text(f'#include "{settings}"\n', encoding="utf-8")
 
 
 def _run(*command: str, **environment: str) -> None:

@@ -10,7 +10,7 @@ import tempfile
 
 import torch
 
-from npu_compile import CompileConfig
+from npu_compile import CompileConfig, CompileMode
 from qwen3_engine.qwen3.kv_cache import num_blocks_for
 from qwen3_engine.qwen3.model_loader import load_model
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint
@@ -40,9 +40,9 @@ def tiny_qwen3() -> dict[str, object]:
     }
     return {
         "model": model,
-        "inputs": {name: value.npu() for name, value in inputs.items()},
+        "inputs": {name: value.to("npu") for name, value in inputs.items()},
         "config": CompileConfig(
-            mode="full_decode_and_piecewise",
+            mode=CompileMode.FULL_DECODE_AND_PIECEWISE,
             splitting_ops=(model.attention.name,),
             capture_sizes=(1, 2, 4, 8),
             prefill_capture_sizes=(64, 128),
