@@ -111,12 +111,16 @@ def _build_driver(wheels: Path, libraries: Path, built: Path) -> Path:
 def _stand_in_for_python_settings(built: Path) -> None:
     """Give Debian's headers of Python the settings of this host where they ask for aarch64's.
 
-    Both have 64-bit longs and pointers, and the updater asks for nothing else.
+    Both have 64-bit longs and pointers, and the updater asks for nothing else. Other headers hold
+    their settings themselves.
     """
-    settings = Path(sysconfig.get_config_h_filename())
-    folder = built / "aarch64-linux-gnu" / settings.parent.name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / settings.name).write_text(f'#include "{settings}"\n', encoding="utf-8")
+    common = Path(sysconfig.get_config_h_filename())
+    own = Path(str(sysconfig.get_config_var("MULTIARCH")), common.parent.name, common.name)
+    settings = common.parents[1] / own
+    if settings.exists():
+        stand_in = built / "aarch64-linux-gnu" / common.parent.name / common.name
+        stand_in.parent.mkdir(parents=True, exist_ok=True)
+        stand_in.write_text(f'#include "{settings}"\n', encoding="utf-8")
 
 
 def _run(*command: str, **environment: str) -> None:
