@@ -223,3 +223,24 @@ def test_flush_launches_hands_over_what_the_task_queue_holds(npu: NpuDevice) -> 
 def test_fused_update_exists_for_fused_attention_only(npu: NpuDevice) -> None:
     assert callable(npu.fused_update("npu::npu_fused_infer_attention_score.out"))
     assert npu.fused_update("npu::npu_rms_norm") is None
+
+
+def test_memory_pool_is_torch_npus_own_handle(npu: NpuDevice) -> None:
+    """An engine may capture into it by torch_npu, and into its own handle by the device."""
+    import torch_npu
+
+    pool = npu.create_memory_pool()
+    stream, value = npu.create_stream(), torch.zeros(4, device="npu")
+    graph = npu.create_graph()
+    with npu.capture(graph, pool=pool, stream=stream):
+        value + 1
+    other = torch_npu.npu.NPUGraph()
+
+    assert graph.pool() == pool  # type: ignore[attr-defined]
+    with torch_npu.npu.graph(other, pool=pool, stream=stream):
+        value + 2
+    assert other.pool() == pool
+    third = npu.create_graph()
+    with npu.capture(third, pool=other.pool(), stream=stream):
+        value + 3
+    assert third.pool() == pool  # type: ignore[attr-defined]

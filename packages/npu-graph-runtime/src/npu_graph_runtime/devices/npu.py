@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import dataclasses
 import weakref
 from pathlib import Path
 from types import MappingProxyType
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torch import Tensor
+    from typing_extensions import Self
 
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
 
@@ -300,7 +300,7 @@ class NpuDevice:
         assertion of its allocator (seen in 2.10 to 2.14). The capture then takes a new pool, which
         stands for the handle from then on.
         """
-        return _Pool(native=self._npu.graph_pool_handle())
+        return _Pool(self._npu.graph_pool_handle())
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty ``torch.npu.NPUGraph``."""
@@ -335,7 +335,7 @@ class NpuDevice:
         """Return the pool that stands for the handle now, and count the graph among its graphs."""
         if not isinstance(pool, _Pool):
             # A handle of torch_npu's own, of which an engine has one or a few for all its graphs.
-            pool = self._foreign_pools.setdefault(pool, _Pool(native=pool))
+            pool = self._foreign_pools.setdefault(pool, _Pool(pool))
         # Graphs that an engine captured into its handle by itself are not seen here; a new pool is
         # no fault then, only memory that is not shared.
         if pool.was_used and not any(_is_captured(other) for other in pool.graphs):
@@ -391,19 +391,24 @@ class NpuDevice:
             raise
 
 
-@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
-class _Pool:
-    """A handle of a pool, and what keeps the pool of torch_npu alive that stands for it now.
+class _Pool(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have any
+    """A handle of a pool, equal to torch_npu's own, and what keeps the pool alive.
 
     Attributes:
-        native: torch_npu's handle.
+        native: torch_npu's handle of the pool that stands for this one now.
         was_used: whether a capture into it was begun.
         graphs: captured into it; those that were reset stay until they are collected.
     """
 
     native: object
-    was_used: bool = False
-    graphs: weakref.WeakSet[Any] = dataclasses.field(default_factory=weakref.WeakSet)
+    was_used: bool
+    graphs: weakref.WeakSet[Any]
+
+    def __new__(cls, handle: Any) -> Self:
+        """Make a handle of torch_npu's."""
+        made = super().__new__(cls, handle)
+        made.native, made.was_used, made.graphs = handle, False, weakref.WeakSet()
+        return made
 
 
 def _is_captured(graph: Any) -> bool:
