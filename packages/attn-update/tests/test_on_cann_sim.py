@@ -184,7 +184,13 @@ MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLan
     "plan of another key": (
         StepParameterError,
         lambda model, lane: lane.run(
-            model.plans[4], model.parameters(2, [5, 6]), model.graphs[2].replay
+            model.plans[4], model.parameters(2, [5, 6]), model.graphs[4].replay
+        ),
+    ),
+    "replay of another key": (
+        LaneError,
+        lambda model, lane: lane.run(
+            model.plans[2], model.parameters(2, [5, 6]), model.graphs[4].replay
         ),
     ),
     "plan of a released key": (UnknownKeyError, release),
@@ -327,3 +333,21 @@ def test_fused_calls_and_direct_launches_in_any_combination_give_the_same_values
         assert num_synchronisations() == before
         for key, lengths, outputs in burst:
             assert_layers_equal(outputs, model.eager(key, lengths))
+
+
+def test_replay_of_another_graph_is_refused_and_launches_nothing(npu_device: NpuDevice) -> None:
+    """It would wait for events that nobody records, until the stream times out (507046)."""
+    model = PagedModel(device=npu_device)
+    model.capture(2, 4)
+    lane, lengths = UpdateLane(npu_device), {key: draw_lengths(Random(key), key) for key in (2, 4)}
+    before = cann_sim.counters().replays
+
+    with pytest.raises(LaneError, match="running a step of key 2: the replay is that of another"):
+        lane.run(model.plans[2], model.parameters(2, lengths[2]), model.graphs[4].replay)
+
+    assert cann_sim.counters().replays == before
+    for key in (2, 4):
+        lane.run(model.plans[key], model.parameters(key, lengths[key]))
+        assert_layers_equal(model.outputs[key], model.eager(key, lengths[key]))
+    assert cann_sim.counters().replays == before + 2
+    lane.close()

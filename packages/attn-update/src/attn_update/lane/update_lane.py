@@ -172,7 +172,7 @@ class UpdateLane:
         self,
         plan: UpdatePlan,
         parameters: StepParameters,
-        replay: Callable[[], _Result],
+        replay: Callable[[], _Result] | None = None,
         *,
         order: UpdateOrder | None = None,
     ) -> _Result:
@@ -181,7 +181,8 @@ class UpdateLane:
         Args:
             plan: Of the graph that `replay` replays.
             parameters: Of this step.
-            replay: Queues the replay on the current stream, and nothing that waits for it.
+            replay: Queues the replay on the current stream, and nothing that waits for it. Default:
+                that of the graph which `Recorder.recording` was given.
             order: What to do first; default as the lane was made.
 
         Returns:
@@ -190,9 +191,11 @@ class UpdateLane:
         Raises:
             AttnUpdateError: From `UpdatePlan.check`; nothing was launched.
             LaneError: The lane is closed, this call is inside a `replay`, the current stream is
-                the lane's own, or another lane updates this key; nothing was launched.
+                the lane's own, another lane updates this key, or `replay` is of another graph than
+                the one recorded under the key; nothing was launched.
             UpdateError: An update failed; see Note [failure].
         """
+        replay = _own_replay(plan, replay)
         with self._entered() as issuer:
             self._check_none_open()
             opened = self._prepare(plan, parameters, issuer, order or self._order)
@@ -585,3 +588,29 @@ def _changed_values(
         if differs:
             changed[name] = value
     return changed or None
+
+
+def _own_replay(plan: UpdatePlan, replay: Callable[[], _Result] | None) -> Callable[[], _Result]:
+    """Return what replays the graph of a plan.
+
+    Raises:
+        LaneError: It is known that `replay` is of another graph, or no graph is known.
+    """
+    graph = plan.records.graph()
+    if replay is None:
+        if graph is None:
+            raise LaneError(
+                f"running a step of key {plan.key!r}: there is no replay, and the recording was "
+                "told of no graph that still lives; give a replay, or `graph=` to "
+                "Recorder.recording"
+            )
+        own: Callable[[], _Result] = graph.replay
+        return own
+    other = getattr(replay, "__self__", None)
+    # A method of anything else may well replay the right graph in the end.
+    if graph is not None and type(other) is type(graph) and other is not graph:
+        raise LaneError(
+            f"running a step of key {plan.key!r}: the replay is that of another graph, which would "
+            "wait for ever for events that this plan does not set; give the plan of its own key"
+        )
+    return replay

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attn_update.recording.tensor_watch import TensorWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from attn_update.kinds.kind import AttentionKind
     from attn_update.task_device import ExternalEvent, Stream
@@ -56,12 +57,15 @@ class KeyRecords:
         replayed_on: The stream of the latest replay.
         unsettled: Whether external events may be left set, because a step failed.
         lane: The update lane that updates this key, once there was a step.
+        graph: What is captured under the key, if the caller said so: an object with a method
+            `replay`, held weakly; a call gives it, or None once it is gone.
         latest: The plan and the values of the latest step, if that went well; None for values
             that only the bound launches know.
     """
 
-    def __init__(self, key: Hashable) -> None:
+    def __init__(self, key: Hashable, graph: object = None) -> None:
         self.key = key
+        self.graph: Callable[[], Any] = _held_weakly(graph)
         self.records: dict[str, Record] = {}
         self.fixed: dict[str, str] = {}
         self.watch = TensorWatch()
@@ -80,3 +84,11 @@ class KeyRecords:
         self.watch.clear()
         self.replayed = self.replayed_on = None
         self.latest = None
+
+
+def _held_weakly(value: object) -> Callable[[], Any]:
+    """Return what gives a value while it lives; one that has no weak references is kept."""
+    try:
+        return weakref.ref(value)
+    except TypeError:
+        return lambda: value

@@ -97,7 +97,7 @@ class Recorder:
         return self._is_launching
 
     @contextmanager
-    def recording(self, key: Hashable) -> Iterator[None]:
+    def recording(self, key: Hashable, *, graph: object = None) -> Iterator[None]:
         """Record the attention captured inside the context under a graph key.
 
         Put it around the capture, or around warm-up runs and capture: attention run inside it
@@ -106,6 +106,9 @@ class Recorder:
 
         Args:
             key: The graph key, once for each captured graph.
+            graph: What is captured, an object with a method `replay`; held weakly. A lane then
+                replays it by itself, and refuses the replay of another graph, which would wait
+                for events that this key's updates do not set, for ever.
 
         Raises:
             RecordingError: The key is recorded already, or another recording is under way.
@@ -119,7 +122,7 @@ class Recorder:
             raise RecordingError(
                 f"recording key {key!r}: it is recorded already; release it first, with its graph",
             )
-        records = KeyRecords(key)
+        records = KeyRecords(key, graph)
         self._recording = _Recording(records=records, weak=WeakTensors(self.device))
         try:
             yield

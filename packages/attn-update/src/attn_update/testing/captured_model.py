@@ -122,7 +122,8 @@ class CapturedModel(ABC, Generic[_Step]):
             step = self.captured_step(key)
             self.eager(key, step)
             self.graphs[key] = graph = self.device.create_graph()
-            with self.recorder.recording(key), self.device.capture(graph, pool=self.pool):
+            recording = self.recorder.recording(key, graph=graph)
+            with recording, self.device.capture(graph, pool=self.pool):
                 layers = range(self.num_layers)
                 self.outputs[key] = [self.attention(key, layer, step) for layer in layers]
             self.plans[key] = UpdatePlan.compile(
