@@ -1,7 +1,7 @@
 """The private names of torch that this package stands on; nothing else of it does.
 
 Each has a line that says in which versions of torch it is, and why it is needed. What is private to
-torch_npu the device gives: see `attn_update.task_device` and `attn_update.task_device`.
+torch_npu the device gives: see `attn_update.task_device`.
 """
 
 # ruff: noqa: SLF001 - this file is their place

@@ -148,10 +148,7 @@ def explain(
         ConfigError: the configuration cannot be used, or the model is not one graph for Dynamo.
         SplittingOpAbsentError: a splitting op of the configuration is not in the model.
     """
-    if config is None:
-        config = CompileConfig()
-    elif not isinstance(config, CompileConfig):
-        config = CompileConfig.from_mapping(config)
+    config = CompileConfig.of(config)
     dims = dict(dynamic_arg_dims or {})
     signature = signature_with(model, dims)
     page, costs = PageObserver(), CostObserver()

@@ -45,10 +45,7 @@ def compile_model(
         SiblingVersionError: a package that this one joins is outside of the stated range.
         DeviceUnavailableError: no device was given and there is no NPU.
     """
-    if config is None:
-        config = CompileConfig()
-    elif not isinstance(config, CompileConfig):
-        config = CompileConfig.from_mapping(config)
+    config = CompileConfig.of(config)
     return CompiledModel(
         model,
         config,

@@ -138,6 +138,17 @@ class CompileConfig:
             )
 
     @classmethod
+    def of(cls, config: CompileConfig | Mapping[str, Any] | None) -> CompileConfig:
+        """Return a configuration as callers give it: one, a mapping, or ``None`` for the defaults.
+
+        Raises:
+            ConfigError: as for :meth:`from_mapping`.
+        """
+        if isinstance(config, CompileConfig):
+            return config
+        return cls() if config is None else cls.from_mapping(config)
+
+    @classmethod
     def from_mapping(cls, values: Mapping[str, Any]) -> CompileConfig:
         """Make a configuration from keys and values, e.g. of a parsed JSON object.
 

@@ -55,7 +55,7 @@ class CapturedSteps:
         self.keys = dict(keys)
         self.skipped: dict[int, DeviceError] = {}
         self._what = what
-        self._sizes = CaptureSizes(self.keys) if self.keys else None
+        self._sizes = _capture_sizes(self.keys)
         self._all_keys = dict(keys)
         self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
         # Empty without sizes: no step is loaded into them then.
@@ -114,7 +114,7 @@ class CapturedSteps:
         error.__cause__ = error.__context__ = None
         self.skipped[key.num_tokens] = error.with_traceback(None)
         del self.keys[key.num_tokens]
-        self._sizes = CaptureSizes(self.keys) if self.keys else None
+        self._sizes = _capture_sizes(self.keys)
 
     def _warn_of_skipped(self, size: int, error: DeviceError) -> None:
         padded = self.padded_size(size)
@@ -244,8 +244,13 @@ class CapturedSteps:
         self._is_captured = False
         self.skipped.clear()
         self.keys = dict(self._all_keys)
-        self._sizes = CaptureSizes(self.keys) if self.keys else None
+        self._sizes = _capture_sizes(self.keys)
 
     def _call(self, key: GraphKey) -> Any:
         with self.compiled.context.run(self.run_mode, key):
             return self.compiled(**self._buffers.views(self._step_sizes[key]))
+
+
+def _capture_sizes(keys: Mapping[int, GraphKey]) -> CaptureSizes | None:
+    """Return the sizes of keys, for the look-up of buckets; ``None`` without any."""
+    return CaptureSizes(keys) if keys else None
