@@ -9,9 +9,6 @@ from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
 import fx_passes
-from fx_passes.matching.match import Match
-from fx_passes.matching.matcher import Matcher
-from fx_passes.normal_form.operator_signature import SignatureTable
 from fx_passes.testing import (
     RANDOM_GRAPH_SHAPE,
     assert_same_values,
@@ -85,25 +82,3 @@ def test_rewriting_random_graphs_keeps_values_and_side_effects(
 
     # Else the graphs and rules would show nothing.
     assert matched > pytestconfig.getoption("examples") // 4
-
-
-@settings(max_examples=100)
-@given(st.randoms(use_true_random=False))
-def test_first_try_in_straight_line_finds_what_the_search_finds(random: Random) -> None:
-    module = random_graph(random)
-    fx_passes.normalize_graph(module)
-    rule = random_rule(random, "rule")
-    matcher = Matcher(rule.compiled[0], module.graph, SignatureTable())
-    for anchor in matcher.candidates():
-        assert matcher._search is not None
-        values = matcher._search(anchor, SignatureTable().arguments)
-        by_trial = matcher._match_by_trial(anchor)
-        if values is None:
-            continue
-        found = matcher._result(anchor, values)
-        assert isinstance(by_trial, Match)
-        assert (found.bound, found.nodes, found.outputs) == (
-            by_trial.bound,
-            by_trial.nodes,
-            by_trial.outputs,
-        )

@@ -17,43 +17,45 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
     from fx_passes.graph_pass import Condition
+    from fx_passes.torch_internals import OpOverload
 
-__all__ = ["ShareEqualCallsPass", "prepares"]
+__all__ = ["ShareEqualCallsPass", "preparing_operators"]
 
 
-def prepares(node: Node) -> bool:
-    """Return whether a node calls one of the operators that rewrites prepare arguments with.
+def preparing_operators() -> frozenset[OpOverload]:
+    """Return the operators that rewrites prepare arguments with.
 
     Reciprocals and casts of scales, rows of caches, masks, zeros: deterministic, and small beside
     what uses them.
     """
     aten = torch.ops.aten
-    return node.op == "call_function" and node.target in {
-        aten.reciprocal.default,
-        aten._to_copy.default,  # noqa: SLF001 - the name of the operator
-        aten.to.dtype,
-        aten.index_select.default,
-        aten.reshape.default,
-        aten.unsqueeze.default,
-        aten.slice.Tensor,
-        aten.select.int,
-        aten.cat.default,
-        aten.zeros_like.default,
-        aten.ones.default,
-        aten.triu.default,
-        aten.logical_not.default,
-    }
+    return frozenset(
+        {
+            aten.reciprocal.default,
+            aten._to_copy.default,  # noqa: SLF001 - the name of the operator
+            aten.to.dtype,
+            aten.index_select.default,
+            aten.reshape.default,
+            aten.unsqueeze.default,
+            aten.slice.Tensor,
+            aten.select.int,
+            aten.cat.default,
+            aten.zeros_like.default,
+            aten.ones.default,
+            aten.triu.default,
+            aten.logical_not.default,
+        }
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ShareEqualCallsPass:
     """Replaces a call by an earlier one with the same operator and arguments.
 
-    For the operators that rewrites prepare arguments with (see `prepares`): the reciprocal of a
-    scale, the mask of each attention, the rows of a cache of cosines. Chains of them are shared
-    from their beginning, and those that a rewrite left without a user are removed. A call stays
-    where what it reads is written meanwhile, where its own result is written, or where it is a
-    result of the graph.
+    For `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows of a
+    cache of cosines. Chains of them are shared from their beginning, and those that a rewrite left
+    without a user are removed. A call stays where what it reads is written meanwhile, where its own
+    result is written, or where it is a result of the graph.
     """
 
     name: str = "share_equal_calls"
@@ -79,9 +81,7 @@ def _share(graph: Graph) -> int:
     aliases: AliasAnalysis | None = None
     seen: dict[str, Node] = {}
     shared = 0
-    for node in list(graph.nodes):
-        if not prepares(node):
-            continue
+    for node in _calls(graph, *preparing_operators()):
         first = seen.setdefault(f"{node.target} {node.args} {node.kwargs}", node)
         if first is node:
             continue
@@ -98,12 +98,21 @@ def _share(graph: Graph) -> int:
 def _erase_unused(graph: Graph) -> int:
     """Remove what rewrites no longer use: arguments prepared for what they replaced."""
     erased = 0
-    for node in reversed(list(graph.nodes)):
-        one = node.target is torch.ops.aten.mul.Tensor and literals_equal(node.args[1], 1)
-        if not node.users and (prepares(node) or one):
+    multiply = torch.ops.aten.mul.Tensor
+    for node in reversed(_calls(graph, multiply, *preparing_operators())):
+        by_one = node.target is not multiply or literals_equal(node.args[1], 1)
+        if not node.users and by_one:
             graph.erase_node(node)
             erased += 1
     return erased
+
+
+def _calls(graph: Graph, *operators: OpOverload) -> list[Node]:
+    """Return the calls of some operators in the order of the graph; others are not looked at."""
+    found: list[Node] = []
+    for each in operators:
+        found += graph.find_nodes(op="call_function", target=each, sort=False)
+    return sorted(found)
 
 
 def _may_differ(first: Node, second: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:

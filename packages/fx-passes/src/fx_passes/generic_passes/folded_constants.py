@@ -10,7 +10,7 @@ from torch.fx import Node
 
 from fx_passes.errors import PassError
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.generic_passes.equal_calls import prepares
+from fx_passes.generic_passes.equal_calls import preparing_operators
 from fx_passes.graph_argument import nodes_in
 from fx_passes.memory import AliasAnalysis, EffectTable, escapes
 from fx_passes.reports.report import PassReport
@@ -35,7 +35,7 @@ class FoldConstantsPass:
     launch. Where parameters are inputs of the graph, as with Dynamo's default, nothing is constant
     and nothing is done; `ShareEqualCallsPass` then leaves one call for each scale.
 
-    Only for operators of `prepares`. The buffers keep what the parameters held: whoever writes
+    Only for `preparing_operators`. The buffers keep what the parameters held: whoever writes
     parameters after compilation, as in training or a weight update, must compile again or leave
     this pass out (`pipeline.without("fold_constants")`). Tensors that the graph itself writes are
     not folded.
@@ -98,7 +98,7 @@ def _tensor(graph_module: GraphModule, target: str) -> torch.Tensor | None:
 
 
 def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
-    if not prepares(node) or escapes(node, effects):
+    if node.target not in preparing_operators() or escapes(node, effects):
         return False
     return aliases.writer_between(node, None, (node,)) is None
 

@@ -6,10 +6,9 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import torch
 from torch.fx import Node
 
-from fx_passes.graph_argument import literals_equal, nodes_in, value_of
+from fx_passes.graph_argument import nodes_in
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import (
     PatternCall,
@@ -21,11 +20,12 @@ from fx_passes.matching.search_program import compile_search
 from fx_passes.memory.effect import EffectTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from torch.fx import Graph
 
     from fx_passes.matching.pattern import CompiledPattern
+    from fx_passes.matching.search_program import SearchFailure, SearchProgram
     from fx_passes.normal_form.operator_signature import SignatureTable
 
 __all__ = ["Matcher", "StructuralMiss"]
@@ -36,6 +36,8 @@ class _Unset:
 
 
 _UNSET = _Unset()
+# Orders of operands that a check may refuse one after the other.
+_MOST_OTHERS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +83,6 @@ class Matcher:
         self._anchor = self._rarest_call()
         self._steps = self._cover_steps()
         self._commutative = any(call.commutative for call in pattern.calls)
-        self._state = _Search(pattern, signatures)
         self._search = self._compile()
         nodes = pattern.nodes
         self._parameters = [(n.name, n.index) for n in nodes if isinstance(n, PatternParameter)]
@@ -90,8 +91,8 @@ class Matcher:
         self._outputs = [(name, node.index) for name, node in pattern.outputs.items()]
         self._labels = [(name, node.index) for name, node in pattern.labels.items()]
 
-    def _compile(self) -> Callable[..., Sequence[object] | None] | None:
-        """Return the code that tries the first way; made once for all graphs."""
+    def _compile(self) -> SearchProgram | None:
+        """Return the code of the search; made once for all graphs."""
         anchor = self._anchor
         if anchor is None:
             return None
@@ -119,12 +120,14 @@ class Matcher:
         """
         if self._search is None:
             return None
-        found = self._search(anchor, self._signatures.arguments)
-        return self._match_by_trial(anchor) if found is None else self._result(anchor, found)
-
-    def _match_by_trial(self, anchor: Node) -> Match | StructuralMiss | None:
-        values, miss = self._try_orders(anchor, _Orders())
-        return miss if values is None else self._result(anchor, values)
+        solutions: list[tuple[object, ...]] = []
+        failure = self._search(anchor, self._signatures.arguments, solutions, 1)
+        if solutions:
+            return self._result(anchor, solutions[0])
+        if failure is None:
+            return None
+        nodes = tuple(each for each in failure.nodes if isinstance(each, Node))
+        return StructuralMiss(failure.depth, nodes, _explain(failure))
 
     def others(self, anchor: Node, refused: Match) -> Iterator[Match]:
         """Yield the matches at a candidate that exchange operands of commutative operators.
@@ -133,42 +136,16 @@ class Matcher:
             anchor: The candidate.
             refused: The match that `match` found there; it is not found again.
         """
-        if not self._commutative:
+        if not self._commutative or self._search is None:
             return
+        solutions: list[tuple[object, ...]] = []
+        self._search(anchor, self._signatures.arguments, solutions, _MOST_OTHERS)
         seen = [refused]
-        orders = _Orders()
-        more = True
-        while more:
-            values, _ = self._try_orders(anchor, orders)
-            if values is None:
-                return
+        for values in solutions:
             found = self._result(anchor, values)
             if not any(_are_same(found, other) for other in seen):
                 seen.append(found)
                 yield found
-            more = orders.next()
-
-    def _try_orders(
-        self, anchor: Node, orders: _Orders
-    ) -> tuple[Sequence[object] | None, StructuralMiss | None]:
-        """Return what the values of the pattern stand for in the next order of operands that fits.
-
-        Where none does, return how far the best came.
-        """
-        search, call = self._state, self._anchor
-        best: _Failure | None = None
-        while call is not None:
-            search.begin(orders)
-            if search.bind(call, anchor) and self._cover(0):
-                return search.values, None
-            failure = search.failure
-            if failure is not None and (best is None or failure.depth > best.depth):
-                best = failure
-            if not orders.next():
-                break
-        if best is None or best.depth < 2:
-            return None, None
-        return None, StructuralMiss(best.depth, best.nodes, best.explain())
 
     def _rarest_call(self) -> PatternCall | None:
         best: PatternCall | None = None
@@ -204,24 +181,6 @@ class Matcher:
                 break
             missing = [node for node in missing if node.index not in reached]
         return steps
-
-    def _cover(self, position: int) -> bool:
-        if position == len(self._steps):
-            return True
-        step = self._steps[position]
-        search = self._state
-        if search.values[step.node.index] is not _UNSET:
-            return self._cover(position + 1)
-        source = search.values[step.source.index]
-        for candidate in _users_like(source, step.node):
-            mark = len(search.trail)
-            if search.bind(step.node, candidate) and self._cover(position + 1):
-                return True
-            search.undo(mark)
-        if step.optional:
-            return self._cover(position + 1)
-        search.fail(_Failure(step.node, source if isinstance(source, Node) else None, "used by"))
-        return False
 
     def _result(self, anchor: Node, values: Sequence[object]) -> Match:
         nodes: list[Node] = []
@@ -269,24 +228,12 @@ class _Step:
     optional: bool
 
 
-class _Failure:
-    """Where a search stopped; put into words only if somebody asks."""
-
-    __slots__ = ("depth", "expected", "found", "nodes", "relation")
-
-    def __init__(self, expected: object, found: object, relation: str) -> None:
-        self.expected = expected
-        self.found = found
-        self.relation = relation
-        self.depth = 0
-        self.nodes: tuple[Node, ...] = ()
-
-    def explain(self) -> NoMatch:
-        nodes = tuple(nodes_in(self.found))
-        wanted = _describe(self.expected)
-        if self.relation == "used by":
-            return NoMatch(f"no user of `{self.found}` is {wanted}", nodes)
-        return NoMatch(f"expected {wanted}, found {_describe(self.found)}", nodes)
+def _explain(failure: SearchFailure) -> NoMatch:
+    nodes = tuple(nodes_in(failure.found))
+    wanted = _describe(failure.expected)
+    if failure.is_user:
+        return NoMatch(f"no user of `{failure.found}` is {wanted}", nodes)
+    return NoMatch(f"expected {wanted}, found {_describe(failure.found)}", nodes)
 
 
 def _describe(item: object) -> str:
@@ -304,59 +251,6 @@ def _describe(item: object) -> str:
     return repr(item)
 
 
-class _Orders:
-    """The orders of operands of commutative calls, one attempt at a search after the other.
-
-    An attempt that is repeated with the same orders meets the same commutative calls. So the calls
-    are numbered as they are met, and the last one that was not turned round yet is turned for the
-    next attempt, until there is none.
-    """
-
-    # Only a pattern of many sums of anything needs more; then the search stays linear in the graph.
-    _ATTEMPTS = 256
-
-    __slots__ = ("_attempts", "_met", "_turned")
-
-    def __init__(self) -> None:
-        self._turned: list[bool] = []
-        self._met = 0
-        self._attempts = 0
-
-    def begin(self) -> None:
-        self._met = 0
-        self._attempts += 1
-
-    def enter(self) -> int:
-        """Return the number of a commutative call that the attempt meets."""
-        position = self._met
-        self._met += 1
-        if position == len(self._turned):
-            self._turned.append(False)
-        return position
-
-    def turned(self, position: int) -> bool:
-        return self._turned[position]
-
-    def last(self, position: int) -> bool:
-        """Return whether no call that was met since can still be turned round."""
-        return all(self._turned[position + 1 :])
-
-    def turn(self, position: int) -> None:
-        """Turn a call round; forget what was met since."""
-        del self._turned[position + 1 :]
-        self._turned[position] = True
-        self._met = position + 1
-
-    def next(self) -> bool:
-        """Go on to the next orders; return whether there are any."""
-        while self._turned and self._turned[-1]:
-            self._turned.pop()
-        if not self._turned or self._attempts >= self._ATTEMPTS:
-            return False
-        self._turned[-1] = True
-        return True
-
-
 def _are_same(left: Match, right: Match) -> bool:
     """Return whether two matches at one place mean the same."""
     return all(
@@ -369,162 +263,8 @@ def _are_same(left: Match, right: Match) -> bool:
     )
 
 
-class _Search:
-    """What each value of the pattern stands for in one attempt, and how to take it back."""
-
-    __slots__ = (
-        "_orders",
-        "_pattern",
-        "_signatures",
-        "failure",
-        "trail",
-        "values",
-    )
-
-    def __init__(self, pattern: CompiledPattern, signatures: SignatureTable) -> None:
-        self._pattern = pattern
-        self._signatures = signatures
-        self.begin(_Orders())
-
-    def begin(self, orders: _Orders) -> None:
-        """Forget everything but the order of operands that is to be tried."""
-        self.values: list[object] = [_UNSET] * len(self._pattern.nodes)
-        self.trail: list[int] = []
-        self.failure: _Failure | None = None
-        self._orders = orders
-        orders.begin()
-
-    def undo(self, mark: int) -> None:
-        """Take back everything that was bound after the trail had this length."""
-        while len(self.trail) > mark:
-            index = self.trail.pop()
-            self.values[index] = _UNSET
-
-    def fail(self, failure: _Failure) -> None:
-        """Keep a failure if the search had never got so far."""
-        depth = 0
-        for index in self.trail:
-            depth += isinstance(self._pattern.nodes[index], PatternCall)
-        if self.failure is None or depth > self.failure.depth:
-            failure.depth = depth
-            if depth >= 2:
-                failure.nodes = tuple(
-                    value
-                    for index in self.trail
-                    if isinstance(value := self.values[index], Node)
-                    and not isinstance(self._pattern.nodes[index], PatternParameter)
-                )
-            self.failure = failure
-
-    def bind(self, expected: PatternNode, found: object) -> bool:
-        """Let a pattern value stand for something in the graph, with all that leads to it."""
-        bound = self.values[expected.index]
-        if bound is not _UNSET:
-            if bound is found or (not isinstance(found, Node) and literals_equal(bound, found)):
-                return True
-            self.fail(_Failure(bound, found, "is"))
-            return False
-        if isinstance(expected, PatternCall):
-            return self._bind_call(expected, found)
-        if isinstance(expected, PatternElement):
-            return self._bind_element(expected, found)
-        return self._bind_parameter(expected, found)
-
-    def _set(self, expected: PatternNode, found: object) -> None:
-        self.values[expected.index] = found
-        self.trail.append(expected.index)
-
-    def _bind_call(self, expected: PatternCall, found: object) -> bool:
-        if not isinstance(found, Node) or not _is_call_of(found, expected):
-            self.fail(_Failure(expected, found, "is"))
-            return False
-        arguments = self._signatures.arguments(found)
-        if any(self.values[twin] is found for twin in self._pattern.twins.get(expected.index, ())):
-            return False
-        if arguments is None:
-            self.fail(_Failure(expected, found, "is"))
-            return False
-        self._set(expected, found)
-        wanted = expected.arguments
-        if expected.commutative:
-            return self._bind_in_some_order(wanted, arguments)
-        return self._bind_all(wanted, arguments)
-
-    def _bind_in_some_order(self, wanted: tuple[object, ...], arguments: Sequence[object]) -> bool:
-        turned = (arguments[1], arguments[0], *arguments[2:])
-        orders = self._orders
-        position = orders.enter()
-        if orders.turned(position):
-            return self._bind_all(wanted, turned)
-        mark = len(self.trail)
-        if self._bind_all(wanted, arguments):
-            return True
-        if not orders.last(position):
-            # An operand of this call may itself be turned round; that is tried before.
-            return False
-        self.undo(mark)
-        orders.turn(position)
-        return self._bind_all(wanted, turned)
-
-    def _bind_all(self, wanted: Sequence[object], found: Sequence[object]) -> bool:
-        # Aliases of an operator's overloads may end differently; what is missing is a default.
-        for want, have in zip(wanted, found, strict=False):
-            if isinstance(want, PatternNode):
-                if not self.bind(want, have):
-                    return False
-            elif isinstance(want, list):
-                if not isinstance(have, (list, tuple)) or len(have) != len(want):
-                    self.fail(_Failure(want, have, "is"))
-                    return False
-                if not self._bind_all(want, have):
-                    return False
-            elif not literals_equal(want, have):
-                self.fail(_Failure(want, have, "is"))
-                return False
-        return True
-
-    def _bind_element(self, expected: PatternElement, found: object) -> bool:
-        if (
-            not isinstance(found, Node)
-            or found.target is not operator.getitem
-            or found.args[1] != expected.position
-            or expected.source is None
-        ):
-            self.fail(_Failure(expected, found, "is"))
-            return False
-        self._set(expected, found)
-        return self.bind(expected.source, found.args[0])
-
-    def _bind_parameter(self, expected: PatternNode, found: object) -> bool:
-        kind = expected.kind if isinstance(expected, PatternParameter) else "any"
-        if not _is_of_kind(kind, found):
-            self.fail(_Failure(expected, found, "is"))
-            return False
-        self._set(expected, found)
-        return True
-
-
 def _is_literal(node: PatternNode) -> bool:
     return isinstance(node, PatternParameter) and node.kind == "literal"
-
-
-def _is_of_kind(kind: str, found: object) -> bool:
-    if kind == "any":
-        return True
-    if kind == "tensors":
-        return isinstance(found, (list, tuple)) and all(
-            isinstance(each, Node) and _is_of_kind("tensor", each) for each in found
-        )
-    if isinstance(found, Node):
-        value = value_of(found)
-        if kind == "literal":
-            return value is not None and not isinstance(value, (torch.Tensor, tuple, list))
-        return value is None or isinstance(value, torch.Tensor)
-    return kind == "literal" or (kind == "optional_tensor" and found is None)
-
-
-def _is_call_of(node: Node, call: PatternCall) -> bool:
-    return node.target is call.operators[0] or node.target in call.operators
 
 
 def _calls_of(graph: Graph, call: PatternCall) -> list[Node]:
@@ -532,17 +272,6 @@ def _calls_of(graph: Graph, call: PatternCall) -> list[Node]:
     for target in call.operators:
         found += graph.find_nodes(op="call_function", target=target, sort=False)
     return found
-
-
-def _users_like(source: object, wanted: PatternNode) -> Iterator[Node]:
-    if not isinstance(source, Node):
-        return
-    for user in list(source.users):
-        if isinstance(wanted, PatternElement):
-            if user.target is operator.getitem and user.args[1] == wanted.position:
-                yield user
-        elif isinstance(wanted, PatternCall) and _is_call_of(user, wanted):
-            yield user
 
 
 def _sources(node: PatternNode) -> list[PatternNode]:

@@ -21,7 +21,9 @@ from fx_passes.normal_form.operator_signature import SignatureTable
 from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
+
+    from fx_passes.matching.search_program import SearchProgram
 
 __all__ = [
     "CompiledPattern",
@@ -132,9 +134,7 @@ class CompiledPattern:
     nodes: tuple[PatternNode, ...]
     outputs: Mapping[str, PatternNode]
     labels: Mapping[str, PatternNode]
-    searches: dict[int, Callable[..., Sequence[object] | None]] = field(
-        default_factory=dict, compare=False, repr=False
-    )
+    searches: dict[int, SearchProgram] = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def calls(self) -> tuple[PatternCall, ...]:

@@ -1,15 +1,14 @@
-"""Straight-line code that tries the first way in which a pattern may fit, made once a pattern.
+"""A pattern spelt out as one Python function that finds it at a candidate; made once a pattern.
 
-The matcher interprets a pattern and can take back what it tried; most places fit at once or not at
-all. For these the pattern is spelt out as one Python function without loops over the pattern.
-Whatever that function does not decide, it leaves to the matcher: it finds what the matcher would
-find first, or nothing.
+Operands of commutative calls are tried in both orders and users of a value one by one, by loops
+that stand around all that comes later; so the search goes on wherever it fails. What it has bound
+at each line is known when the function is written, and so is how far a failure there has come.
 """
 
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
@@ -24,9 +23,33 @@ if TYPE_CHECKING:
     from fx_passes.matching.pattern import CompiledPattern
 
     Bind = Callable[[Node], Sequence[object] | None]
-    SearchProgram = Callable[[Node, Bind], Sequence[object] | None]
+    Solution = tuple[object, ...]
+    SearchProgram = Callable[[Node, Bind, list[Solution], int], "SearchFailure | None"]
 
-__all__ = ["compile_search"]
+__all__ = ["SearchFailure", "compile_search"]
+
+# Only a pattern of many sums of anything needs more; then the search stays linear in the graph.
+_TURNS = 512
+# Python takes 20 blocks inside each other; what comes later stands in a function of its own.
+_LOOPS = 15
+
+
+class SearchFailure(NamedTuple):
+    """The furthest that a search came without an end.
+
+    Attributes:
+        depth: How many calls of the pattern were found.
+        is_user: Whether a user of `found` was looked for; else `found` itself is not as expected.
+        expected: A value of the pattern, a list of these, or a literal.
+        found: What stands in the graph.
+        nodes: What the calls and elements of the pattern that were found stand for.
+    """
+
+    depth: int
+    is_user: bool
+    expected: object
+    found: object
+    nodes: tuple[object, ...]
 
 
 def compile_search(
@@ -45,17 +68,17 @@ def compile_search(
         unset: The mark for a value that the graph does not compute.
 
     Returns:
-        A function of a candidate, which is a call of the anchor's operator, and of what binds the
-        arguments of a call (see `SignatureTable.arguments`). It returns what each value of the
-        pattern stands for, by index, or None if the first way does not lead to the end.
+        A function of a candidate, which is a call of the anchor's operator; of what binds the
+        arguments of a call (see `SignatureTable.arguments`); of a list; and of how many solutions
+        are wanted. It appends them to the list: what each value of the pattern stands for, by
+        index. It returns the furthest failure of at least two calls, if there was one.
     """
     writer = _Writer(pattern, unset)
+    writer.begin()
     writer.call(anchor, "candidate", known=True)
     for node, source, optional in steps:
         writer.step(node, source, optional=optional)
-    values = ", ".join(writer.name_of(node) for node in pattern.nodes)
-    body = "\n    ".join([*writer.lines, f"return ({values},)"])
-    source_code = f"def search(candidate, bind):\n    {body}\n"
+    source_code = writer.end()
     namespace: dict[str, Any] = dict(writer.constants)
     exec(compile(source_code, f"<search for {pattern.name}>", "exec"), namespace)  # noqa: S102 - written above, from the pattern alone
     found: SearchProgram = namespace["search"]
@@ -65,147 +88,220 @@ def compile_search(
 class _Writer:
     def __init__(self, pattern: CompiledPattern, unset: object) -> None:
         self._pattern = pattern
-        self.lines: list[str] = []
+        self._lines: list[str] = []
+        self._indent = ""
+        self._loops = 0
+        # The functions that are open: at which indent each began, and how many loops it was in.
+        self._parts: list[tuple[str, int]] = []
+        self._depth = 0
+        self._found: list[str] = []
+        self._bound: set[int] = set()
         self.constants: dict[str, object] = {
             "Node": Node,
+            "SearchFailure": SearchFailure,
             "Tensor": torch.Tensor,
             "getitem": operator.getitem,
             "literals_equal": literals_equal,
             "unset": unset,
         }
-        self._bound: set[int] = set()
 
-    def name_of(self, node: PatternNode) -> str:
-        return f"v{node.index}" if node.index in self._bound else "unset"
+    def begin(self) -> None:
+        """Write the head of the function."""
+        self._write("def search(candidate, bind, solutions, wanted):")
+        self._indent = "    "
+        self._write("failure, depth, turns = None, 1, 0")
+
+    def end(self) -> str:
+        """Write what is done with a solution, and return the code."""
+        values = ", ".join(self._name_of(node) for node in self._pattern.nodes)
+        self._write(f"solutions.append(({values},))")
+        self._write("if len(solutions) == wanted:", f"    return {self._stopped}")
+        while self._parts:
+            number = len(self._parts)
+            self._indent, self._loops = self._parts.pop()
+            self._write(f"if part_{number}():", f"    return {self._stopped}")
+        self._indent = "    "
+        self._write("return failure")
+        return "\n".join([*self._lines, ""])
 
     def step(self, node: PatternNode, source: PatternNode, *, optional: bool) -> None:
-        if node.index in self._bound or source.index not in self._bound:
+        """Reach a value from one that it is a user of."""
+        if node.index in self._bound:
             return
-        name = f"v{node.index}"
-        self.lines.append(f"for {name} in v{source.index}.users:")
+        name, users = f"v{node.index}", f"u{node.index}"
         if isinstance(node, PatternElement):
-            test = f"{name}.target is getitem and {name}.args[1] == {node.position}"
+            test = f"each.target is getitem and each.args[1] == {node.position}"
         else:
             operators = node.operators if isinstance(node, PatternCall) else ()
-            test = f"{name}.target in {self._constant(operators)}"
+            test = f"each.target in {self._constant(operators)}"
             for twin in self._twins(node):
-                test += f" and {name} is not {twin}"
-        self.lines += [f"    if {test}:", "        break", "else:"]
-        self.lines.append(f"    {name} = unset" if optional else "    return None")
-        self._bound.add(node.index)
+                test += f" and each is not {twin}"
+        self._write(f"{users} = [each for each in v{source.index}.users if {test}]")
+        if optional:
+            # Others of the same place would only keep the call alive.
+            self._write(f"{name} = {users}[0] if {users} else unset")
+        else:
+            expected = self._constant(node)
+            self._unless(users, expected, f"v{source.index}", is_user=True)
+            self._loop(f"for {name} in {users}:")
+        self._bind(node)
         if isinstance(node, PatternCall):
             self._arguments(node, name)
 
     def call(self, node: PatternCall, found: str, *, known: bool = False) -> None:
-        twins = self._twins(node)
-        name = self._take(node, found)
-        for twin in twins:
-            self.lines += [f"if {name} is {twin}:", "    return None"]
+        """Let a call stand for something, with all that leads to it."""
+        name = f"v{node.index}"
+        self._write(f"{name} = {found}")
         if not known:
             operators = self._constant(node.operators)
-            self.lines += [
-                f"if type({name}) is not Node or {name}.target not in {operators}:",
-                "    return None",
-            ]
+            test = f"type({name}) is Node and {name}.target in {operators}"
+            self._unless(test, self._constant(node), name)
+        for twin in self._twins(node):
+            self._write(f"if {name} is {twin}:", f"    {self._onwards}")
+        self._bind(node)
         self._arguments(node, name)
-
-    def _twins(self, node: PatternNode) -> list[str]:
-        """Return the names of what a call must not be, as another output stands for it."""
-        twins = self._pattern.twins.get(node.index, ())
-        return [f"v{index}" for index in twins if index in self._bound]
 
     def _arguments(self, node: PatternCall, name: str) -> None:
         signature = OperatorSignature.of(node.operators[0])
         arguments, first = f"a{node.index}", self._constant(node.operators[0])
         missing = self._constant(signature.defaults)
         fits = f"{signature.required} <= len({arguments}) <= {signature.positional}"
-        self.lines += [
+        self._write(
             f"{arguments} = {name}.args",
             f"if {name}.target is {first} and not {name}.kwargs and {fits}:",
             f"    {arguments} += {missing}[len({arguments}):]",
             "else:",
             f"    {arguments} = bind({name})",
-            f"    if {arguments} is None:",
-            "        return None",
-        ]
-        self._list(node.arguments, arguments, len(node.operators) > 1)
+        )
+        self._unless(f"{arguments} is not None", self._constant(node), name)
+        self._depth += 1
+        places = [f"{arguments}[{position}]" for position in range(len(node.arguments))]
+        if node.commutative:
+            left, right = f"x{node.index}", f"y{node.index}"
+            both = ", ".join(places[:2])
+            turned = f"{places[1]}, {places[0]}"
+            self._loop(f"for {left}, {right} in (({both}), ({turned})):")
+            stop = f"    return {self._stopped}"
+            self._write("turns += 1", f"if turns > {_TURNS}:", stop)
+            places[:2] = left, right
+        ends = arguments if len(node.operators) > 1 else None
+        self._list(node.arguments, places, ends)
 
-    def _list(self, wanted: Sequence[object], found: str, may_end: bool) -> None:
-        for position, want in enumerate(wanted):
-            if may_end and not isinstance(want, (PatternNode, list)):
-                # Aliases of an operator's overloads may end differently.
-                test = f"len({found}) > {position} and not "
+    def _list(self, wanted: Sequence[object], places: Sequence[str], ends: str | None) -> None:
+        for position, (want, place) in enumerate(zip(wanted, places, strict=True)):
+            if isinstance(want, PatternNode):
+                self._node(want, place)
+            elif isinstance(want, list):
+                inner = self._constant(want)
+                test = f"isinstance({place}, (list, tuple)) and len({place}) == {len(want)}"
+                self._unless(test, inner, place)
+                self._list(want, [f"{place}[{each}]" for each in range(len(want))], None)
             else:
-                test = "not "
-            self._value(want, f"{found}[{position}]", test)
-
-    def _value(self, want: object, found: str, test: str) -> None:
-        if isinstance(want, PatternNode):
-            self._node(want, found)
-        elif isinstance(want, list):
-            name = f"l{len(self.lines)}"
-            self.lines += [
-                f"{name} = {found}",
-                f"if not isinstance({name}, (list, tuple)) or len({name}) != {len(want)}:",
-                "    return None",
-            ]
-            self._list(want, name, may_end=False)
-        else:
-            constant = self._constant(want)
-            same = f"({found} is {constant} or literals_equal({constant}, {found}))"
-            self.lines += [f"if {test}{same}:", "    return None"]
+                constant = self._constant(want)
+                test = f"{place} is {constant} or literals_equal({constant}, {place})"
+                # Aliases of an operator's overloads may end differently.
+                if ends is not None:
+                    test = f"len({ends}) <= {position} or {test}"
+                self._unless(test, constant, place)
 
     def _node(self, want: PatternNode, found: str) -> None:
+        name = f"v{want.index}"
         if want.index in self._bound:
-            name = f"v{want.index}"
-            literal = f"isinstance({found}, Node) or not literals_equal({name}, {found})"
-            self.lines += [f"if {name} is not {found} and ({literal}):", "    return None"]
+            literal = f"not isinstance({found}, Node) and literals_equal({name}, {found})"
+            self._unless(f"{name} is {found} or ({literal})", name, found)
         elif isinstance(want, PatternCall):
             self.call(want, found)
         elif isinstance(want, PatternElement) and want.source is not None:
-            name = self._take(want, found)
-            self.lines += [
-                f"if type({name}) is not Node or {name}.target is not getitem:",
-                "    return None",
-                f"if {name}.args[1] != {want.position}:",
-                "    return None",
-            ]
+            self._write(f"{name} = {found}")
+            is_element = f"type({name}) is Node and {name}.target is getitem"
+            test = f"{is_element} and {name}.args[1] == {want.position}"
+            self._unless(test, self._constant(want), name)
+            self._bind(want)
             self._node(want.source, f"{name}.args[0]")
         elif isinstance(want, PatternParameter):
             self._parameter(want, found)
 
     def _parameter(self, want: PatternParameter, found: str) -> None:
-        name = self._take(want, found)
+        name = f"v{want.index}"
+        self._write(f"{name} = {found}")
+        self._bound.add(want.index)
         if want.kind == "any":
             return
+        expected = self._constant(want)
         if want.kind == "tensors":
             all_nodes = f"all(type(each) is Node for each in {name})"
-            test = f"isinstance({name}, (list, tuple)) and {all_nodes}"
-            self.lines += [f"if not ({test}):", "    return None"]
+            self._unless(f"isinstance({name}, (list, tuple)) and {all_nodes}", expected, name)
             return
-        literal = "True" if want.kind == "literal" else "False"
-        if want.kind == "optional_tensor":
-            literal = f"{name} is None"
         value = f"{name}_value"
-        self.lines += [
+        self._write(
+            f"{value} = None",
             f"if type({name}) is Node:",
             f"    {value} = {name}.meta.get('val')",
             f"    if {value} is None:",
             f"        {value} = {name}.meta.get('example_value')",
-        ]
+        )
         if want.kind == "literal":
-            self.lines.append(
-                f"    if {value} is None or isinstance({value}, (Tensor, tuple, list)):"
-            )
+            known = f"{value} is not None and not isinstance({value}, (Tensor, tuple, list))"
+            test = f"type({name}) is not Node or ({known})"
         else:
-            self.lines.append(f"    if {value} is not None and not isinstance({value}, Tensor):")
-        self.lines += ["        return None", f"elif not ({literal}):", "    return None"]
+            test = f"type({name}) is Node and ({value} is None or isinstance({value}, Tensor))"
+            if want.kind == "optional_tensor":
+                test = f"{name} is None or {test}"
+        self._unless(test, expected, name)
 
-    def _take(self, node: PatternNode, found: str) -> str:
-        name = f"v{node.index}"
+    def _twins(self, node: PatternNode) -> list[str]:
+        """Return the names of what a call must not be, as another output stands for it."""
+        twins = self._pattern.twins.get(node.index, ())
+        return [f"v{index}" for index in twins if index in self._bound]
+
+    def _name_of(self, node: PatternNode) -> str:
+        return f"v{node.index}" if node.index in self._bound else "unset"
+
+    def _bind(self, node: PatternNode) -> None:
         self._bound.add(node.index)
-        self.lines.append(f"{name} = {found}")
-        return name
+        self._found.append(f"v{node.index}")
+
+    def _unless(self, test: str, expected: str, found: str, *, is_user: bool = False) -> None:
+        """Go on with the next attempt unless a test holds; keep the failure if it is the furthest.
+
+        The depth is that of the calls found so far, whose arguments are being looked at.
+        """
+        self._write(f"if not ({test}):")
+        if self._depth >= 2:
+            nodes = "".join(f"{each}, " for each in self._found)
+            failure = f"{self._depth}, {is_user}, {expected}, {found}, ({nodes})"
+            self._write(
+                f"    if depth < {self._depth}:",
+                f"        depth = {self._depth}",
+                f"        failure = SearchFailure({failure})",
+            )
+        self._write(f"    {self._onwards}")
+
+    @property
+    def _onwards(self) -> str:
+        """What goes on with the next attempt."""
+        return "continue" if self._loops else "return failure"
+
+    @property
+    def _stopped(self) -> str:
+        """What a function returns when the whole search is over."""
+        return "True" if self._parts else "failure"
+
+    def _loop(self, head: str) -> None:
+        """Begin a loop around all that comes later."""
+        if self._loops == _LOOPS:
+            self._parts.append((self._indent, self._loops))
+            self._write(f"def part_{len(self._parts)}():")
+            self._indent += "    "
+            self._write("nonlocal failure, depth, turns")
+            self._loops = 0
+        # A function of its own begins with a loop.
+        self._write(head)
+        self._indent += "    "
+        self._loops += 1
+
+    def _write(self, *lines: str) -> None:
+        self._lines += [f"{self._indent}{line}" for line in lines]
 
     def _constant(self, value: object) -> str:
         name = f"c{len(self.constants)}"

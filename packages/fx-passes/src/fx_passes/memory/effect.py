@@ -105,14 +105,17 @@ class EffectTable:
     def __init__(self) -> None:
         self._operators: dict[object, _OperatorEffect | None] = {}
         # By identity: hashing an operator costs more than all else. The values keep targets alive.
-        self._by_target: dict[int, tuple[object, bool, bool]] = {}
+        self._pure: dict[int, tuple[object, bool]] = {}
+        self._fresh: dict[int, tuple[object, bool]] = {}
 
     def possible_writers(self, graph: Graph) -> list[Node]:
         """Return the nodes that may write something, judged by target alone, in graph order."""
         found: list[Node] = []
         for (op, target), nodes in nodes_by_target(graph).items():
             if op == "call_function":
-                known = self._by_target.get(id(target)) or self._look_up(target)
+                known = self._pure.get(id(target))
+                if known is None:
+                    known = self._pure[id(target)] = (target, self._is_pure(target))
                 if not known[1]:
                     found += nodes
             elif op not in _NO_CALL:
@@ -123,16 +126,22 @@ class EffectTable:
         """Return whether a node surely has memory of its own; a quick test by target."""
         if node.op != "call_function":
             return node.op in _NO_CALL
-        return (self._by_target.get(id(node.target)) or self._look_up(node.target))[2]
+        target = node.target
+        known = self._fresh.get(id(target))
+        if known is None:
+            fresh = isinstance(target, OpOverload) and self._operator(target) is None
+            known = self._fresh[id(target)] = (target, fresh)
+        return known[1]
 
-    def _look_up(self, target: object) -> tuple[object, bool, bool]:
-        pure, fresh = target is operator.getitem, False
-        if isinstance(target, OpOverload):
-            found = self._operator(target)
-            pure = found is None or not (found.written or found.barrier)
-            fresh = found is None
-        known = self._by_target[id(target)] = (target, pure, fresh)
-        return known
+    def _is_pure(self, target: object) -> bool:
+        if not isinstance(target, OpOverload):
+            return target is operator.getitem
+        schema = schema_of(target)
+        # Of most operators of a graph nothing else is ever asked, and reading all takes longer.
+        if schema.returns and not schema.is_mutable and schema.name not in UNDECLARED_WRITES:
+            return True
+        found = self._operator(target)
+        return found is None or not (found.written or found.barrier)
 
     def of(self, node: Node) -> Effect:  # noqa: PLR0911 - one line for each kind of call
         """Return the effect of a node; where it is not known, the worst the arguments allow."""

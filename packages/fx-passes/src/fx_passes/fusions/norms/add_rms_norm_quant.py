@@ -139,6 +139,8 @@ def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) ->
     scale, offset = _operands(match, "scale", "offset", build)
     twice = "scale2" in bound
     second, second_offset = _operands(match, "scale2", "offset2", build) if twice else (None, None)
+    # Without a second scale nothing takes the second result, which looks like the first; a fake
+    # tensor of its own would cost more than the whole rewrite.
     first = quantized[0]
     return build.call(
         "npu::npu_add_rms_norm_quant",
@@ -151,7 +153,7 @@ def build_static_quant(match: Match, build: GraphBuilder, *quantized: Tensor) ->
         second,
         second_offset,
         epsilon=bound["epsilon"],
-        val=(first, quantized[-1] if twice else torch.empty_like(first), sum_value(match)),
+        val=(first, quantized[-1], sum_value(match)),
     )
 
 
