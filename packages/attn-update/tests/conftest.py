@@ -36,7 +36,7 @@ CaptureDispatched: TypeAlias = "Callable[[PagedModel, int], Any]"
 CheckBurst: TypeAlias = "Callable[[UpdateLane, list[PagedModel], Random], None]"
 BLOCK_SIZE = 4
 SCHEDULES = 200
-BURSTS = 8
+BURSTS = 4
 
 
 @dataclass(kw_only=True)

@@ -27,7 +27,7 @@ pytest_plugins = "cann_sim.pytest_plugin"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--schedules", type=int, default=60, help="fuzzed schedules of the update protocol"
+        "--schedules", type=int, default=40, help="fuzzed schedules of the update protocol"
     )
     parser.addoption("--captures", type=int, default=50, help="captures of the soak")
     parser.addoption("--replays", type=int, default=500, help="replays of the soak")

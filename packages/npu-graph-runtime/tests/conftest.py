@@ -32,7 +32,7 @@ def npu() -> NpuDevice:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cycles", type=int, default=10, help="cycles of sleep and wake")
-    parser.addoption("--models", type=int, default=25, help="random models, captured in segments")
+    parser.addoption("--models", type=int, default=16, help="random models, captured in segments")
 
 
 @pytest.fixture
