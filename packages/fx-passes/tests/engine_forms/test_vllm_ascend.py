@@ -236,6 +236,73 @@ def test_all_reduce_of_the_engine_and_norm_work_on_shards_with_equal_values(
         assert_same_values(found, expected, roundings=2)
 
 
+def collectives_alone() -> fx_passes.Pipeline:
+    """Return the forms alone: what they build must mean the same before anything fuses it."""
+    normalize = fx_passes.default_npu_pipeline().passes[0]
+    return fx_passes.Pipeline(passes=(normalize, forms({GROUP: PROCESS_GROUP})))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("biased", [False, True])
+def test_product_and_all_reduce_of_the_engine_sum_the_products_of_all_ranks(
+    level: GraphLevel, biased: bool
+) -> None:
+    def function(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        product = vllm.unquantized_gemm(x, weight, bias if biased else None)
+        reduced: Tensor = vllm.all_reduce(product, GROUP)
+        return reduced.relu()
+
+    shapes = (TOKENS, HIDDEN), (HIDDEN // 2, HIDDEN), (HIDDEN // 2,)
+    given = [
+        random_tensors(*shapes, dtype=torch.bfloat16, device="npu", seed=seed)
+        for seed in range(RANKS)
+    ]
+    example = random_tensors(*shapes, dtype=torch.bfloat16)
+    dynamic = {0: 0}
+    modules = [capture_graph(function, example, level=level, dynamic=dynamic) for _ in given]
+
+    for module in modules:
+        assert_rewritten(collectives_alone(), module, {"vllm_ascend_gemm_all_reduce": 1})
+
+    products = [
+        torch.nn.functional.linear(x, weight, bias if biased else None) for x, weight, bias in given
+    ]
+    expected = sum(product.float() for product in products).to(torch.bfloat16).relu()
+    # What the graph takes, in the order in which Dynamo has named it.
+    taken = [each[:3] if biased else each[:2] for each in given]
+    for found in run_ranks(modules, [with_sizes(modules[0], each) for each in taken]):
+        assert_same_values(found, (expected,))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_all_gather_of_the_engine_has_the_rows_of_all_ranks_in_their_order(
+    level: GraphLevel,
+) -> None:
+    def function(x: Tensor) -> Tensor:
+        whole: Tensor = vllm.all_gather(x, 0, RANKS, GROUP)
+        return whole.relu()
+
+    parts = [
+        random_tensors((TOKENS, HIDDEN), dtype=torch.bfloat16, device="npu", seed=seed)
+        for seed in range(RANKS)
+    ]
+    example = random_tensors((TOKENS, HIDDEN), dtype=torch.bfloat16)
+    modules = [capture_graph(function, example, level=level, dynamic={0: 0}) for _ in parts]
+
+    for module in modules:
+        assert_rewritten(collectives_alone().exact(), module, {"vllm_ascend_all_gather": 1})
+
+    expected = torch.cat([part for (part,) in parts]).relu()
+    for found in run_ranks(modules, [with_sizes(modules[0], part) for part in parts]):
+        assert_same_values(found, (expected,))
+
+
+def with_sizes(module: torch.fx.GraphModule, tensors: list[Tensor]) -> list[object]:
+    """Return a graph's inputs: its symbolic sizes, which stand first, and the tensors."""
+    placeholders = module.graph.find_nodes(op="placeholder")
+    return [*[TOKENS] * (len(placeholders) - len(tensors)), *tensors]
+
+
 def test_all_reduce_of_a_group_that_was_not_named_is_left_alone() -> None:
     module = capture_graph(reduced_norm, inputs()[:4])
 
