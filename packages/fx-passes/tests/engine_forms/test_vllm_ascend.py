@@ -267,7 +267,7 @@ def test_product_and_all_reduce_of_the_engine_sum_the_products_of_all_ranks(
     products = [
         torch.nn.functional.linear(x, weight, bias if biased else None) for x, weight, bias in given
     ]
-    expected = sum(product.float() for product in products).to(torch.bfloat16).relu()
+    expected = torch.stack(products).float().sum(0).to(torch.bfloat16).relu()
     # What the graph takes, in the order in which Dynamo has named it.
     taken = [each[:3] if biased else each[:2] for each in given]
     for found in run_ranks(modules, [with_sizes(modules[0], each) for each in taken]):
