@@ -407,4 +407,5 @@ if __name__ == "__main__":
     import vllm.model_executor.models.utils  # noqa: F401 - registers operators, as the next do
     import vllm_ascend.ops  # noqa: F401
 
+    vllm_stand_ins.inspect_models_here()
     sys.exit(main())

@@ -50,13 +50,20 @@ def install() -> None:
     # switch for hosts without them, set when the import fails; Dynamo would trace that import.
     utils = importlib.import_module("vllm_ascend.utils")
     utils._CUSTOM_OP_ENABLED = False
-    # The engine inspects a model's class in a process of its own, which would lack what `prepare`
-    # declared.
-    registry = importlib.import_module("vllm.model_executor.models.registry")
-    registry._run_in_subprocess = lambda inspect: inspect()
+    inspect_models_here()
     # A kernel of Triton-Ascend.
     block_table = importlib.import_module("vllm_ascend.worker.block_table")
     block_table._compute_slot_mapping_kernel = SlotMapping()
+
+
+def inspect_models_here() -> None:
+    """Let the engine inspect a model's class in this process.
+
+    It starts another one for that, which would lack what `prepare` declared; once it has an answer
+    it keeps that in the home folder.
+    """
+    registry = importlib.import_module("vllm.model_executor.models.registry")
+    registry._run_in_subprocess = lambda inspect: inspect()
 
 
 class SlotMapping:
