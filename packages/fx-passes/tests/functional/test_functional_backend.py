@@ -210,6 +210,15 @@ def _views_of_one_input(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return row * 2, rest.sum()
 
 
+def _view_with_an_in_place_form(x: Tensor, y: Tensor) -> Tensor:
+    # `t_`, `transpose_`, `squeeze_` and their like write no values: they turn the tensor itself.
+    turned = x.t()
+    turned.copy_(y.clone())
+    turned.select(0, 1).fill_(0.5)
+    x.unsqueeze(0).squeeze(0).transpose(0, 1).mul_(2)
+    return turned + x
+
+
 def _output_shows_the_input(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     x.add_(y)
     return x, x[1]
@@ -247,6 +256,7 @@ def _other_dtype(x: Tensor, y: Tensor) -> Tensor:
 PROGRAMS = [
     _repeated_writes,
     _views_of_one_input,
+    _view_with_an_in_place_form,
     _output_shows_the_input,
     _old_value_is_needed,
     _overlapping_move,

@@ -288,7 +288,11 @@ def test_random_programs_of_writes_and_views_keep_their_meaning(
             except Exception:  # noqa: BLE001 - what Dynamo cannot trace is no graph
                 counts["untraceable"] += 1
                 continue
-            found, matches = _rewritten(level, program, dynamic=dynamic)
+            told = f"seed {seed - 1}, {level}, dynamic {dynamic}:\n{source}"
+            try:
+                found, matches = _rewritten(level, program, dynamic=dynamic)
+            except Exception as error:
+                raise AssertionError(told) from error
             if level != "dynamo" and not _equal(found, expected):
                 # In torch's own functional form `data` hides that two tensors share memory, and in
                 # its trace a dropout that does nothing returns a copy.
@@ -301,6 +305,6 @@ def test_random_programs_of_writes_and_views_keep_their_meaning(
                 counts["changed by torch"] += 1
         counts["ran"] += 1
         counts["matched"] += matches > 0
-        assert _equal(found, expected), f"seed {seed - 1}, {level}, dynamic {dynamic}:\n{source}"
+        assert _equal(found, expected), told
     print(dict(counts))  # noqa: T201 - the figures of a long run
     assert counts["matched"] > wanted // 10

@@ -370,7 +370,8 @@ class _Reinplacer:
 
 def _in_place_twin(target: object) -> OpOverload | None:
     """Return the operator that computes the same and writes it over its first argument."""
-    if not isinstance(target, OpOverload):
+    # The twin of a view, such as `t_`, writes no values; it turns the tensor itself.
+    if not isinstance(target, OpOverload) or target.is_view:
         return None
     packet = getattr(getattr(torch.ops, target.namespace), f"{_packet_name(target)}_", None)
     overload = schema_of(target).overload_name or "default"
