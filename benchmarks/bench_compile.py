@@ -1,0 +1,177 @@
+"""What a cold compilation costs: a model with the shapes of Qwen3-32B, weights on no device.
+
+Run by ``./nox -s bench -- compile``; options after the name, as ``--layers=64``, ``--rounds=3``.
+Prints a table and writes rows ``{case, layers, subject, seconds, ratio_to_floor,
+seconds_of_backend}`` to build/bench/compile.json: the least of some rounds, turn by turn. The floor
+is Dynamo alone, with a backend that runs the graph as it is; ``seconds_of_backend`` is the part
+between the call of a backend and its return, which is what the packages do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import cann_sim
+
+cann_sim.activate()
+
+import torch  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+from npu_compile import Backend, CompileConfig  # noqa: E402
+from npu_graph_runtime import GraphContext, NpuDevice  # noqa: E402
+from qwen3_engine.qwen3.attention import (  # noqa: E402
+    AttentionOperator,
+    attend_at_once,
+    leave_unmarked,
+)
+from qwen3_engine.qwen3.model import Qwen3Model  # noqa: E402
+from qwen3_engine.qwen3.model_config import Qwen3Config  # noqa: E402
+from qwen3_engine.serving.step_state import StepState  # noqa: E402
+from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+ROWS = 8
+MAX_LENGTH = 512
+BLOCKS = 4
+# config.json of Qwen3-32B.
+SHAPE = {
+    "hidden_size": 5120,
+    "intermediate_size": 25600,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "vocab_size": 151936,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One measurement."""
+
+    case: str
+    layers: int
+    subject: str
+    seconds: float
+    ratio_to_floor: float
+    seconds_of_backend: float
+
+
+def make_model(layers: int) -> Qwen3Model:
+    """Return a model whose parameters and cache have no memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        write_tiny_checkpoint(folder, shape=TinyShape(num_layers=1))
+        path = Path(folder) / "config.json"
+        values = {**json.loads(path.read_text()), **SHAPE, "num_hidden_layers": layers}
+        values.pop("layer_types", None)
+        path.write_text(json.dumps(values))
+        config = Qwen3Config.from_folder(folder)
+    device, dtype = torch.device("meta"), torch.bfloat16
+    attention = AttentionOperator(
+        config,
+        dtype=dtype,
+        device=device,
+        attend=attend_at_once,
+        step_state=StepState(),
+        mark=leave_unmarked,
+    )
+    return Qwen3Model(
+        config,
+        attention,
+        num_blocks=BLOCKS,
+        max_length=MAX_LENGTH,
+        dtype=dtype,
+        device=device,
+    ).eval()
+
+
+def compile_once(model: Qwen3Model, backend: Callable[..., object]) -> tuple[float, float]:
+    """Return the seconds of a first call, and those between call and return of the backend."""
+    spent = 0.0
+
+    def timed(graph: torch.fx.GraphModule, inputs: Sequence[object]) -> object:
+        nonlocal spent
+        begun = time.perf_counter()
+        compiled = backend(graph, inputs)
+        spent += time.perf_counter() - begun
+        return compiled
+
+    rows = torch.zeros(ROWS, dtype=torch.int32, device="meta")
+    inputs = {
+        "input_ids": rows,
+        "positions": rows.to(torch.int64),
+        "slot_mapping": rows.clone(),
+        "block_table": rows.new_zeros(ROWS, BLOCKS),
+    }
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=timed, fullgraph=True, dynamic=False)
+    begun = time.perf_counter()
+    with torch.no_grad():
+        compiled(**inputs)
+    return time.perf_counter() - begun, spent
+
+
+def rows_of(layers: int, rounds: int) -> list[Row]:
+    """Compile in every way, turn by turn."""
+    model = make_model(layers)
+    device = NpuDevice()
+
+    def with_mode(mode: str) -> Callable[..., object]:
+        names = (model.attention.name,) if mode == "piecewise" else ()
+        config = CompileConfig(mode=mode, splitting_ops=names, capture_sizes=(ROWS,))  # type: ignore[arg-type]
+        return Backend(config, device=device, context=GraphContext())
+
+    subjects: dict[str, Callable[[], Callable[..., object]]] = {
+        "Dynamo alone": lambda: lambda graph, _: graph.forward,
+        "fused": lambda: with_mode("eager"),
+        "fused and split": lambda: with_mode("piecewise"),
+    }
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, make in subjects.items():
+            found[name].append(compile_once(model, make()))
+    least = {name: min(each) for name, each in found.items()}
+    floor = least["Dynamo alone"][0]
+    return [
+        Row(
+            case="cold compilation",
+            layers=layers,
+            subject=name,
+            seconds=seconds,
+            ratio_to_floor=seconds / floor,
+            seconds_of_backend=spent,
+        )
+        for name, (seconds, spent) in least.items()
+    ]
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--layers", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    rows = rows_of(options.layers, options.rounds)
+    table = Table(title=f"cold compilation of {options.layers} layers")
+    for column in ("subject", "seconds", "to the floor", "of it in the backend"):
+        table.add_column(column, justify="left" if column == "subject" else "right")
+    for row in rows:
+        backend = f"{row.seconds_of_backend:.2f}"
+        table.add_row(row.subject, f"{row.seconds:.2f}", f"{row.ratio_to_floor:.2f}", backend)
+    Console(width=100).print(table)
+    folder = Path(__file__).parent.parent / "build" / "bench"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps([asdict(row) for row in rows], indent=1)
+    (folder / "compile.json").write_text(f"{text}\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
