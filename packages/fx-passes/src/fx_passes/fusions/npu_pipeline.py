@@ -6,12 +6,14 @@ from fx_passes.fusions.activations.geglu import fuse_geglu
 from fx_passes.fusions.activations.swiglu import fuse_swiglu
 from fx_passes.fusions.activations.swiglu_mx_quant import fuse_swiglu_mx_quant
 from fx_passes.fusions.activations.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
+from fx_passes.fusions.heads.batch_matmul_transpose import fuse_batch_matmul_transpose
 from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
     fuse_split_qkv_rms_norm_mrope,
     fuse_split_qkv_rms_norm_rotary_embedding,
 )
 from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.norms.add_rms_norm_cast import fuse_add_rms_norm_cast
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
 from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
@@ -48,6 +50,8 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
         *fuse_add_rms_norm_dynamic_quant(),
         *fuse_add_rms_norm_two_quants(),
         *fuse_add_rms_norm_quant(),
+        # Behind those that keep no norm to cast, before the one that leaves the cast behind.
+        *fuse_add_rms_norm_cast(),
         *fuse_add_rms_norm(),
         *fuse_rms_norm_dynamic_mx_quant(),
         *fuse_rms_norm_quant(soc=soc),
@@ -57,6 +61,7 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
         *fuse_swiglu_mx_quant(),
         *fuse_swiglu_dynamic_quant(),
         *fuse_swiglu_quant(),
+        *fuse_batch_matmul_transpose(),
         *fuse_multiply_add(),
     )
     fusions = RulePass(name="npu_fusions", rules=rules, after=("normalize",))
