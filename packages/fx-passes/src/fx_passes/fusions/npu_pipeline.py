@@ -24,6 +24,7 @@ from fx_passes.fusions.norms.rms_norm_mx_quant import (
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass
+from fx_passes.generic_passes.forwarded_copies import ForwardCopiesPass
 from fx_passes.generic_passes.multiply_add import fuse_multiply_add
 from fx_passes.generic_passes.noops import remove_double_reciprocal, remove_noops
 from fx_passes.graph_pass import NormalizePass, RulePass
@@ -69,6 +70,7 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
     return Pipeline(
         passes=(
             NormalizePass(),
+            ForwardCopiesPass(),
             fusions,
             ShareEqualCallsPass(),
             FoldConstantsPass(),
