@@ -194,6 +194,7 @@ def test_without_leaves_out_passes_and_rules_and_knows_near_names() -> None:
     assert "fuse_swiglu" not in pipeline.without("fuse_swiglu").names()
     assert pipeline.without("npu_fusions", "noops").names() == [
         "normalize",
+        "forward_copies",
         "share_equal_calls",
         "fold_constants",
     ]

@@ -98,6 +98,32 @@ def test_reshapes_are_merged_where_the_result_stays_a_copy_or_a_view(
     assert {k: n for k, n in report.report.match_counts().items() if n} == matches
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        # What follows keeps the strides, and its `view` fits those of a contiguous copy only.
+        lambda x: x.t().reshape(16).reshape(4, 4).sin().view(16) * 2,
+        lambda x: x.t().contiguous().reshape(4, 4).sin().view(16) * 2,
+        lambda x: x.t().contiguous().reshape(4, 2, 2).sin().view(16) * 2,
+        lambda x: x.t().clone(memory_format=torch.contiguous_format).view(4, 4).sin().view(16) * 2,
+    ],
+)
+@pytest.mark.parametrize("trace", ["make_fx", "aten"])
+def test_copy_that_a_reshape_would_not_make_stays_where_strides_show(
+    function: Callable[[Tensor], Tensor], trace: str
+) -> None:
+    inputs = random_tensors((4, 4), dtype=torch.float32, device="cpu")
+    module = (
+        make_fx(function, tracing_mode="fake")(*inputs)
+        if trace == "make_fx"
+        else capture_graph(function, inputs, level="aten")
+    )
+    PIPELINE.run(module)
+
+    found = module(*inputs)
+    assert_same_values(found[0] if isinstance(found, tuple) else found, function(*inputs))
+
+
 def test_view_that_is_written_still_reaches_its_base() -> None:
     def function(x: Tensor) -> Tensor:
         y = x * 1.5

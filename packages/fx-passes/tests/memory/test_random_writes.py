@@ -14,6 +14,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import fx_passes
 from fx_passes.functional import FunctionalBackend
+from fx_passes.generic_passes import ForwardCopiesPass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,6 +68,9 @@ WRITES = (
     "{v}.mul_(1.5)",
     "{v}.add_(0.25)",
     "{v}.copy_({w}.clone())",
+    "{v}.copy_({w} * 2)",
+    "{v}.copy_({w})",
+    "{v}[1:3].copy_({w}[:2])",
     "{v}.zero_()",
     "{v}.masked_fill_({v} > 0, 0.1)",
     "{v}.select(0, 1).fill_(0.3)",
@@ -94,6 +98,8 @@ VALUES = (
     "{v} + {w}",
     "torch.relu({v} + {w})",
     "{v}.clone()",
+    "torch.empty_like({v}).copy_({w})",
+    "torch.zeros_like({v}).copy_({w} * 2)",
     "{v} * 1",
     "torch.cat([{v}])",
     "{v}.double().float()",
@@ -217,20 +223,24 @@ def _outcome(run: Callable[..., Sequence[Tensor]]) -> list[Tensor]:
 
 
 def _rewritten(
-    level: str, program: Callable[..., Sequence[Tensor]], *, dynamic: bool
+    level: str,
+    program: Callable[..., Sequence[Tensor]],
+    *,
+    dynamic: bool,
+    pipeline: fx_passes.Pipeline = PIPELINE,
 ) -> tuple[list[Tensor], int]:
     """Rewrite a program at one level; return its outcome and how many matches there were."""
     matches: Counter[str] = Counter()
     if level == "aten":
         module = _traced(program, dynamic=dynamic)
-        matches.update(PIPELINE.run(module).report.match_counts())
+        matches.update(pipeline.run(module).report.match_counts())
         return _outcome(module), matches.total()
-    functional = FunctionalBackend(PIPELINE)
+    functional = FunctionalBackend(pipeline)
 
     def backend(module: torch.fx.GraphModule, inputs: Sequence[object]) -> Callable[..., object]:
         if level == "functional":
             return functional(module, inputs)
-        matches.update(PIPELINE.run(module).report.match_counts())
+        matches.update(pipeline.run(module).report.match_counts())
         return module.forward
 
     torch._dynamo.reset()
@@ -308,3 +318,69 @@ def test_random_programs_of_writes_and_views_keep_their_meaning(
         assert _equal(found, expected), told
     print(dict(counts))  # noqa: T201 - the figures of a long run
     assert counts["matched"] > wanted // 10
+
+
+_PARTS = ("", "[:]", "[:2]", "[2:]", "[1:3]", ".t()", ".view(16)", "[:, 1]")
+_USES = ("torch.exp({v})", "{v} * 2", "{v}.view(-1)", "{v}.clone()", "{v}[0]", "{v}.reshape(-1)")
+
+
+def random_copies(random: Random) -> str:
+    """Return a function `program(a, b, c)` that copies into `c` and its own `d`, and reads both."""
+    lines = ["d = torch.empty_like(a)", "d.copy_(b)"]
+    names = ["a", "b"]
+
+    def new(expression: str) -> None:
+        names.append(f"t{len(lines)}")
+        lines.append(f"{names[-1]} = {expression}")
+
+    for _ in range(random.randint(3, 7)):
+        buffer, part, kind = random.choice("ccd"), random.choice(_PARTS), random.random()
+        whole = [name for name in names if name in "ab" or random.random() < 0.5]
+        value = random.choice(whole) + random.choice((part, f"{part} * 2", f"{part}.sin()"))
+        if kind < 0.4:
+            lines.append(f"{buffer}{part}.copy_({value})")
+        elif kind < 0.85:
+            new(random.choice(_USES).format(v=buffer + random.choice((part, ""))))
+        else:
+            lines.append(f"{random.choice((*names, buffer))}{part}.mul_(0.5)")
+    kept = random.sample(names, k=min(len(names), 3))
+    kept += ["d"] if random.random() < 0.1 else []
+    body = "\n    ".join(lines)
+    return f"def program(a, b, c):\n    {body}\n    return ({', '.join(kept)},)\n"
+
+
+def test_random_copies_into_a_private_input_and_own_memory_keep_all_else(
+    pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What the private input holds afterwards is the only thing that may change."""
+    caplog.set_level("CRITICAL")
+    private = ForwardCopiesPass(private=("L_c_", "c_1"))
+    pipeline = fx_passes.Pipeline(
+        passes=(fx_passes.NormalizePass(), private, *fx_passes.default_npu_pipeline().passes[2:])
+    )
+    wanted = 2 * pytestconfig.getoption("programs")
+    seed, ran, matched = pytestconfig.getoption("first_program"), 0, 0
+    while ran < wanted:
+        random = Random(seed)
+        source = random_copies(random)
+        level = ("dynamo", "aten")[seed % 4 == 0]
+        seed += 1
+        names: dict[str, object] = {"torch": torch}
+        exec(source, names)
+        program = names["program"]
+        assert callable(program)
+        with torch.no_grad():
+            try:
+                expected = _outcome(program)
+            except (RuntimeError, IndexError):
+                continue
+            found, matches = _rewritten(level, program, dynamic=False, pipeline=pipeline)
+        ran += 1
+        matched += matches > 0
+        # Results, a, b and c, once as they are and once after the results were written.
+        unknown = {len(expected) // 2 - 1, len(expected) - 1}
+        known = [position for position in range(len(expected)) if position not in unknown]
+        assert _equal([found[n] for n in known], [expected[n] for n in known]), (
+            f"seed {seed - 1}, {level}:\n{source}"
+        )
+    assert matched > wanted // 4

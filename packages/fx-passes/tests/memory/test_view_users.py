@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fx_passes import normalize_graph
-from fx_passes.memory import EffectTable, escapes, meets_its_source, views_of
+from fx_passes.memory import EffectTable, escapes, meets_its_source, shows_layout, views_of
 from fx_passes.testing import capture_graph
 
 if TYPE_CHECKING:
@@ -64,3 +64,49 @@ def test_copy_beside_a_view_of_its_source_meets_it(
     (copy,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.clone.default)
 
     assert meets_its_source(copy, copy.all_input_nodes[0], EffectTable()) == meets
+
+
+def _strided(x: Tensor) -> Tensor:
+    return x.view(2, 2).as_strided((2,), (1,)) + 1
+
+
+def _copied_and_returned(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.view(2, 2).reshape(4), x
+
+
+def _copied_and_written(x: Tensor) -> Tensor:
+    x.view(2, 2).contiguous().add_(1)
+    return x + 1
+
+
+def _copied_and_used(x: Tensor) -> Tensor:
+    return x.view(2, 2).reshape(4) + x
+
+
+def _only_copied(x: Tensor) -> Tensor:
+    return x.view(2, 2).reshape(4)
+
+
+def _viewed_and_returned(x: Tensor) -> tuple[Tensor, Tensor]:
+    return x.view(2, 2), x
+
+
+@pytest.mark.parametrize(
+    ("function", "shows"),
+    [
+        (_strided, True),
+        (_copied_and_returned, True),
+        (_copied_and_written, True),
+        (_copied_and_used, False),
+        (_only_copied, False),
+        (_viewed_and_returned, False),
+    ],
+)
+def test_layout_shows_by_strides_and_by_copies_that_it_asks_for(
+    function: Callable[[Tensor], object], shows: bool
+) -> None:
+    module = capture_graph(lambda x: function(x.relu()), [torch.ones(4)])
+    normalize_graph(module)
+    (relu,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default)
+
+    assert (shows_layout(relu, EffectTable()) is not None) == shows

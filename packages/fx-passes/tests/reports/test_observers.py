@@ -51,8 +51,9 @@ def test_dump_observer_writes_numbered_files(tmp_path: Path) -> None:
     fx_passes.default_npu_pipeline().observed_by(dump).run(module_of())
 
     names = sorted(path.name for path in (tmp_path / "graphs").iterdir())
-    assert names[:3] == ["000-input.txt", "001-normalize.txt", "002-npu_fusions.txt"]
-    assert "npu_add_rms_norm" in (tmp_path / "graphs" / names[2]).read_text()
+    assert names[:3] == ["000-input.txt", "001-normalize.txt", "002-forward_copies.txt"]
+    assert names[3] == "003-npu_fusions.txt"
+    assert "npu_add_rms_norm" in (tmp_path / "graphs" / names[3]).read_text()
 
 
 def test_verify_observer_finds_an_invalid_graph() -> None:

@@ -7,12 +7,14 @@ from fx_passes.fusions.activations.swiglu_quant import (
     fuse_swiglu_dynamic_quant,
     fuse_swiglu_quant,
 )
+from fx_passes.fusions.heads.batch_matmul_transpose import fuse_batch_matmul_transpose
 from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
     fuse_split_qkv_rms_norm_mrope,
     fuse_split_qkv_rms_norm_rotary_embedding,
 )
 from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.norms.add_rms_norm_cast import fuse_add_rms_norm_cast
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
 from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
@@ -31,10 +33,12 @@ __all__ = [
     "ParallelGroup",
     "default_npu_pipeline",
     "fuse_add_rms_norm",
+    "fuse_add_rms_norm_cast",
     "fuse_add_rms_norm_dynamic_mx_quant",
     "fuse_add_rms_norm_dynamic_quant",
     "fuse_add_rms_norm_quant",
     "fuse_add_rms_norm_two_quants",
+    "fuse_batch_matmul_transpose",
     "fuse_geglu",
     "fuse_matmul_all_reduce",
     "fuse_rms_norm_dynamic_mx_quant",

@@ -6,12 +6,14 @@ from fx_passes.fusions.activations.geglu import fuse_geglu
 from fx_passes.fusions.activations.swiglu import fuse_swiglu
 from fx_passes.fusions.activations.swiglu_mx_quant import fuse_swiglu_mx_quant
 from fx_passes.fusions.activations.swiglu_quant import fuse_swiglu_dynamic_quant, fuse_swiglu_quant
+from fx_passes.fusions.heads.batch_matmul_transpose import fuse_batch_matmul_transpose
 from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
     fuse_split_qkv_rms_norm_mrope,
     fuse_split_qkv_rms_norm_rotary_embedding,
 )
 from fx_passes.fusions.heads.split_qkv_rms_norm_rope import fuse_split_qkv_rms_norm_rope
 from fx_passes.fusions.norms.add_rms_norm import fuse_add_rms_norm
+from fx_passes.fusions.norms.add_rms_norm_cast import fuse_add_rms_norm_cast
 from fx_passes.fusions.norms.add_rms_norm_dynamic_quant import fuse_add_rms_norm_dynamic_quant
 from fx_passes.fusions.norms.add_rms_norm_quant import fuse_add_rms_norm_quant
 from fx_passes.fusions.norms.add_rms_norm_two_quants import fuse_add_rms_norm_two_quants
@@ -22,6 +24,7 @@ from fx_passes.fusions.norms.rms_norm_mx_quant import (
 from fx_passes.fusions.norms.rms_norm_quant import fuse_rms_norm_quant
 from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass
+from fx_passes.generic_passes.forwarded_copies import ForwardCopiesPass
 from fx_passes.generic_passes.multiply_add import fuse_multiply_add
 from fx_passes.generic_passes.noops import remove_double_reciprocal, remove_noops
 from fx_passes.graph_pass import NormalizePass, RulePass
@@ -48,6 +51,8 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
         *fuse_add_rms_norm_dynamic_quant(),
         *fuse_add_rms_norm_two_quants(),
         *fuse_add_rms_norm_quant(),
+        # Behind those that keep no norm to cast, before the one that leaves the cast behind.
+        *fuse_add_rms_norm_cast(),
         *fuse_add_rms_norm(),
         *fuse_rms_norm_dynamic_mx_quant(),
         *fuse_rms_norm_quant(soc=soc),
@@ -57,6 +62,7 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
         *fuse_swiglu_mx_quant(),
         *fuse_swiglu_dynamic_quant(),
         *fuse_swiglu_quant(),
+        *fuse_batch_matmul_transpose(),
         *fuse_multiply_add(),
     )
     fusions = RulePass(name="npu_fusions", rules=rules, after=("normalize",))
@@ -64,6 +70,7 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
     return Pipeline(
         passes=(
             NormalizePass(),
+            ForwardCopiesPass(),
             fusions,
             ShareEqualCallsPass(),
             FoldConstantsPass(),

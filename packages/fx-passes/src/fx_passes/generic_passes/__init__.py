@@ -1,12 +1,14 @@
-"""Passes that know no kernel: what changes nothing, what is computed twice, what is constant."""
+"""Passes that know no kernel: what changes nothing, is computed twice, is constant, is copied."""
 
 from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
 from fx_passes.generic_passes.folded_constants import FoldConstantsPass
+from fx_passes.generic_passes.forwarded_copies import ForwardCopiesPass
 from fx_passes.generic_passes.multiply_add import fuse_multiply_add
 from fx_passes.generic_passes.noops import remove_double_reciprocal, remove_noops
 
 __all__ = [
     "FoldConstantsPass",
+    "ForwardCopiesPass",
     "ShareEqualCallsPass",
     "fuse_multiply_add",
     "remove_double_reciprocal",

@@ -10,7 +10,7 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_dense, sizes_equal
-from fx_passes.memory import escapes, meets_its_source
+from fx_passes.memory import escapes, meets_its_source, needs_contiguous
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -130,34 +130,32 @@ def _stays_inside(match: Match) -> NoMatch | None:
     return None
 
 
-def _copies_as_before(match: Match) -> NoMatch | None:
-    """Return whether one reshape might give a view where the first of two has copied."""
+def _laid_out_as_before(match: Match) -> NoMatch | None:
+    """Return why one reshape might lay out its result otherwise than what it replaces.
+
+    A reshape of what is not contiguous gives a view where it can, and of a contiguous copy it gives
+    contiguous values: a `view` of something computed from them may fit the latter only.
+    """
     views = {torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default}  # noqa: SLF001
-    if all(node.target in views for node in match.nodes):
-        return None
     tensors = match.tensors("x", "y")
     if isinstance(tensors, NoMatch):
         return tensors
     x, y = tensors
-    copies = _copies(x, match.bound["first"])
-    if copies is None or (copies and not _copies(x, y.shape)):
-        return NoMatch(f"the first of two reshapes of strides {list(x.stride())} copies")
-    return None
+    if is_dense(x) or all(node.target in views for node in match.nodes):
+        return None
+    if all(isinstance(size, int) for size in (*x.shape, *x.stride(), *y.shape)):
+        one = torch.empty_strided(x.shape, x.stride(), device="meta").reshape(y.shape)
+        triples = zip(y.shape, one.stride(), y.stride(), strict=True)
+        if all(size == 1 or ours == theirs for size, ours, theirs in triples):
+            return None
+    user = needs_contiguous(match.outputs["y"], match.effects)
+    if user is None:
+        return None
+    return NoMatch(f"one reshape may lay out otherwise what reaches `{user.name}`", (user,))
 
 
-def _copies(x: Tensor, shape: object) -> bool | None:
-    """Return whether a reshape copies its input; None where that is not known."""
-    if is_dense(x):
-        return False
-    if not isinstance(shape, (list, tuple)):
-        return None
-    if not all(isinstance(size, int) for size in (*x.shape, *x.stride(), *shape)):
-        return None
-    try:
-        torch.empty_strided(x.shape, x.stride(), device="meta").view(shape)
-    except RuntimeError:
-        return True
-    return False
+def _copy_only_reshaped(match: Match) -> NoMatch | None:
+    return _stays_inside(match) or _laid_out_as_before(match)
 
 
 def _widening_shows_nowhere(match: Match) -> NoMatch | None:
@@ -215,11 +213,11 @@ def remove_noops() -> tuple[Rule, ...]:
         ),
     )
     merges = (
-        ("merge_reshapes", (_reshape_twice,), _copies_as_before),
+        ("merge_reshapes", (_reshape_twice,), _laid_out_as_before),
         (
             "merge_copy_and_reshape",
             (_reshape_of_copy, _reshape_of_contiguous),
-            _stays_inside,
+            _copy_only_reshaped,
         ),
     )
     removals = (

@@ -3,7 +3,13 @@
 from fx_passes.memory.alias_analysis import AliasAnalysis
 from fx_passes.memory.effect import Effect, EffectTable
 from fx_passes.memory.outside_writes import OutsideWrites
-from fx_passes.memory.view_users import escapes, meets_its_source, views_of
+from fx_passes.memory.view_users import (
+    escapes,
+    meets_its_source,
+    needs_contiguous,
+    shows_layout,
+    views_of,
+)
 
 __all__ = [
     "AliasAnalysis",
@@ -12,5 +18,7 @@ __all__ = [
     "OutsideWrites",
     "escapes",
     "meets_its_source",
+    "needs_contiguous",
+    "shows_layout",
     "views_of",
 ]

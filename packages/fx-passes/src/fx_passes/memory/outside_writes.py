@@ -10,6 +10,8 @@ from fx_passes.memory.effect import EffectTable
 from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from torch.fx import Graph
 
 __all__ = ["OutsideWrites"]
@@ -48,13 +50,17 @@ class OutsideWrites:
 
         return cls(surely=written(declared=True), perhaps=written(declared=False))
 
-    def change(self, after: OutsideWrites) -> str | None:
+    def change(self, after: OutsideWrites, *, needless: Iterable[str] = ()) -> str | None:
         """Return what is written now and was not, or no longer is; None where nothing is.
 
         A call that may have written anything tells nothing of what it did.
+
+        Args:
+            after: What the graph writes now.
+            needless: What it need not write any more.
         """
         more = after.surely - self.surely - self.perhaps
-        less = self.surely - after.surely - after.perhaps
+        less = self.surely - after.surely - after.perhaps - set(needless)
         if more:
             return f"writes {_names(more)}, which nothing wrote before"
         return f"no longer writes {_names(less)}" if less else None

@@ -5,16 +5,18 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING
 
+import torch
+
 from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from torch.fx import Node
 
     from fx_passes.memory.effect import EffectTable
 
-__all__ = ["escapes", "meets_its_source", "views_of"]
+__all__ = ["escapes", "meets_its_source", "needs_contiguous", "shows_layout", "views_of"]
 
 
 def views_of(node: Node, effects: EffectTable) -> Iterator[Node]:
@@ -38,6 +40,105 @@ def escapes(node: Node, effects: EffectTable) -> bool:
     return any(
         user.op == "output" for value in (node, *views_of(node, effects)) for user in value.users
     )
+
+
+def shows_layout(node: Node, effects: EffectTable) -> Node | None:
+    """Return a user by which it shows how a value is laid out, or None.
+
+    Where there is one, the value must not be replaced by one of other strides. Either it reads the
+    strides, or it shows that another user, such as `reshape`, copied because of them: it writes the
+    memory or takes it out of the graph while that user's copy and the value are both in use.
+    """
+    family = (node, *views_of(node, effects))
+    for value in family:
+        for user in value.users:
+            if _reads_strides(user):
+                return user
+    perhaps_copied = [each for each in family[1:] if effects.of(each).view_of is None]
+    if all(_is_only_use(each, node, family) for each in perhaps_copied):
+        return None
+    for value in family:
+        for user in value.users:
+            if user.op == "output" or value in effects.of(user).writes:
+                return user
+    return None
+
+
+def needs_contiguous(node: Node, effects: EffectTable) -> Node | None:
+    """Return a user that may need a value to be contiguous, or None where surely none does.
+
+    That is a `view` of the value or of what is computed from it element by element, which keeps its
+    strides; whoever reads strides; the caller, for a result; and every operator that may take the
+    memory as it is: all but products of matrices and torch_npu's, which take any strides and give
+    contiguous results.
+    """
+    pending, seen = [node], {node}
+    while pending:
+        for user in pending.pop().users:
+            if user in seen or _takes_any_strides(user):
+                continue
+            if not _keeps_strides(user, effects):
+                return user
+            seen.add(user)
+            pending.append(user)
+    return None
+
+
+def _takes_any_strides(user: Node) -> bool:
+    aten, target = torch.ops.aten, user.target
+    if not isinstance(target, OpOverload):
+        return False
+    if target.namespace == "npu":
+        # A cast may give its argument, or one laid out like it.
+        return "cast" not in target.name()  # type: ignore[no-untyped-call]
+    return target.overloadpacket in {
+        aten.addmm,
+        aten.baddbmm,
+        aten.bmm,
+        aten.contiguous,
+        aten.linear,
+        aten.matmul,
+        aten.mm,
+    }
+
+
+def _keeps_strides(user: Node, effects: EffectTable) -> bool:
+    """Return whether the result of a user is laid out by its argument, and nothing else shows."""
+    aten, target = torch.ops.aten, user.target
+    if target is operator.getitem:
+        return True
+    if not isinstance(target, OpOverload) or _reads_strides(user) or effects.of(user).barrier:
+        return False
+    casts = {aten._to_copy, aten.to, aten.reshape}  # noqa: SLF001 - the name of an operator
+    if torch.Tag.pointwise in target.tags or target.overloadpacket in casts:
+        return True
+    strict = {aten.view, aten._unsafe_view}  # noqa: SLF001 - the name of an operator
+    return target.is_view and target.overloadpacket not in strict
+
+
+def _reads_strides(user: Node) -> bool:
+    target = user.target
+    if user.op == "call_method":
+        return target in {"as_strided", "as_strided_", "stride"}
+    aten = torch.ops.aten
+    return isinstance(target, OpOverload) and target.overloadpacket in {
+        aten.as_strided,
+        aten.as_strided_,
+        aten.as_strided_copy,
+        aten.as_strided_scatter,
+        aten.stride,
+        aten.sym_stride,
+    }
+
+
+def _is_only_use(view: Node, of: Node, family: Sequence[Node]) -> bool:
+    """Return whether nothing but this view of a view of a value uses any of them."""
+    while view is not of:
+        sources = [each for each in view.all_input_nodes if each in family]
+        if len(sources) != 1 or len(sources[0].users) != 1:
+            return False
+        (view,) = sources
+    return True
 
 
 def meets_its_source(copy: Node, source: Node, effects: EffectTable) -> bool:

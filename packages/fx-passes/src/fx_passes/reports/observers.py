@@ -31,7 +31,8 @@ class VerifyObserver:
     No metadata may be lost. The fake value recorded for a new call must be what its operator gives
     (dtype, shape, strides), and a node that takes the place of another must have its dtype and
     shape; what cannot be told, such as that of symbolic sizes, is taken to be right. The inputs and
-    tensors of the module that the graph writes must be those that it wrote. Raises an
+    tensors of the module that the graph writes must be those that it wrote, but for those of which
+    a pass was told that it need not (`PassReport.no_longer_written`). Raises an
     `ObserverError` that names the pass and the rules of it that matched.
 
     Costs about 20 microseconds a node and pass, and a millisecond for each new call.
@@ -72,7 +73,9 @@ class VerifyObserver:
             graph_module.graph.lint()
         except RuntimeError as error:
             raise ObserverError(f"verifying after {_who(report)}: {error}") from error
-        change = self._written and self._written.change(OutsideWrites.of(graph_module.graph))
+        change = self._written and self._written.change(
+            OutsideWrites.of(graph_module.graph), needless=report.no_longer_written
+        )
         if change:
             raise ObserverError(
                 f"verifying after {_who(report)}: the graph {change}; a pass must leave what a "

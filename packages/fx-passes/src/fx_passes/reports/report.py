@@ -84,6 +84,8 @@ class PassReport:
         round: Round of the fix-point, from 1.
         detail: One line on what was done, for passes that are not made of rules.
         rules: One report for each of its rules.
+        no_longer_written: Inputs and tensors of the module, by name, that the graph wrote before
+            the pass and need not, as the caller of the pass said.
     """
 
     name: str
@@ -91,6 +93,7 @@ class PassReport:
     round: int = 1
     detail: str = ""
     rules: tuple[RuleReport, ...] = ()
+    no_longer_written: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,11 @@ def _rows(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
     return random_tensors((tokens, 8), dtype=dtype, device=device)
 
 
+def _square(x: Tensor) -> Tensor:
+    """Return a product of matrices, which takes whatever strides it is given."""
+    return x @ x.t()
+
+
 def _case(
     rule: str,
     function: Callable[[Tensor], Tensor],
@@ -70,7 +75,7 @@ _ALWAYS = (
 _IN_ATEN = FusionCase(
     name="rows",
     rule="merge_copy_and_reshape",
-    function=lambda x: x.t().reshape(-1, 2) * 2,
+    function=lambda x: _square(x.t().reshape(-1, 2) * 2),
     inputs=_rows,
     levels=("aten",),
     near_misses=(NearMissCase(name="result", function=lambda x: x.t().reshape(-1, 2)),),
@@ -78,9 +83,12 @@ _IN_ATEN = FusionCase(
 _WRITTEN_OUT = FusionCase(
     name="contiguous",
     rule="merge_copy_and_reshape",
-    function=lambda x: x.t().contiguous().view(-1, 2) * 2,
+    function=lambda x: _square(x.t().contiguous().view(-1, 2) * 2),
     inputs=_rows,
-    near_misses=(NearMissCase(name="result", function=lambda x: x.t().contiguous().view(-1, 2)),),
+    near_misses=(
+        NearMissCase(name="result", function=lambda x: x.t().contiguous().view(-1, 2)),
+        NearMissCase(name="strides", function=lambda x: x.t().contiguous().view(8, -1).exp()),
+    ),
 )
 # AOTAutograd drops what already is as asked for.
 _BEFORE_ATEN = (

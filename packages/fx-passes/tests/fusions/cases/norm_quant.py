@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -11,6 +13,9 @@ from torch import Tensor
 from fusions.cases.norm import norm_inputs
 from fusions.fusion_case import FusionCase, FusionInputs, NearMissCase
 from fx_passes.testing.decoder import random_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["NORM_QUANT_CASES", "StaticQuant", "quant_factors"]
 
@@ -234,6 +239,7 @@ class _DynamicQuant:
     biased: bool = False
     smoothed: bool = False
     mode: str = "pertoken"
+    view: Callable[[Tensor], Tensor] | None = None
 
     def normed(
         self, x: Tensor, residual: Tensor, weight: Tensor, beta: Tensor
@@ -250,6 +256,8 @@ class _DynamicQuant:
         self, x: Tensor, residual: Tensor, weight: Tensor, beta: Tensor
     ) -> tuple[Tensor, ...]:
         normed, total = self.normed(x, residual, weight, beta)
+        if self.view is not None:
+            normed = self.view(normed)
         smooth = weight if self.smoothed else None
         quantized, scale = torch.ops.npu.npu_dynamic_quant(
             normed, smooth_scales=smooth, quant_mode=self.mode
@@ -278,6 +286,19 @@ def _dynamic_inputs(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor
     return [*norm_inputs(dtype, device, tokens), beta]
 
 
+def _batched_inputs(dtype: torch.dtype, device: str, tokens: int) -> list[Tensor]:
+    """Return x and residual [2, tokens, 64], a weight and a bias [64]."""
+    shapes = (2, tokens, _HIDDEN), (2, tokens, _HIDDEN), (_HIDDEN,), (_HIDDEN,)
+    return random_tensors(*shapes, dtype=dtype, device=device)
+
+
+_VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "view": lambda normed: normed.view(-1, _HIDDEN),
+    "own_size": lambda normed: normed.view(-1, normed.size(-1)),
+    "flatten": lambda normed: normed.flatten(0, 1),
+    "flatten_from_the_end": lambda normed: normed.flatten(-3, -2),
+    "reshape": lambda normed: normed.reshape(normed.shape[0] * normed.shape[1], -1),
+}
 _DYNAMIC = "fuse_add_rms_norm_dynamic_quant"
 # As above, and again for the largest value of the row, of which the scale is made.
 _DYNAMIC_CASES = (
@@ -320,6 +341,37 @@ _DYNAMIC_CASES = (
         inputs=_dynamic_inputs,
         tokens=_BOTH,
         roundings=6,
+    ),
+    *(
+        FusionCase(
+            name=f"joined_{name}",
+            rule=_DYNAMIC,
+            function=_DynamicQuant(joined=True, smoothed=True, view=view).__call__,
+            inputs=_batched_inputs,
+            tokens={0: 1, 1: 1},
+            roundings=2,
+        )
+        for name, view in _VIEWS.items()
+    ),
+    FusionCase(
+        name="biased_view",
+        rule=_DYNAMIC,
+        function=_DynamicQuant(biased=True, view=_VIEWS["view"]).__call__,
+        inputs=_batched_inputs,
+        tokens={0: 1, 1: 1},
+        roundings=6,
+        near_misses=(
+            NearMissCase(
+                name="cut_rows",
+                function=_DynamicQuant(view=lambda normed: normed.view(-1, 32)).__call__,
+                reason="which does not keep the rows",
+            ),
+            NearMissCase(
+                name="flat_rows",
+                function=_DynamicQuant(view=lambda normed: normed.flatten(1, 2)).__call__,
+                reason="which does not keep the rows",
+            ),
+        ),
     ),
 )
 

@@ -1,1 +1,1 @@
-"""Fusions of what stands in front of attention: split, norms and rotation of the heads."""
+"""Fusions of the heads of attention: split, norms and rotation, products for each head."""

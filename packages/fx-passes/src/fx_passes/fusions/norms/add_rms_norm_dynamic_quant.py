@@ -6,6 +6,13 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.errors import RuleError
+from fx_passes.fusions.norms.regrouped_rows import (
+    flattened_rows,
+    regroup,
+    reshaped_rows,
+    rows_problem,
+)
 from fx_passes.fusions.norms.residual_norm import (
     residual_norm_patterns,
     residual_norm_problem,
@@ -47,9 +54,28 @@ def dynamic_quant_problem(match: Match) -> NoMatch | None:
     return None
 
 
+def _check(match: Match) -> NoMatch | None:
+    return dynamic_quant_problem(match) or rows_problem(match)
+
+
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
-    fused = build_dynamic_quant(match, build, *quantized_values(match))
-    return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
+    quantized, scale = quantized_values(match)
+    if "rows" not in match.labels:
+        fused = build_dynamic_quant(match, build, quantized, scale)
+        return build.elements(fused, {"quantized": 0, "total": 2, "scale": 3})
+    x = match.value("x")
+    if not isinstance(x, torch.Tensor):
+        raise RuleError("building npu_add_rms_norm_dynamic_quant: the match was not checked")
+    whole = quantized.new_empty(x.shape), scale.new_empty(x.shape[:-1])
+    fused = build_dynamic_quant(match, build, *whole)
+    found = build.elements(fused, {"total": 2})
+    if "quantized" in match.needed:
+        element = build.element(fused, 0)
+        found["quantized"] = regroup(match, build, element, val=quantized)
+    if "scale" in match.needed:
+        element = build.element(fused, 3)
+        found["scale"] = regroup(match, build, element, val=scale, one_each=True)
+    return found
 
 
 def build_dynamic_quant(
@@ -84,16 +110,21 @@ def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
     """Return the rule residual add + RMSNorm + `npu_dynamic_quant` to one operator.
 
     Any eps, with and without a bias added to the norm, with and without smooth scales, with and
-    without use of the sum; after `npu_add_rms_norm` or after an addition and `npu_rms_norm`. Only
-    int8, per token, without groups. Source of the dtype table: aclnnAddRmsNormDynamicQuantV2 takes
+    without use of the sum; after `npu_add_rms_norm` or after an addition and `npu_rms_norm`. A view
+    between norm and quantisation that keeps the rows is done to the results instead. Only int8, per
+    token, without groups. Source of the dtype table: aclnnAddRmsNormDynamicQuantV2 takes
     float16 or bfloat16 of 2 to 8 dimensions, smooth scales and bias like gamma. The kernel
     quantises the norm as it is before rounding, so int8 values may differ by one: the numerics are
     `rounding`.
     """
     rule = Rule(
         name="fuse_add_rms_norm_dynamic_quant",
-        patterns=residual_norm_patterns(row_quantized),
-        check=dynamic_quant_problem,
+        patterns=(
+            *residual_norm_patterns(row_quantized),
+            *residual_norm_patterns(reshaped_rows, row_quantized),
+            *residual_norm_patterns(flattened_rows, row_quantized),
+        ),
+        check=_check,
         rewrite=_rewrite,
         operators=(
             "npu::npu_rms_norm",

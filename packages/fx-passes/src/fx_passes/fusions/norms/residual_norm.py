@@ -46,19 +46,19 @@ def _shifted(normed: Tensor, beta: Tensor) -> Linked:
     return normed + beta, {}
 
 
-def residual_norm_patterns(closing: Link) -> tuple[Pattern, ...]:
-    """Return the patterns of a residual add, RMSNorm, a bias or none, and a last link.
+def residual_norm_patterns(*closing: Link) -> tuple[Pattern, ...]:
+    """Return the patterns of a residual add, RMSNorm, a bias or none, and further links.
 
-    Their inputs are `x`, `residual`, `weight`, `epsilon`, perhaps `beta`, and those of the link;
+    Their inputs are `x`, `residual`, `weight`, `epsilon`, perhaps `beta`, and those of the links;
     the output `total` is the sum, and the label `total_source` is on what computes it.
 
     Args:
-        closing: Takes the norm first.
+        closing: The first takes the norm first.
     """
     openings = (
         (opening, *shift) for shift in ((), (_shifted,)) for opening in (_joined, _separate)
     )
-    return tuple(combine(*opening, closing) for opening in openings)
+    return tuple(combine(*opening, *closing) for opening in openings)
 
 
 def norm_patterns(closing: Link) -> tuple[Pattern, ...]:

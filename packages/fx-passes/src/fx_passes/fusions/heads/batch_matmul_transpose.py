@@ -1,0 +1,176 @@
+"""A product for each head, with tokens first before or behind it, in one operator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.errors import RuleError
+from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.memory import shows_layout
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.matching.combined_pattern import Linked
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["fuse_batch_matmul_transpose"]
+
+_REQUIREMENTS = (
+    Requirement.on_npu("x"),
+    Requirement.on_npu("weight"),
+    Requirement.same_dtype("x", "weight", "y"),
+    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+    Requirement.rank("x", 3),
+    Requirement.rank("weight", 3),
+)
+_ALIGNMENT = 128
+_LARGEST = 65535
+_SWAPPED, _AS_IT_IS = [1, 0, 2], [0, 1, 2]
+
+
+def _given(x: Tensor) -> Linked:
+    return x, {}
+
+
+def _transposed(x: Tensor, x_first: int, x_second: int) -> Linked:
+    return torch.ops.aten.transpose.int(x, x_first, x_second), {}
+
+
+def _permuted(x: Tensor, x_order: Sequence[int]) -> Linked:
+    return torch.ops.aten.permute(x, x_order), {}
+
+
+def _multiplied(x: Tensor, weight: Tensor) -> Linked:
+    return label(torch.ops.aten.bmm(x, weight), "product"), {}
+
+
+def _matrix_product(x: Tensor, weight: Tensor) -> Linked:
+    return label(torch.ops.aten.matmul(x, weight), "product"), {}
+
+
+def _transposed_back(product: Tensor, first: int, second: int) -> Linked:
+    return None, {"y": torch.ops.aten.transpose.int(product, first, second)}
+
+
+def _permuted_back(product: Tensor, order: Sequence[int]) -> Linked:
+    return None, {"y": torch.ops.aten.permute(product, order)}
+
+
+# Those that take more in come first: without it what they leave is a view that costs nothing.
+_PATTERNS = tuple(
+    combine(opening, product, closing)
+    for swap, closing in ((_transposed, _transposed_back), (_permuted, _permuted_back))
+    for opening in (swap, _given)
+    for product in (_multiplied, _matrix_product)
+)
+
+
+def _swaps(match: Match, prefix: str) -> bool | None:
+    """Return whether dimensions are exchanged: the first two, others (None), or none at all."""
+    bound = match.bound
+    if f"{prefix}order" in bound:
+        order = bound[f"{prefix}order"]
+        if not isinstance(order, (list, tuple)) or not all(isinstance(dim, int) for dim in order):
+            return None
+        return True if [dim % 3 for dim in order] == _SWAPPED else None
+    if f"{prefix}first" not in bound:
+        return False
+    dims = bound[f"{prefix}first"], bound[f"{prefix}second"]
+    if not all(isinstance(dim, int) for dim in dims):
+        return None
+    return True if {int(dim) % 3 for dim in dims} == {0, 1} else None  # type: ignore[call-overload]
+
+
+def _check(match: Match) -> NoMatch | None:
+    unmet = first_unmet(match, *_REQUIREMENTS)
+    if unmet is not None:
+        return unmet
+    swapped = _swaps(match, "x_")
+    if swapped is None or not _swaps(match, ""):
+        return NoMatch("dimensions are exchanged that are not the first two")
+    problem = _size_problem(match, swapped=swapped)
+    if problem is not None:
+        return problem
+    reader = shows_layout(match.outputs["y"], match.effects)
+    if reader is not None:
+        return NoMatch(f"`{reader.name}` shows how the result is laid out", (reader,))
+    return None
+
+
+def _size_problem(match: Match, *, swapped: bool) -> NoMatch | None:
+    tensors = match.tensors("x", "weight")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, weight = tensors
+    batch, inner, columns = x.shape[1 if swapped else 0], x.shape[2], weight.shape[2]
+    if not sizes_equal(weight.shape[0], batch):
+        return NoMatch(
+            f"{weight.shape[0]} matrices for a batch of {batch}; the kernel does not broadcast"
+        )
+    problems = (
+        _limit_problem("batch", batch),
+        _limit_problem("inner size", inner, multiple=_ALIGNMENT),
+        _limit_problem("number of columns", columns, multiple=_ALIGNMENT),
+        _limit_problem("size of a token's heads", batch * inner) if swapped else None,
+    )
+    reason = next(filter(None, problems), None)
+    return None if reason is None else NoMatch(reason)
+
+
+def _limit_problem(name: str, size: object, *, multiple: int = 1) -> str | None:
+    """Return why the kernel does not take a size; one that is symbolic may be anything."""
+    if not isinstance(size, int) or not 0 < size <= _LARGEST or size % multiple:
+        kind = f"multiples of {multiple}" if multiple > 1 else "numbers"
+        return f"the {name} is {size}; the kernel takes {kind} from 1 to {_LARGEST}"
+    return None
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, y = match.bound, match.value("y")
+    if not isinstance(y, torch.Tensor):
+        raise RuleError("building npu_transpose_batchmatmul: the match was not checked")
+    fused = build.call(
+        "npu::npu_transpose_batchmatmul",
+        bound["x"],
+        bound["weight"],
+        perm_x1=_SWAPPED if _swaps(match, "x_") else _AS_IT_IS,
+        perm_x2=_AS_IT_IS,
+        perm_y=_SWAPPED,
+        # Contiguous, where the transposed product was not.
+        val=y.new_empty(y.shape),
+    )
+    return {"y": fused}
+
+
+def fuse_batch_matmul_transpose() -> tuple[Rule, ...]:
+    """Return the rule `bmm` and `transpose(0, 1)` to `npu_transpose_batchmatmul`.
+
+    As attention with latent heads (MLA) projects its heads with what was absorbed of other weights:
+    `[tokens, heads, inner]` times `[heads, inner, columns]`. With and without the same exchange
+    before the product; spelt `transpose` or `permute`, `bmm` or `matmul` of three dimensions. The
+    result is contiguous, so a reshape behind it copies no more.
+
+    Source of the table: aclnnTransposeBatchMatMul takes x1 and x2 of one dtype out of float32,
+    float16 and bfloat16; the batch and the columns below 65536, the inner size too, times the batch
+    where x1 comes tokens first. Older releases of CANN refuse an inner size or columns that are no
+    multiples of 128. The kernel may add up in another order: the numerics are `rounding`.
+    """
+    rule = Rule(
+        name="fuse_batch_matmul_transpose",
+        patterns=_PATTERNS,
+        check=_check,
+        rewrite=_rewrite,
+        operators=("npu::npu_transpose_batchmatmul",),
+        numerics="rounding",
+    )
+    return (rule,)

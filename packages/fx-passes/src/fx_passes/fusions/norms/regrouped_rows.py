@@ -1,0 +1,85 @@
+"""A view between a norm and what works on its rows: another number of leading dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.errors import RuleError
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import sizes_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.matching.combined_pattern import Linked
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["flattened_rows", "regroup", "reshaped_rows", "rows_problem"]
+
+
+def reshaped_rows(normed: Tensor, shape: Sequence[int]) -> Linked:
+    """View or reshape what was normed in a pattern; a link of `combine`."""
+    return label(torch.ops.aten.reshape(normed, shape), "rows"), {}
+
+
+def flattened_rows(normed: Tensor, first: int, last: int) -> Linked:
+    """Flatten dimensions of what was normed, as graphs of Dynamo spell it; a link of `combine`."""
+    return label(torch.ops.aten.flatten.using_ints(normed, first, last), "rows"), {}
+
+
+def rows_problem(match: Match) -> NoMatch | None:
+    """Return why the view of a match does not keep the rows of `x`, or None; also without a view.
+
+    Args:
+        match: A match that has `x` and, where there is a view, the label `rows` on it.
+    """
+    if "rows" not in match.labels:
+        return None
+    tensors = match.tensors("x", "rows")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, rows = tensors
+    if x.dim() < 2 or rows.dim() < 2 or not sizes_equal(x.shape[-1], rows.shape[-1]):
+        return NoMatch(
+            f"`{match.labels['rows'].name}` views {list(x.shape)} as {list(rows.shape)}, which "
+            "does not keep the rows",
+            (match.labels["rows"],),
+        )
+    return None
+
+
+def regroup(
+    match: Match, build: GraphBuilder, source: Node, *, val: object, one_each: bool = False
+) -> Node:
+    """Return a value of the shape of `x`, viewed as the match views what was normed.
+
+    Args:
+        match: A match of `reshaped_rows` or `flattened_rows` that `rows_problem` accepts.
+        build: The builder of the rewrite.
+        source: The value: of the shape of `x`, contiguous.
+        val: The fake value of the result.
+        one_each: Whether the value has one number for each row, so no last dimension.
+
+    Raises:
+        RuleError: The match has no view, or was not checked.
+    """
+    bound, x = match.bound, match.value("x")
+    if not isinstance(x, torch.Tensor):
+        raise RuleError("viewing rows: the match was not checked")
+    if "shape" in bound:
+        shape = bound["shape"]
+        if not isinstance(shape, (list, tuple)):
+            raise RuleError(f"viewing rows: the shape is {shape!r}, expected a list")
+        return build.call("aten::reshape", source, list(shape[:-1] if one_each else shape), val=val)
+    first, last = bound["first"], bound["last"]
+    if not isinstance(first, int) or not isinstance(last, int):
+        raise RuleError("viewing rows: the match has no view")
+    # Counted from the end they would mean other dimensions of a value without the last.
+    dims = first % x.dim(), last % x.dim()
+    return build.call("aten::flatten.using_ints", source, *dims, val=val)
