@@ -22,6 +22,7 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     RunMode,
+    runs_captured,
     runs_eagerly,
     weights_of,
 )
@@ -175,10 +176,9 @@ class CompiledModel:
     def _prepare_piece(self, piece: Piece) -> Callable[..., Any]:
         forward = run_uncompiled(piece)
         if not piece.is_splitting:
-            return forward
-        # Messages call a segment by the function in front of it.
+            return runs_captured(self.context, piece.label)(forward)
         named = functools.partial(forward)
-        named.__name__ = piece.name  # type: ignore[attr-defined]
+        named.__name__ = piece.label  # type: ignore[attr-defined]
         return runs_eagerly(self.context)(named)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
