@@ -143,6 +143,11 @@ class CompiledModel:
         """Keys of the graphs held now."""
         return frozenset(key for graphed in self._graphed for key in graphed.captured_keys)
 
+    @property
+    def graphed_callables(self) -> tuple[GraphedCallable, ...]:
+        """What captures and replays: one for each run mode, as `find_first_difference` takes it."""
+        return tuple(self._graphed)
+
     def check_weights(self) -> None:
         """Compare the model's weights with those of the captures, as after loading new ones.
 

@@ -74,11 +74,10 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
     def decorate(function: Function) -> Function:
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            result = function(*args, **kwargs)
             session = context.capture_session
-            if session is not None:
-                session.name_part(name, result)
-            return result
+            if session is None:
+                return function(*args, **kwargs)
+            return session.call_named(name, function, args, kwargs)
 
         return call  # type: ignore[return-value]
 
@@ -208,11 +207,26 @@ class SegmentRecorder:
         self._begin()
         return result
 
-    def name_part(self, name: str, result: Any) -> None:
-        """Let the segment under capture be called by a name, and remember what came of it."""
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function and let the segment be called by its name, in errors of its own too."""
+        begun = self._open
+        if begun is not None:
+            begun[0].parts.append(CapturedPart(name=name, result=None))
+        result = function(*args, **kwargs)
         if self._open is not None:
             part = CapturedPart(name=name, result=weakly(result, self._device))
-            self._open[0].parts.append(part)
+            parts = self._open[0].parts
+            if self._open is begun:
+                parts[[each.name for each in parts].index(name)] = part
+            else:
+                parts.append(part)
+        return result
 
     def _begin(self) -> None:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()

@@ -50,8 +50,14 @@ class BreakListener(Protocol):
     ) -> Any:
         """Call a function that runs eagerly and return its result."""
 
-    def name_part(self, name: str, result: Any) -> None:
-        """Take note of what came of work that has a name."""
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function whose work has a name and return its result."""
 
 
 class CaptureSession:
@@ -210,15 +216,24 @@ class CaptureSession:
             return function(*args, **kwargs)
         return self._listener.call_eagerly(function, args, kwargs)
 
-    def name_part(self, name: str, result: Any) -> None:
-        """Tell a breakable capture, if one is under way, what came of work that has a name.
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function whose work has a name, in a breakable capture if one is under way.
 
         Args:
-            name: of what :func:`~npu_graph_runtime.runs_captured` marks.
-            result: what it returned.
+            name: that :func:`~npu_graph_runtime.runs_captured` gives.
+            function: what it marks.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
         """
-        if self._listener is not None:
-            self._listener.name_part(name, result)
+        if self._listener is None:
+            return function(*args, **kwargs)
+        return self._listener.call_named(name, function, args, kwargs)
 
     @contextlib.contextmanager
     def told_to(self, listener: BreakListener) -> Iterator[None]:

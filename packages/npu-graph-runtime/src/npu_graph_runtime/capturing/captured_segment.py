@@ -16,7 +16,7 @@ class CapturedPart:
     Attributes:
         name: as given.
         result: what it returned, held without its memory; good behind the replay of its segment
-            until that of the next one.
+            until that of the next one. ``None`` where a break lies inside.
     """
 
     name: str

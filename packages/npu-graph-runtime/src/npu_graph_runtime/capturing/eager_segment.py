@@ -44,7 +44,6 @@ class EagerSegment:
 
     Attributes:
         name: of the function, and the texts that it is given, for messages.
-        function: as given.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class EagerSegment:
         subject: str,
     ) -> None:
         self.name = call_name(function, args, kwargs)
-        self.function = function
+        self._function = function
         self._args = args
         self._kwargs = kwargs
         self._fresh = fresh
@@ -105,7 +104,7 @@ class EagerSegment:
             EagerSegmentError: the result has another structure, another plain value, or a tensor of
                 another layout or in memory that is not the graph's.
         """
-        result = self.function(*self._args, **self._kwargs)
+        result = self._function(*self._args, **self._kwargs)
         # Most functions write into a buffer that they are given, and return that or nothing.
         if isinstance(result, Tensor):
             if self._only is not None and _layout(result) == self._only:

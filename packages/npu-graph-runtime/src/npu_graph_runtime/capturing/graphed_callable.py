@@ -254,6 +254,20 @@ class GraphedCallable:
         """Return whether a graph is held under the key."""
         return key in self._graphs
 
+    def graph_of(self, key: GraphKey) -> DeviceGraph:
+        """Return the graph of a key, to be looked at: a `SegmentedGraph` tells its segments.
+
+        Raises:
+            GraphNotCapturedError: no graph is held under the key.
+        """
+        captured = self._graphs.get(key)
+        if captured is None:
+            raise GraphNotCapturedError(
+                f"looking at {self._subject(key)}: no graph is held under this key; "
+                f"{self._held_keys()}"
+            )
+        return captured.graph
+
     def check_weights(self) -> None:
         """Compare the weights with those of every graph held, as after a wake or a weight update.
 

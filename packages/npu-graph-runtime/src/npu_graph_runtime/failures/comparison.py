@@ -189,7 +189,7 @@ class _Comparison:
             return function(*args, **kwargs)
         segment, eager = walk.next_captured(), walk.next_eager()
         name = call_name(function, args, kwargs)
-        if segment is None or eager is None or eager.function is not function:
+        if segment is None or eager is None or eager.name != name:
             expected = "the end" if eager is None else eager.name
             raise _FoundError(
                 FirstDifference(
@@ -218,10 +218,25 @@ class _Comparison:
         walk.begin(_Kept(self._state))
         return result
 
-    def name_part(self, name: str, result: Any) -> None:
-        """Keep what came of work that has a name, until its segment is compared."""
-        if self._walk is not None:
-            self._walk.parts.append((name, result))
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Keep what comes of work that has a name, until its segment is compared."""
+        walk = self._walk
+        if walk is None:
+            return function(*args, **kwargs)
+        parts, index = walk.parts, len(walk.parts)
+        parts.append((name, None))
+        result = function(*args, **kwargs)
+        if walk.parts is parts:
+            parts[index] = (name, result)
+        else:
+            walk.parts.append((name, result))
+        return result
 
     def _compare_segments(self, call: ComparedCall, graph: SegmentedGraph) -> Any:
         walk = self._walk = _Walk(graph, call.subject)
@@ -262,7 +277,6 @@ class _Comparison:
         for name, (captured, found) in seen.items():
             self._compare(place, "", captured, found, name, carries_on=True)
         self._compare_kept(place, eager)
-        walk.parts.clear()
 
     # The two runs, and what comes of them.
 
@@ -357,6 +371,7 @@ class _Walk:
     def begin(self, before: _Kept) -> None:
         """Note the values from which the eager run of the next segment begins."""
         self.before = before
+        self.parts = []
 
     def next_captured(self) -> CapturedSegment | None:
         """Return the next captured segment, if there is one."""

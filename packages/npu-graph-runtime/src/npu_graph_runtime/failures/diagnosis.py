@@ -15,6 +15,10 @@ _RUNTIME_CODE = re.compile(
     re.IGNORECASE,
 )
 
+_BOILERPLATE = ("[ERROR]", "[Error]:", "Rectify the fault", "Solution:", "TraceBack")
+# Reports of CANN go on for pages; what failed stands in their first lines.
+_LONGEST_DETAILS = 600
+
 
 def find_error_code(exception: BaseException) -> ErrorCode | None:
     """Return the device failure that an exception reports, or ``None``.
@@ -50,8 +54,7 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
         known code or text.
     """
     found = find_error_code(exception)
-    first_line = next((line.strip() for line in str(exception).splitlines() if line.strip()), "")
-    said = first_line or type(exception).__name__
+    said = _said(str(exception)) or type(exception).__name__
     if found is None:
         return UnknownDeviceError(
             f"{doing} {subject}: the device reported no known error code; it said: {said}"
@@ -62,3 +65,15 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
     )
     error.code = found.code
     return error
+
+
+def _said(message: str) -> str:
+    """Return the first line of a message and those that name an operator, a stream or a cause.
+
+    In between torch_npu puts a line with the time and one that repeats the meaning of the code.
+    """
+    first, *others = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    details = "; ".join(line for line in others if not line.startswith(_BOILERPLATE))
+    if len(details) > _LONGEST_DETAILS:
+        details = f"{details[:_LONGEST_DETAILS]}..."
+    return f"{first}; {details}" if details else first

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _BYTE = 0xA5
+_ALLOCATING = frozenset(
+    {"aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided"}
+    | {"aten::new_empty_strided", "aten::empty_permuted"}
+)
 
 
 def unwritten_value(dtype: torch.dtype) -> float | int | None:
@@ -35,6 +39,11 @@ def unwritten_value(dtype: torch.dtype) -> float | int | None:
 class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Fills what is allocated inside with `unwritten_value`."""
 
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -46,21 +55,8 @@ class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         del types
         call: Callable[..., Any] = func
         result = call(*args, **(kwargs or {}))
-        if func in _allocating() and type(result) is Tensor:
+        if func.name().partition(".")[0] in _ALLOCATING and type(result) is Tensor:
             value = unwritten_value(result.dtype)
             if value is not None and not result.is_complex():
                 result.fill_(value)
         return result
-
-
-def _allocating() -> frozenset[Any]:
-    aten = torch.ops.aten
-    return frozenset(
-        {
-            aten.empty.memory_format,
-            aten.empty_like.default,
-            aten.empty_strided.default,
-            aten.new_empty.default,
-            aten.new_empty_strided.default,
-        }
-    )
