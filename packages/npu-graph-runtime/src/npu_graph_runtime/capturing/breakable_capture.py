@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
 from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name, weakly
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
-from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -161,6 +161,7 @@ class SegmentRecorder:
         self._subject = subject
         self._segments: list[CapturedSegment | EagerSegment] = []
         self._open: tuple[CapturedSegment, contextlib.ExitStack] | None = None
+        self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
 
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
@@ -183,7 +184,7 @@ class SegmentRecorder:
             self._abandon(error)
             if not isinstance(error, RuntimeError) or isinstance(error, GraphRuntimeError):
                 raise
-            if find_error_code(error) is None or self._failed is not None:
+            if not is_of_device(error) or self._failed is not None:
                 raise
             raise diagnose(error, doing="capturing", subject=place) from error
         return SegmentedGraph(self._segments, self._subject), result
@@ -232,7 +233,7 @@ class SegmentRecorder:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()
         stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
-        self._open = (segment, stack)
+        self._open, self._latest = (segment, stack), segment
 
     def _number(self) -> int:
         return 1 + sum(isinstance(segment, CapturedSegment) for segment in self._segments)
@@ -242,9 +243,9 @@ class SegmentRecorder:
         return eager[-1].name if eager else None
 
     def _place(self) -> str:
-        """Return what messages call the segment under capture."""
-        if self._open is not None:
-            return str(self._open[0])
+        """Return what messages call the segment under capture, or about to be."""
+        if self._latest is not None and self._latest not in self._segments:
+            return str(self._latest)
         behind = self._behind()
         return f"segment {self._number()}" + (f" (behind {behind})" if behind else "")
 
@@ -263,7 +264,7 @@ class SegmentRecorder:
         try:
             segment.graph.replay()
         except RuntimeError as error:
-            if isinstance(error, GraphRuntimeError) or find_error_code(error) is None:
+            if isinstance(error, GraphRuntimeError) or not is_of_device(error):
                 raise
             subject = f"{segment} of {self._subject}"
             raise diagnose(error, doing="replaying", subject=subject) from error

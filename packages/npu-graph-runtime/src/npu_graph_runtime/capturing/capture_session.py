@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentRecorder
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
-from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
 
 if TYPE_CHECKING:
@@ -263,7 +263,7 @@ class CaptureSession:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
-            if find_error_code(error) is None:
+            if not is_of_device(error):
                 raise
             raise diagnose(error, doing=doing, subject=subject) from error
         finished = time.perf_counter()

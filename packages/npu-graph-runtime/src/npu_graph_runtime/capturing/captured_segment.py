@@ -23,7 +23,7 @@ class CapturedPart:
     result: Any
 
 
-@dataclasses.dataclass(kw_only=True, slots=True)
+@dataclasses.dataclass(kw_only=True, slots=True, eq=False)
 class CapturedSegment:
     """A graph between two functions that run eagerly.
 

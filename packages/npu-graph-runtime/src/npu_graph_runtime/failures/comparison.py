@@ -14,7 +14,7 @@ from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name
 from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
 from npu_graph_runtime.errors import DeadlockError, DeviceTimeoutError, GraphRuntimeError
 from npu_graph_runtime.failures.bounded_wait import wait_for_device
-from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.failures.difference import (
     DifferenceKind,
     FirstDifference,
@@ -293,7 +293,7 @@ class _Comparison:
         try:
             replay()
         except RuntimeError as error:
-            if not isinstance(error, GraphRuntimeError) and find_error_code(error) is None:
+            if not isinstance(error, GraphRuntimeError) and not is_of_device(error):
                 raise
             self._raise_failure(error, place, Side.CAPTURED)
 

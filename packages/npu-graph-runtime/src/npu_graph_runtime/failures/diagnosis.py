@@ -15,6 +15,8 @@ _RUNTIME_CODE = re.compile(
     re.IGNORECASE,
 )
 
+# What torch_npu writes above the words of CANN, for a call of the runtime or of an operator.
+_REPORT = re.compile(r"ERR\d{5} (?:PTA|OPS|HCCL) call acl api failed")
 _BOILERPLATE = ("[ERROR]", "[Error]:", "Rectify the fault", "Solution:", "TraceBack")
 # Reports of CANN go on for pages; what failed stands in their first lines.
 _LONGEST_DETAILS = 600
@@ -38,6 +40,16 @@ def find_error_code(exception: BaseException) -> ErrorCode | None:
         if text in message:
             return ERROR_CODES[code]
     return None
+
+
+def is_of_device(exception: BaseException) -> bool:
+    """Return whether an exception reports a failure of the device, with a known code or without.
+
+    Args:
+        exception: any exception; only its message is read. Where torch_npu's task queue gives up,
+            it repeats CANN's words and no code.
+    """
+    return find_error_code(exception) is not None or _REPORT.search(str(exception)) is not None
 
 
 def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceError:
