@@ -50,7 +50,8 @@ def scatter_that_fails_in_a_replay(device: NpuDevice) -> Iterator[Failing]:
     target = torch.zeros(TOKENS, 8, device=device.torch_device)
 
     def scatters(_: int, x: torch.Tensor) -> torch.Tensor:
-        return x + torch.ops.npu.npu_scatter_nd_update(target, rows, x)
+        scattered: torch.Tensor = torch.ops.npu.npu_scatter_nd_update(target, rows, x)
+        return x + scattered
 
     return _fails(_with(device, scatters), "run(aclnnScatterNdUpdate):6")
 
