@@ -351,3 +351,21 @@ def test_replay_of_another_graph_is_refused_and_launches_nothing(npu_device: Npu
         assert_layers_equal(model.outputs[key], model.eager(key, lengths[key]))
     assert cann_sim.counters().replays == before + 2
     lane.close()
+
+
+def test_layer_in_which_a_replay_waits_is_found_by_its_event(npu_device: NpuDevice) -> None:
+    model, updates = PagedModel(device=npu_device), npu_device.create_stream()
+    model.capture(2)
+    records = [*model.recorder.records(2).records.values()]
+
+    model.graphs[2].replay()
+    records[0].event.record(updates)
+    with pytest.raises(RuntimeError) as raised:
+        npu_device.synchronize()
+    waiting = model.recorder.layers_waiting(str(raised.value))
+    for record in records[1:]:
+        record.event.record(updates)
+    npu_device.synchronize()
+
+    assert waiting == ((2, "layers.1"),)
+    assert model.recorder.layers_waiting("stream 3 waits for 0x10 and 0xffffffff") == ()

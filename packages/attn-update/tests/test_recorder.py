@@ -228,3 +228,7 @@ def test_record_of_an_input_that_was_freed_is_seen_where_inputs_are_watched(
     del model.inputs[2]["query"]
 
     assert model.recorder.records(2).watch.dead == dead
+
+
+def test_layers_that_wait_are_not_known_of_a_device_without_addresses(model: Model) -> None:
+    assert model.recorder.layers_waiting("waits for the event at 0x7f00") == ()

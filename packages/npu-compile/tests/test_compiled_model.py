@@ -7,7 +7,14 @@ import torch
 
 import npu_compile
 from npu_compile import CompileConfig, CompileMode, ConfigError
-from npu_graph_runtime import GraphKey, GraphNotCapturedError, ReplacedWeightError, RunMode
+from npu_graph_runtime import (
+    DifferenceKind,
+    GraphKey,
+    GraphNotCapturedError,
+    ReplacedWeightError,
+    RunMode,
+    find_first_difference,
+)
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
@@ -120,3 +127,30 @@ def test_replaced_weight_is_named_and_a_written_one_is_not(
         ReplacedWeightError, match=r"1 of 3 weights differ .* embedding is a tensor"
     ):
         compiled.check_weights()
+
+
+def test_captured_pieces_are_compared_with_the_model_and_named(
+    decoder: Decoder, attention: AttentionOperator, device: FakeDevice
+) -> None:
+    config = CompileConfig(mode=CompileMode.PIECEWISE, splitting_ops=(attention.name,))
+    compiled = npu_compile.compile_model(decoder, config, device=device)
+    inputs, key = _inputs(4), GraphKey(num_tokens=4)
+    attention.lengths = [1, 2, 3, 4]
+
+    def call() -> object:
+        with compiled.context.run(RunMode.BREAKABLE, key):
+            return compiled(**inputs)
+
+    with compiled.capture_session():
+        call()
+    attention.lengths = [5, 6, 7, 8]
+    good = find_first_difference(call, compiled.graphed_callables)
+    kept = decoder.weights[1]
+    decoder.weights[1] = torch.nn.Parameter(kept * float("nan"), requires_grad=False)
+    found = find_first_difference(call, compiled.graphed_callables)
+
+    assert good is None
+    assert found is not None
+    assert found.kind is DifferenceKind.DIFFERED
+    assert found.place.startswith("segment 2 (piece_2 (")
+    assert found.eager != found.eager

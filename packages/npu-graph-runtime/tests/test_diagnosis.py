@@ -78,5 +78,20 @@ def test_diagnose_unknown_failure_keeps_what_the_device_said() -> None:
     error = diagnose(RuntimeError("\n odd \nmore"), doing="replaying", subject="'decode'")
     assert type(error) is UnknownDeviceError
     assert error.code is None
-    assert str(error).endswith("it said: odd")
+    assert str(error).endswith("it said: odd; more")
     assert "it said: RuntimeError" in str(diagnose(RuntimeError(), doing="a", subject="b"))
+
+
+def test_diagnose_names_the_operator_and_the_stream_that_the_device_named() -> None:
+    message = TORCH_NPU.format(call="sync", code=507015) + (
+        "\n        Rectify the fault based on the error information in the ascend log."
+        "\nstream 3: aclnnAdd failed on the device\n" + "x" * 1000
+    )
+
+    text = str(diagnose(RuntimeError(message), doing="replaying", subject="'decode'"))
+
+    assert "error code is 507015; stream 3: aclnnAdd failed on the device; xxx" in text
+    assert "Rectify" not in text
+    assert "PTA call" not in text
+    assert text.endswith("x...")
+    assert len(text) < 1500

@@ -56,7 +56,7 @@ def test_plan_from_other_json_raises(text: str) -> None:
 def test_plan_that_0_1_0_stored_is_read(plan: SplitPlan) -> None:
     stored = json.loads(plan.to_json())
     for piece in stored["pieces"]:
-        for name in ("live", "live_bytes", "source"):
+        for name in ("live", "live_bytes", "source", "modules"):
             del piece[name]
 
     read = SplitPlan.from_json(json.dumps(stored))
@@ -77,3 +77,46 @@ def test_plan_made_twice_is_equal(decoder: Make) -> None:
     assert plan_split(module, ["ps_test::attention"]) == plan_split(
         module, [torch.ops.ps_test.attention]
     )
+
+
+class _Layer(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = torch.nn.Linear(8, 8)
+        self.mlp = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mixed: torch.Tensor = torch.ops.ps_test.mix(self.qkv(x))
+        return self.mlp(mixed).relu()  # type: ignore[no-any-return]
+
+
+def test_plan_names_the_modules_that_pieces_compute() -> None:
+    model = torch.nn.Sequential(_Layer(), _Layer())
+
+    def called(x: torch.Tensor) -> torch.Tensor:
+        return model(x)  # type: ignore[no-any-return]
+
+    for traced in (model, called):
+        with torch.no_grad():
+            module, _ = dynamo_graph(traced, torch.randn(4, 8))
+
+        pieces = plan_split(module, ["ps_test::mix"]).pieces
+
+        assert [piece.modules for piece in pieces] == [
+            "0.qkv",
+            "0",
+            "0.mlp to 1.qkv",
+            "1",
+            "1.mlp to 1",
+        ]
+        assert pieces[2].label == "piece_2 (0.mlp to 1.qkv)"
+
+
+def test_plan_of_a_function_has_no_modules_and_is_called_by_its_source() -> None:
+    module, _ = dynamo_graph(lambda x: torch.ops.ps_test.mix(x).sin(), torch.randn(4))
+
+    piece = plan_split(module, ["ps_test::mix"]).pieces[1]
+
+    assert piece.modules is None
+    assert piece.label.startswith("piece_1 (tests/test_split_plan.py:")
+    assert dataclasses.replace(piece, source=None).label == "piece_1"

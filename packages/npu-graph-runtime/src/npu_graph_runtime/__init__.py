@@ -8,7 +8,11 @@ from npu_graph_runtime.capture_sizes import (
     sglang_prefill_capture_sizes,
     vllm_capture_sizes,
 )
-from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph, runs_eagerly
+from npu_graph_runtime.capturing.breakable_capture import (
+    SegmentedGraph,
+    runs_captured,
+    runs_eagerly,
+)
 from npu_graph_runtime.capturing.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capturing.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
 from npu_graph_runtime.capturing.input_layout import AddressCheck
@@ -53,7 +57,9 @@ from npu_graph_runtime.errors import (
     UnknownDeviceError,
     WeakOutputError,
 )
+from npu_graph_runtime.failures.comparison import find_first_difference
 from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.difference import DifferenceKind, FirstDifference, Side
 from npu_graph_runtime.failures.error_codes import ERROR_CODES, ErrorCode
 from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
@@ -88,6 +94,7 @@ __all__ = [
     "DeviceGraph",
     "DeviceTimeoutError",
     "DeviceUnavailableError",
+    "DifferenceKind",
     "EagerSegmentError",
     "ErrorCode",
     "Event",
@@ -95,6 +102,7 @@ __all__ = [
     "ExternalEvent",
     "FakeDevice",
     "FeatureNotSupportedError",
+    "FirstDifference",
     "GraphCaptured",
     "GraphContext",
     "GraphCounters",
@@ -125,6 +133,7 @@ __all__ = [
     "RuntimeEvent",
     "RuntimeObserver",
     "SegmentedGraph",
+    "Side",
     "Stream",
     "TaskDevice",
     "TaskGroupError",
@@ -133,8 +142,10 @@ __all__ = [
     "__version__",
     "diagnose",
     "find_error_code",
+    "find_first_difference",
     "largest_first",
     "map_tensors",
+    "runs_captured",
     "runs_eagerly",
     "sglang_decode_capture_sizes",
     "sglang_prefill_capture_sizes",

@@ -24,6 +24,7 @@ from npu_graph_runtime import (
     NpuDevice,
     RunMode,
     SegmentedGraph,
+    runs_captured,
     runs_eagerly,
 )
 
@@ -398,6 +399,56 @@ def test_forgotten_break_is_named_with_its_segment(
     assert replayed(step, context, x) == [-2.0]
 
 
+def test_named_work_names_its_segment_while_it_is_captured(
+    device: GraphDevice, context: GraphContext, capture: Capture
+) -> None:
+    attention = eagerly(context, lambda x, layer: x + len(layer))
+    capturing = [False]
+
+    @runs_captured(context, "layers.1.mlp")
+    def mlp(x: Tensor) -> Any:
+        return x * x.sum().item() if capturing[0] else x * 2
+
+    x = tensor(device, 1.0)
+    capturing[0] = True
+    with pytest.raises(IllegalWhileCapturingError, match=r"segment 2 \(layers\.1\.mlp\) of"):
+        capture(lambda x: mlp(attention(x + 1, "layers.0")), x, warmup_runs=0)
+    capturing[0] = False
+    step = capture(lambda x: mlp(attention(x + 1, "layers.0")), x)
+    assert replayed(step, context, x) == [20.0]
+
+
+def test_segments_of_a_replay_are_called_by_the_layers_beside_them(
+    npu: NpuDevice, context: GraphContext
+) -> None:
+    def attend(x: Tensor, layer: str) -> Tensor:
+        del layer
+        return x + 1
+
+    attention = runs_eagerly(context)(attend)
+    step = GraphedCallable(
+        lambda x: attention(attention(x, "layers.0") * 2, "layers.1") * 3,
+        device=npu,
+        context=context,
+        run_mode=RunMode.BREAKABLE,
+        name="model",
+    )
+    x = tensor(npu, 1.0)
+    with CaptureSession(npu, context), context.run(RunMode.BREAKABLE, KEY):
+        step(x)
+
+    graph = step.graph_of(KEY)
+
+    assert isinstance(graph, SegmentedGraph)
+    assert [getattr(each, "name", str(each)) for each in graph.segments] == [
+        "segment 1 (before attend('layers.0'))",
+        "attend('layers.0')",
+        "segment 2 (between attend('layers.0') and attend('layers.1'))",
+        "attend('layers.1')",
+        "segment 3 (behind attend('layers.1'))",
+    ]
+
+
 def test_work_of_another_stream_joins_before_the_function(
     device: GraphDevice, context: GraphContext, capture: Capture
 ) -> None:
@@ -440,7 +491,7 @@ def test_stream_that_does_not_join_before_the_function_is_refused(
     with (
         CaptureSession(npu, context),
         context.run(RunMode.BREAKABLE, KEY),
-        pytest.raises(GraphRuntimeError, match="segment 1 of 'model'"),
+        pytest.raises(GraphRuntimeError, match=r"segment 1 \(before <lambda>\) of 'model'"),
     ):
         step(x)
     assert not npu.is_capturing()

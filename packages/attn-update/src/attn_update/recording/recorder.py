@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from attn_update.kinds.kind import AttentionKind, Kind
     from attn_update.task_device import Stream, TaskDevice
     from attn_update.torch_internals import OpOverload
+
+
+_ADDRESS = re.compile(r"\b0x[0-9a-f]+\b")
 
 
 @dataclass(kw_only=True)
@@ -215,6 +219,28 @@ class Recorder:
                 f"keys: {', '.join(map(repr, self._keys)) or 'none'}",
             )
         return found
+
+    def layers_waiting(self, message: str) -> tuple[tuple[Hashable, str], ...]:
+        """Return key and layer of the external events that a message of the device names.
+
+        For a replay that hangs, where the device says by its address which event is not recorded.
+
+        Args:
+            message: Of the error, with addresses in hexadecimal.
+
+        Returns:
+            Empty where no address is that of an event, or where the device tells no addresses.
+        """
+        address_of = getattr(self.device, "external_event_address", None)
+        if address_of is None:
+            return ()
+        named = {int(text, 16) for text in _ADDRESS.findall(message)}
+        return tuple(
+            (key, name)
+            for key, records in self._keys.items()
+            for name, record in records.records.items()
+            if address_of(record.event) in named
+        )
 
     def release(self, key: Hashable) -> None:
         """Forget a key, so that it can be captured again; plans made for it are void.

@@ -77,7 +77,7 @@ class Backend(GraphCompiler):
                 device=device,
                 context=context,
                 run_mode=RunMode.PIECEWISE,
-                name=piece.name,
+                name=piece.label,
                 address_check=self.config.address_check,
                 warmup_runs=self.config.warmup_runs,
                 observer=self._observer,

@@ -22,6 +22,7 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     RunMode,
+    runs_captured,
     runs_eagerly,
     weights_of,
 )
@@ -142,6 +143,11 @@ class CompiledModel:
         """Keys of the graphs held now."""
         return frozenset(key for graphed in self._graphed for key in graphed.captured_keys)
 
+    @property
+    def graphed_callables(self) -> tuple[GraphedCallable, ...]:
+        """What captures and replays: one for each run mode, as `find_first_difference` takes it."""
+        return tuple(self._graphed)
+
     def check_weights(self) -> None:
         """Compare the model's weights with those of the captures, as after loading new ones.
 
@@ -175,10 +181,9 @@ class CompiledModel:
     def _prepare_piece(self, piece: Piece) -> Callable[..., Any]:
         forward = run_uncompiled(piece)
         if not piece.is_splitting:
-            return forward
-        # Messages call a segment by the function in front of it.
+            return runs_captured(self.context, piece.label)(forward)
         named = functools.partial(forward)
-        named.__name__ = piece.name  # type: ignore[attr-defined]
+        named.__name__ = piece.label  # type: ignore[attr-defined]
         return runs_eagerly(self.context)(named)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:

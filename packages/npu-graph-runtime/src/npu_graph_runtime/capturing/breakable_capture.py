@@ -6,14 +6,15 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from npu_graph_runtime.capturing.eager_segment import EagerSegment, function_name
+from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
+from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name, weakly
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
-from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
+    from npu_graph_runtime.device import GraphDevice, Stream
     from npu_graph_runtime.graph_context import CallContext
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -57,6 +58,32 @@ def runs_eagerly(context: CallContext) -> Callable[[Function], Function]:
     return decorate
 
 
+def runs_captured(context: CallContext, name: str) -> Callable[[Function], Function]:
+    """Return a decorator that gives a name to work inside a captured segment.
+
+    Errors call the segment by it, and :func:`~npu_graph_runtime.find_first_difference` compares
+    what the function returns. A replay costs nothing more. For the work of a layer between two
+    functions that run eagerly, say; a function that contains one of those names the segment that
+    it ends in.
+
+    Args:
+        context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
+        name: such as ``layers.3.mlp to layers.4.qkv_proj``.
+    """
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            session = context.capture_session
+            if session is None:
+                return function(*args, **kwargs)
+            return session.call_named(name, function, args, kwargs)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
 class SegmentedGraph:
     """Captured segments and what runs eagerly between them, replayed as one graph.
 
@@ -67,29 +94,35 @@ class SegmentedGraph:
     Args:
         segments: graphs, and eager segments between them.
         subject: what was captured, for messages.
+
+    Attributes:
+        segments: as given.
     """
 
-    def __init__(self, segments: Sequence[DeviceGraph | EagerSegment], subject: str) -> None:
-        self._segments = tuple(segments)
-        self._replays = tuple(segment.replay for segment in segments)
+    def __init__(self, segments: Sequence[CapturedSegment | EagerSegment], subject: str) -> None:
+        self.segments = tuple(segments)
+        self._replays = tuple(
+            segment.replay if isinstance(segment, EagerSegment) else segment.graph.replay
+            for segment in segments
+        )
         self._subject = subject
 
     @property
     def num_graphs(self) -> int:
         """Captured segments."""
-        return len(self._segments) - self.num_breaks
+        return len(self.segments) - self.num_breaks
 
     @property
     def num_breaks(self) -> int:
         """Functions that run eagerly at each replay."""
-        return sum(isinstance(segment, EagerSegment) for segment in self._segments)
+        return sum(isinstance(segment, EagerSegment) for segment in self.segments)
 
     def replay(self) -> None:
         """Replay all segments in order, on the current stream.
 
         Raises:
             EagerSegmentError: an eager function returned something else than at capture.
-            DeviceError: the device refused a captured segment, whose number is named.
+            DeviceError: the device refused a captured segment, which is named.
             Exception: whatever an eager function raises, unchanged.
         """
         number = -1
@@ -99,15 +132,16 @@ class SegmentedGraph:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
-            if isinstance(self._segments[number], EagerSegment):
+            segment = self.segments[number]
+            if isinstance(segment, EagerSegment):
                 raise
-            subject = f"{_place(self._segments[:number])} of {self._subject}"
+            subject = f"{segment} of {self._subject}"
             raise diagnose(error, doing="replaying", subject=subject) from error
 
     def reset(self) -> None:
         """Release all segments, and what eager functions returned."""
         # A replay afterwards is refused by the first of them, which is a graph.
-        _reset(self._segments)
+        _reset(self.segments)
 
 
 class SegmentRecorder:
@@ -125,8 +159,9 @@ class SegmentRecorder:
         self._pool = pool
         self._stream = stream
         self._subject = subject
-        self._segments: list[DeviceGraph | EagerSegment] = []
-        self._open: tuple[DeviceGraph, contextlib.ExitStack] | None = None
+        self._segments: list[CapturedSegment | EagerSegment] = []
+        self._open: tuple[CapturedSegment, contextlib.ExitStack] | None = None
+        self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
 
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
@@ -145,12 +180,12 @@ class SegmentRecorder:
             result = call()
             self._end()
         except BaseException as error:
+            place = f"{self._place()} of {self._subject}"
             self._abandon(error)
             if not isinstance(error, RuntimeError) or isinstance(error, GraphRuntimeError):
                 raise
-            if find_error_code(error) is None or self._failed is not None:
+            if not is_of_device(error) or self._failed is not None:
                 raise
-            place = f"{_place(self._segments)} of {self._subject}"
             raise diagnose(error, doing="capturing", subject=place) from error
         return SegmentedGraph(self._segments, self._subject), result
 
@@ -161,24 +196,60 @@ class SegmentRecorder:
         if self._open is None:
             # Inside another eager function, or behind one that failed.
             return function(*args, **kwargs)
-        self._end()
+        self._end(before=call_name(function, args, kwargs))
         try:
             segment, result = EagerSegment.of_call(
                 function, args, kwargs, device=self._device, subject=self._subject
             )
         except BaseException as error:
-            self._failed = (function_name(function), error)
+            self._failed = (call_name(function, args, kwargs), error)
             raise
         self._segments.append(segment)
         self._begin()
         return result
 
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function and let the segment be called by its name, in errors of its own too."""
+        begun = self._open
+        if begun is not None:
+            begun[0].parts.append(CapturedPart(name=name, result=None))
+        result = function(*args, **kwargs)
+        if self._open is not None:
+            part = CapturedPart(name=name, result=weakly(result, self._device))
+            parts = self._open[0].parts
+            if self._open is begun:
+                parts[[each.name for each in parts].index(name)] = part
+            else:
+                parts.append(part)
+        return result
+
     def _begin(self) -> None:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()
         stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
-        self._open = (graph, stack)
+        segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
+        self._open, self._latest = (segment, stack), segment
 
-    def _end(self) -> None:
+    def _number(self) -> int:
+        return 1 + sum(isinstance(segment, CapturedSegment) for segment in self._segments)
+
+    def _behind(self) -> str | None:
+        eager = [segment for segment in self._segments if isinstance(segment, EagerSegment)]
+        return eager[-1].name if eager else None
+
+    def _place(self) -> str:
+        """Return what messages call the segment under capture, or about to be."""
+        if self._latest is not None and self._latest not in self._segments:
+            return str(self._latest)
+        behind = self._behind()
+        return f"segment {self._number()}" + (f" (behind {behind})" if behind else "")
+
+    def _end(self, before: str | None = None) -> None:
         if self._open is None:
             name, error = self._failed or ("a function", None)
             raise CaptureSessionError(
@@ -186,10 +257,17 @@ class SegmentRecorder:
                 "callable went on, expected that the exception ends the capture, since no capture "
                 "is under way behind it; let it through, or catch it inside the function"
             ) from error
-        (graph, stack), self._open = self._open, None
+        (segment, stack), self._open = self._open, None
+        segment.before = before
         stack.close()
-        self._segments.append(graph)
-        graph.replay()
+        self._segments.append(segment)
+        try:
+            segment.graph.replay()
+        except RuntimeError as error:
+            if isinstance(error, GraphRuntimeError) or not is_of_device(error):
+                raise
+            subject = f"{segment} of {self._subject}"
+            raise diagnose(error, doing="replaying", subject=subject) from error
 
     def _abandon(self, error: BaseException) -> None:
         """End the capture under way, if any, and release what is captured."""
@@ -201,13 +279,6 @@ class SegmentRecorder:
         _reset(self._segments)
 
 
-def _reset(segments: Sequence[DeviceGraph | EagerSegment]) -> None:
+def _reset(segments: Sequence[CapturedSegment | EagerSegment]) -> None:
     for segment in segments:
         segment.reset()
-
-
-def _place(before: Sequence[DeviceGraph | EagerSegment]) -> str:
-    """Return how messages call the captured segment behind some others."""
-    number = sum(not isinstance(segment, EagerSegment) for segment in before) + 1
-    eager = [segment for segment in before if isinstance(segment, EagerSegment)]
-    return f"segment {number}" + (f" (behind {eager[-1].name})" if eager else "")

@@ -6,11 +6,11 @@ import contextlib
 import dataclasses
 import gc
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentRecorder
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
-from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
+from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
 
 if TYPE_CHECKING:
@@ -40,6 +40,24 @@ class Capture:
     result: Any
     seconds: float
     warmup_seconds: float
+
+
+class BreakListener(Protocol):
+    """Hears of the marked functions that a call comes to."""
+
+    def call_eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Call a function that runs eagerly and return its result."""
+
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function whose work has a name and return its result."""
 
 
 class CaptureSession:
@@ -89,7 +107,7 @@ class CaptureSession:
         self._context = context
         self._observer = observer
         self._capturing: str | None = None
-        self._recorder: SegmentRecorder | None = None
+        self._listener: BreakListener | None = None
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -182,7 +200,7 @@ class CaptureSession:
             return self._capture(call, subject, warmup_runs, is_breakable)
         finally:
             self._capturing = None
-            self._recorder = None
+            self._listener = None
 
     def call_eagerly(
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -194,9 +212,42 @@ class CaptureSession:
             args: its positional arguments.
             kwargs: its keyword arguments.
         """
-        if self._recorder is None:
+        if self._listener is None:
             return function(*args, **kwargs)
-        return self._recorder.call_eagerly(function, args, kwargs)
+        return self._listener.call_eagerly(function, args, kwargs)
+
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function whose work has a name, in a breakable capture if one is under way.
+
+        Args:
+            name: that :func:`~npu_graph_runtime.runs_captured` gives.
+            function: what it marks.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+        """
+        if self._listener is None:
+            return function(*args, **kwargs)
+        return self._listener.call_named(name, function, args, kwargs)
+
+    @contextlib.contextmanager
+    def told_to(self, listener: BreakListener) -> Iterator[None]:
+        """Capture nothing in the block, and let a listener hear of what runs eagerly and of names.
+
+        For what follows a call without capturing it. The session is not entered.
+        """
+        before, self._context.capture_session = self._context.capture_session, self
+        self._listener, self._capturing = listener, "nothing: a call is compared with its graphs"
+        try:
+            yield
+        finally:
+            self._listener = self._capturing = None
+            self._context.capture_session = before
 
     def _capture(
         self, call: Callable[[], Any], subject: str, warmup_runs: int, is_breakable: bool
@@ -212,7 +263,7 @@ class CaptureSession:
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
-            if find_error_code(error) is None:
+            if not is_of_device(error):
                 raise
             raise diagnose(error, doing=doing, subject=subject) from error
         finished = time.perf_counter()
@@ -227,10 +278,11 @@ class CaptureSession:
         self, call: Callable[[], Any], subject: str, is_breakable: bool
     ) -> tuple[DeviceGraph, Any]:
         if is_breakable:
-            self._recorder = SegmentRecorder(
+            recorder = SegmentRecorder(
                 self.device, pool=self.pool, stream=self.stream, subject=subject
             )
-            segmented, result = self._recorder.record(call)
+            self._listener = recorder
+            segmented, result = recorder.record(call)
             self.num_graphs += segmented.num_graphs
             return segmented, result
         graph = self.device.create_graph()

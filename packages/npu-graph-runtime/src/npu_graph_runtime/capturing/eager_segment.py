@@ -18,9 +18,16 @@ if TYPE_CHECKING:
     from npu_graph_runtime.device import GraphDevice
 
 
-def function_name(function: Callable[..., Any]) -> str:
-    """Return how messages call a function."""
-    return getattr(function, "__name__", type(function).__name__)
+def call_name(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> str:
+    """Return how messages call one call of a function: by its name and the texts it is given.
+
+    The same function runs in every layer, and engines tell it the layer as a text.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    texts = ", ".join(repr(value) for value in (*args, *kwargs.values()) if type(value) is str)
+    return f"{name}({texts})" if texts else name
 
 
 class EagerSegment:
@@ -36,7 +43,7 @@ class EagerSegment:
         subject: what is captured, for messages.
 
     Attributes:
-        name: of the function, for messages.
+        name: of the function, and the texts that it is given, for messages.
     """
 
     def __init__(
@@ -49,7 +56,7 @@ class EagerSegment:
         fresh: frozenset[int],
         subject: str,
     ) -> None:
-        self.name = function_name(function)
+        self.name = call_name(function, args, kwargs)
         self._function = function
         self._args = args
         self._kwargs = kwargs
@@ -82,8 +89,8 @@ class EagerSegment:
         given = {memory_of(tensor) for _, tensor in tensor_leaves((args, dict(kwargs)), "")}
         segment = cls(
             function,
-            tuple(_weakly(value, device) for value in args),
-            {name: _weakly(value, device) for name, value in kwargs.items()},
+            tuple(weakly(value, device) for value in args),
+            {name: weakly(value, device) for name, value in kwargs.items()},
             result=result,
             fresh=alone - given,
             subject=subject,
@@ -127,6 +134,16 @@ class EagerSegment:
                     "may have used; let the graph key say it"
                 )
 
+    @property
+    def arguments(self) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+        """Positional and keyword arguments of the capture."""
+        return self._args, self._kwargs
+
+    @property
+    def results(self) -> dict[str, object]:
+        """What captured work reads of the result, by its path in it."""
+        return dict(self._expected)
+
     def reset(self) -> None:
         """Let go of arguments and results."""
         self._args, self._kwargs, self._expected = (), {}, []
@@ -151,8 +168,8 @@ class EagerSegment:
         )
 
 
-def _weakly(value: Any, device: GraphDevice) -> Any:
-    """Return an argument without the hold on its memory, itself where it cannot be rebuilt."""
+def weakly(value: Any, device: GraphDevice) -> Any:
+    """Return a value without the hold on its memory, itself where it cannot be rebuilt."""
     try:
         return map_tensors(value, device.weak_reference)
     except TypeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import enum
 import time
@@ -24,7 +25,7 @@ from npu_graph_runtime.observer import GraphCaptured, GraphMissed, GraphReleased
 from npu_graph_runtime.run_mode import RunMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from npu_graph_runtime.capturing.capture_session import CaptureSession
     from npu_graph_runtime.capturing.watched_weights import NamedTensors, WeightPlace
@@ -59,6 +60,29 @@ class GraphCounters:
     replayed: int
     missed: int
     released: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ComparedCall:
+    """A call that would replay a graph, handed over by :meth:`GraphedCallable.compared`.
+
+    Attributes:
+        graphed: the callable.
+        graph: what it would replay.
+        outputs: what it would return, in the graph's memory.
+        key: of the graph.
+        subject: the callable and the key, for messages.
+        args: positional arguments, which lie where the graph reads them.
+        kwargs: keyword arguments, likewise.
+    """
+
+    graphed: GraphedCallable
+    graph: DeviceGraph
+    outputs: Any
+    key: GraphKey
+    subject: str
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
 
 
 class GraphedCallable:
@@ -152,6 +176,7 @@ class GraphedCallable:
         self._graphs: dict[GraphKey | None, _CapturedGraph] = {}
         read = tuple if address_check is AddressCheck.NEVER else weights or weights_of(function)
         self._weights = WatchedWeights(read, _unchecking(self._graphs))
+        self._compare: Callable[[GraphKey, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
         self._num_captured = 0
         self._num_replayed = 0
         self._num_missed = 0
@@ -229,6 +254,20 @@ class GraphedCallable:
         """Return whether a graph is held under the key."""
         return key in self._graphs
 
+    def graph_of(self, key: GraphKey) -> DeviceGraph:
+        """Return the graph of a key, to be looked at: a `SegmentedGraph` tells its segments.
+
+        Raises:
+            GraphNotCapturedError: no graph is held under the key.
+        """
+        captured = self._graphs.get(key)
+        if captured is None:
+            raise GraphNotCapturedError(
+                f"looking at {self._subject(key)}: no graph is held under this key; "
+                f"{self._held_keys()}"
+            )
+        return captured.graph
+
     def check_weights(self) -> None:
         """Compare the weights with those of every graph held, as after a wake or a weight update.
 
@@ -237,6 +276,52 @@ class GraphedCallable:
         """
         for captured in self._graphs.values():
             self._weights.check(captured.weights, self._subject(captured.key))
+
+    @property
+    def device(self) -> GraphDevice:
+        """The device that captures and replays."""
+        return self._device
+
+    @property
+    def context(self) -> CallContext:
+        """What says run mode and key of a call."""
+        return self._context
+
+    @contextlib.contextmanager
+    def compared(self, compare: Callable[[ComparedCall], Any]) -> Iterator[None]:
+        """Set the graphs aside in the block: a call that would replay one is handed over.
+
+        Args:
+            compare: takes such a call and returns what the call returns.
+        """
+        graphs, self._graphs = self._graphs, {}
+
+        def hand_over(key: GraphKey, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+            captured = graphs.get(key)
+            if captured is None:
+                self._num_missed += 1
+                raise GraphNotCapturedError(
+                    f"comparing {self._subject(key)}: no graph is captured under this key; capture "
+                    "it first"
+                )
+            captured.inputs.check(args, kwargs)
+            return compare(
+                ComparedCall(
+                    graphed=self,
+                    graph=captured.graph,
+                    outputs=captured.outputs,
+                    key=key,
+                    subject=self._subject(key),
+                    args=args,
+                    kwargs=kwargs,
+                )
+            )
+
+        self._compare = hand_over
+        try:
+            yield
+        finally:
+            self._compare, self._graphs = None, graphs
 
     def release(self, key: GraphKey) -> None:
         """Wait for the device, then tear down one graph; outputs of its replays die with it.
@@ -272,6 +357,8 @@ class GraphedCallable:
                 f"calling {self.name!r} in run mode {self.run_mode.name}: the context has no graph "
                 "key; set mode and key together, with GraphContext.run"
             )
+        if self._compare is not None:
+            return self._compare(key, args, kwargs)
         session = self._context.capture_session
         if session is not None:
             return self._capture(session, key, args, kwargs)

@@ -15,6 +15,12 @@ _RUNTIME_CODE = re.compile(
     re.IGNORECASE,
 )
 
+# What torch_npu writes above the words of CANN, for a call of the runtime or of an operator.
+_REPORT = re.compile(r"ERR\d{5} (?:PTA|OPS|HCCL) call acl api failed")
+_BOILERPLATE = ("[ERROR]", "[Error]:", "Rectify the fault", "Solution:", "TraceBack")
+# Reports of CANN go on for pages; what failed stands in their first lines.
+_LONGEST_DETAILS = 600
+
 
 def find_error_code(exception: BaseException) -> ErrorCode | None:
     """Return the device failure that an exception reports, or ``None``.
@@ -36,6 +42,16 @@ def find_error_code(exception: BaseException) -> ErrorCode | None:
     return None
 
 
+def is_of_device(exception: BaseException) -> bool:
+    """Return whether an exception reports a failure of the device, with a known code or without.
+
+    Args:
+        exception: any exception; only its message is read. Where torch_npu's task queue gives up,
+            it repeats CANN's words and no code.
+    """
+    return find_error_code(exception) is not None or _REPORT.search(str(exception)) is not None
+
+
 def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceError:
     """Return the typed error for a failure; raise it ``from`` the original.
 
@@ -50,8 +66,7 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
         known code or text.
     """
     found = find_error_code(exception)
-    first_line = next((line.strip() for line in str(exception).splitlines() if line.strip()), "")
-    said = first_line or type(exception).__name__
+    said = _said(str(exception)) or type(exception).__name__
     if found is None:
         return UnknownDeviceError(
             f"{doing} {subject}: the device reported no known error code; it said: {said}"
@@ -62,3 +77,15 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
     )
     error.code = found.code
     return error
+
+
+def _said(message: str) -> str:
+    """Return the first line of a message and those that name an operator, a stream or a cause.
+
+    In between torch_npu puts a line with the time and one that repeats the meaning of the code.
+    """
+    first, *others = [line.strip() for line in message.splitlines() if line.strip()] or [""]
+    details = "; ".join(line for line in others if not line.startswith(_BOILERPLATE))
+    if len(details) > _LONGEST_DETAILS:
+        details = f"{details[:_LONGEST_DETAILS]}..."
+    return f"{first}; {details}" if details else first

@@ -65,6 +65,11 @@ class Piece:
         return self.planned.name
 
     @property
+    def label(self) -> str:
+        """How messages call it: its name, and the modules that it computes."""
+        return self.planned.label
+
+    @property
     def is_splitting(self) -> bool:
         """Whether it runs splitting ops, which an engine keeps out of captures."""
         return self.planned.is_splitting

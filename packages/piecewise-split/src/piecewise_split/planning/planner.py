@@ -10,10 +10,10 @@ import torch
 from piecewise_split.errors import SizeMetadataError
 from piecewise_split.planning.light_nodes import is_allocation, is_host_only
 from piecewise_split.planning.live_values import bytes_of, live_values
+from piecewise_split.planning.node_origin import module_range, source_line
 from piecewise_split.planning.piece_flow import GraphScope, PieceFlow, trace_flow
 from piecewise_split.planning.side_inputs import resolve_side_inputs
 from piecewise_split.planning.size_reads import Value, node_value
-from piecewise_split.planning.source_line import source_line
 from piecewise_split.planning.split_plan import CutReason, PlannedPiece, SplitPlan
 from piecewise_split.planning.split_points import (
     SplitPoints,
@@ -241,6 +241,7 @@ def _planned(
         live=tuple(value.name for value in live),
         live_bytes=bytes_of(live),
         source=source_line(flow.nodes),
+        modules=module_range(flow.nodes),
         cut_reason=draft.reason,
         structural_key=structural_key,
         isomorphic_to=leader,

@@ -54,6 +54,8 @@ class PlannedPiece:
             None where metadata or an example size is absent, and in plans that 0.1.0 stored.
         source: Line of the model that the first node with a stack trace came from, as
             ``folder/file.py:12``; None where no node has one.
+        modules: Paths of the modules of the first and the last node, as ``layers.0.mlp to
+            layers.1.qkv_proj``; None where no node is of a module.
         cut_reason: Why the piece begins here.
         structural_key: Digest of the structure; equal keys mean equal code.
         isomorphic_to: Index of the first piece with the same structure; its own when it is first.
@@ -70,6 +72,7 @@ class PlannedPiece:
     live: tuple[str, ...] = ()
     live_bytes: int | None = None
     source: str | None = None
+    modules: str | None = None
     cut_reason: CutReason
     structural_key: str
     isomorphic_to: int
@@ -78,6 +81,12 @@ class PlannedPiece:
     def kind(self) -> str:
         """``splitting`` or ``capturable``."""
         return "splitting" if self.is_splitting else "capturable"
+
+    @property
+    def label(self) -> str:
+        """How messages call the piece: its name, and its modules or else its source."""
+        place = self.modules or self.source
+        return self.name if place is None else f"{self.name} ({place})"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,72 @@
+"""One reported failure: how it is re-created, and what its diagnosis has to name."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from npu_graph_runtime import NpuDevice
+
+Failing: TypeAlias = "Callable[[], object]"
+"""Lets the failure happen and returns the diagnosis: an error, or a first difference."""
+
+_Error = TypeVar("_Error", bound=BaseException)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldFailure:
+    """A failure of the field.
+
+    Attributes:
+        name: of the case.
+        reported: addresses of the threads that report it.
+        names: what the diagnosis has to name: layer, operator, stream, rank, as far as they apply.
+        arrange: makes everything up to the moment of the failure, and puts the device right again.
+    """
+
+    name: str
+    reported: tuple[str, ...]
+    names: tuple[str, ...]
+    arrange: Callable[[NpuDevice], AbstractContextManager[Failing]]
+
+
+def field_failure(
+    *reported: str, names: tuple[str, ...]
+) -> Callable[[Callable[[NpuDevice], Iterator[Failing]]], FieldFailure]:
+    """Return a decorator that makes a failure of a generator: it arranges, yields, and cleans.
+
+    Args:
+        reported: threads, such as ``vllm-ascend#6002``.
+        names: as for `FieldFailure`.
+    """
+
+    def decorate(arrange: Callable[[NpuDevice], Iterator[Failing]]) -> FieldFailure:
+        return FieldFailure(
+            name=arrange.__name__,
+            reported=tuple(_address(each) for each in reported),
+            names=names,
+            arrange=contextmanager(arrange),
+        )
+
+    return decorate
+
+
+def told(kind: type[_Error], call: Callable[[], object]) -> _Error:
+    """Return the error that a call raises."""
+    with pytest.raises(kind) as raised:
+        call()
+    return raised.value
+
+
+def _address(thread: str) -> str:
+    repository, _, number = thread.partition("#")
+    owner = "sgl-project" if repository == "sglang" else "vllm-project"
+    # Pull requests are found below issues too.
+    return f"https://github.com/{owner}/{repository}/issues/{number}"

@@ -1,0 +1,123 @@
+"""One rank of collectives that do not meet, run by `test_field_failures.py`; prints JSON.
+
+Its arguments are the rank, the number of ranks, and a file by which the ranks find each other. Each
+case is a graph of its own; what a rank was told, and after how many seconds, is given back.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import cann_sim
+
+# A rank that does not come is an error after this time; half an hour by default.
+os.environ["HCCL_EXEC_TIMEOUT"] = "1"
+cann_sim.activate()
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from npu_graph_runtime import (  # noqa: E402
+    CaptureSession,
+    GraphContext,
+    GraphedCallable,
+    GraphKey,
+    NpuDevice,
+    RunMode,
+    diagnose,
+    find_first_difference,
+    runs_captured,
+    runs_eagerly,
+)
+
+HIDDEN, BUCKETS = 8, (2, 4)
+
+
+def other_buckets(device: NpuDevice, rank: int) -> tuple[str, float]:
+    """Let each rank replay the graph of another bucket."""
+    context = GraphContext()
+
+    def layer(hidden: torch.Tensor) -> torch.Tensor:
+        total = hidden * 1.0
+        dist.all_reduce(total)
+        return total
+
+    graphed = GraphedCallable(
+        layer, device=device, context=context, run_mode=RunMode.FULL, name="decode"
+    )
+    hidden = torch.ones(BUCKETS[-1], HIDDEN, device=device.torch_device)
+    with CaptureSession(device, context):
+        for size in reversed(BUCKETS):
+            with context.run(RunMode.FULL, GraphKey(num_tokens=size)):
+                graphed(hidden[:size])
+    size = BUCKETS[rank]
+    started = time.perf_counter()
+    with context.run(RunMode.FULL, GraphKey(num_tokens=size)):
+        graphed(hidden[:size])
+    try:
+        device.synchronize()
+    except RuntimeError as error:
+        found = diagnose(error, doing="replaying", subject=f"'decode' on rank {rank}")
+        return str(found), time.perf_counter() - started
+    return "", 0.0
+
+
+def absent_rank(device: NpuDevice, rank: int) -> tuple[str, float]:
+    """Let rank 1 stay away from a step that rank 0 compares."""
+    context = GraphContext()
+
+    def attend(x: torch.Tensor, layer: str) -> torch.Tensor:
+        return x + len(layer)
+
+    def reduce(x: torch.Tensor) -> torch.Tensor:
+        total = x * 1.0
+        dist.all_reduce(total)
+        return total
+
+    attention = runs_eagerly(context)(attend)
+    reduced = runs_captured(context, "layers.1.down_proj")(reduce)
+    graphed = GraphedCallable(
+        lambda x: reduced(attention(x, "layers.0")),
+        device=device,
+        context=context,
+        run_mode=RunMode.BREAKABLE,
+        name="decode",
+    )
+    hidden, key = torch.ones(2, HIDDEN, device=device.torch_device), GraphKey(num_tokens=2)
+
+    def step() -> object:
+        with context.run(RunMode.BREAKABLE, key):
+            return graphed(hidden)
+
+    with CaptureSession(device, context):
+        step()
+    # All ranks compare a step that is right; what is used for the first time then is not timed.
+    assert find_first_difference(step, [graphed]) is None
+    if rank == 1:
+        return "", 0.0
+    started = time.perf_counter()
+    found = find_first_difference(step, [graphed])
+    return str(found), time.perf_counter() - started
+
+
+def main() -> None:
+    rank, ranks, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    device = NpuDevice(rank)
+    results = {}
+    for case in (other_buckets, absent_rank):
+        path = f"file://{store}.{case.__name__}"
+        dist.init_process_group("hccl", init_method=path, rank=rank, world_size=ranks)
+        # Of the host: all ranks live until the last one was told.
+        group: Any = dist.new_group(backend="gloo")
+        results[case.__name__] = case(device, rank)
+        dist.barrier(group=group)
+        dist.destroy_process_group()
+    sys.stdout.write(json.dumps(results) + "\n")
+
+
+if __name__ == "__main__":
+    main()

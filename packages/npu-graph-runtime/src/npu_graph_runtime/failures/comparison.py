@@ -1,0 +1,405 @@
+"""Compares a call with the graphs that would replay it, segment by segment."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor, nn
+
+from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
+from npu_graph_runtime.capturing.capture_session import CaptureSession
+from npu_graph_runtime.capturing.captured_segment import CapturedSegment
+from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name
+from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
+from npu_graph_runtime.errors import DeadlockError, DeviceTimeoutError, GraphRuntimeError
+from npu_graph_runtime.failures.bounded_wait import wait_for_device
+from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
+from npu_graph_runtime.failures.difference import (
+    DifferenceKind,
+    FirstDifference,
+    Side,
+    compare_values,
+)
+from npu_graph_runtime.failures.unwritten_memory import MarkedAllocations
+from npu_graph_runtime.run_mode import RunMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from npu_graph_runtime.capturing.graphed_callable import ComparedCall, GraphedCallable
+    from npu_graph_runtime.device import GraphDevice
+
+
+def find_first_difference(
+    call: Callable[[], object],
+    graphed: Sequence[GraphedCallable],
+    *,
+    written: Mapping[str, Tensor] | None = None,
+    rtol: float = 0.0,
+    atol: float = 0.0,
+    num_tokens: int | None = None,
+    seconds: float = 2.0,
+) -> FirstDifference | None:
+    """Run one step eagerly and by its graphs, piece by piece, and return where they part.
+
+    Each piece, and each segment of a breakable capture, is run eagerly, then replayed from the same
+    values, and waited for; then what it returned and wrote is compared. The first that fails, hangs
+    or gives NaN or something else is told, with its layer's name, and the step ends there. For
+    diagnosis: each piece costs two synchronisations and copies to the host.
+
+    Compared are the results of pieces; of a segment the arguments of the eager function behind it
+    and the results of what :func:`~npu_graph_runtime.runs_captured` names in it; the results of the
+    eager function; and ``written``. Values that go past all of these are carried on unseen, so name
+    them where a difference is told of too late a segment. A graph of run mode ``FULL`` is one piece
+    and is compared when ``call`` has returned, so ``call`` may update it behind its replay.
+
+    Not for functions that draw random numbers.
+
+    Args:
+        call: issues one step the way it is always done, such as
+            ``lambda: runner.run(batch)``; it sets run mode and key, and the graphed callables in it
+            are called. After a difference it is left by an exception from inside.
+        graphed: the callables whose graphs are compared, on one device and of one context; pieces
+            of one model, or a single one.
+        written: tensors that the step changes and that are no arguments of the graphed callables,
+            by name, such as KV caches: brought back between eager run and replay, and compared, as
+            arguments are, but for parameters. Each is copied a few times a segment. What a step
+            writes again with the same values need not be here.
+        rtol: tolerated difference of floats, relative to the eager value. Behind a segment that is
+            near enough the next one starts from the eager values.
+        atol: tolerated difference of floats, absolute. With both 0 values have to be equal.
+        num_tokens: real tokens of the step. Tensors with as many rows as the key has tokens are
+            compared in the rows of these, since those of the padding need not be written.
+        seconds: how long one piece may take.
+
+    Returns:
+        ``None`` where nothing differs.
+
+    Raises:
+        GraphNotCapturedError: a key of the call is not captured.
+        InputAddressError: an input is not where the graph reads it.
+        ValueError: no callable is given, or none of them was called.
+        Exception: whatever ``call`` raises, unchanged.
+    """
+    if not graphed:
+        raise ValueError("comparing a call with its graphs: no graphed callable is given")
+    first = graphed[0]
+    comparison = _Comparison(first.device, written or {}, (rtol, atol), num_tokens, seconds)
+    session = CaptureSession(first.device, first.context, object(), first.device.current_stream())
+    try:
+        with contextlib.ExitStack() as stack:
+            for each in graphed:
+                stack.enter_context(each.compared(comparison.compare))
+            stack.enter_context(session.told_to(comparison))
+            stack.enter_context(MarkedAllocations())  # type: ignore[no-untyped-call]
+            call()
+        comparison.finish()
+    except _FoundError as found:
+        return found.difference
+    return None
+
+
+class _FoundError(BaseException):
+    """Carries the first difference out of the call; no ``except Exception`` in it holds it."""
+
+    def __init__(self, difference: FirstDifference) -> None:
+        super().__init__(str(difference))
+        self.difference = difference
+
+
+class _Comparison:
+    """One call, compared."""
+
+    def __init__(
+        self,
+        device: GraphDevice,
+        written: Mapping[str, Tensor],
+        tolerance: tuple[float, float],
+        num_tokens: int | None,
+        seconds: float,
+    ) -> None:
+        self._device = device
+        self._given = written
+        self._state: Mapping[str, Tensor] = written
+        self._rtol, self._atol = tolerance
+        self._num_tokens = num_tokens
+        self._seconds = seconds
+        self._num_calls = 0
+        self._padded = 0
+        self._walk: _Walk | None = None
+        self._unfinished: Callable[[], None] | None = None
+
+    # What the graphed callables hand over.
+
+    def compare(self, call: ComparedCall) -> Any:
+        """Run one call eagerly and by its graph, and return the outputs of the graph."""
+        self._num_calls += 1
+        self._padded = call.key.num_tokens
+        arguments = {
+            path: tensor
+            for path, tensor in _argument_tensors(call.args, call.kwargs)
+            if not isinstance(tensor, nn.Parameter)
+        }
+        self._state = {**self._given, **arguments}
+        if isinstance(call.graph, SegmentedGraph):
+            return self._compare_segments(call, call.graph)
+        place = call.subject
+        before = _Kept(self._state)
+        result = self._eagerly(call.graphed.function, call.args, call.kwargs)
+        self._wait(place, Side.EAGER)
+        eager = _Kept(self._state)
+        before.restore()
+        self._replay(call.graph.replay, place)
+
+        def finish() -> None:
+            self._wait(place, Side.CAPTURED)
+            self._compare(place, "", call.outputs, result, "result")
+            self._compare_kept(place, eager)
+
+        if call.graphed.run_mode is RunMode.FULL:
+            # The caller updates the graph behind its replay: it need not end before that.
+            self._unfinished = finish
+        else:
+            finish()
+        return call.outputs
+
+    def finish(self) -> None:
+        """Compare what is left when the call has returned.
+
+        Raises:
+            ValueError: no graphed callable was called.
+        """
+        if self._unfinished is not None:
+            self._unfinished()
+        if not self._num_calls:
+            raise ValueError(
+                "comparing a call with its graphs: none of the graphed callables was called in its "
+                "run mode, expected one; let the call set run mode and key"
+            )
+
+    # What the capture session tells.
+
+    def call_eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Compare the segment in front of an eager function, then the function."""
+        walk = self._walk
+        if walk is None:
+            return function(*args, **kwargs)
+        segment, eager = walk.next_captured(), walk.next_eager()
+        name = call_name(function, args, kwargs)
+        if segment is None or eager is None or eager.name != name:
+            expected = "the end" if eager is None else eager.name
+            raise _FoundError(
+                FirstDifference(
+                    kind=DifferenceKind.DIFFERED,
+                    place=f"{segment or 'the end'} of {walk.subject}",
+                    value="what runs eagerly behind it",
+                    captured=expected,
+                    eager=name,
+                )
+            )
+        place = f"{segment} of {walk.subject}"
+        given, named = (args, dict(kwargs)), eager.arguments
+        self._settle(place, segment, {f"argument of {name}": (named, given)})
+        place = f"{eager.name} behind {segment} of {walk.subject}"
+        before = _Kept(self._state)
+        result = self._eagerly(function, args, kwargs)
+        self._wait(place, Side.EAGER)
+        kept = _Kept(self._state)
+        before.restore()
+        self._replay(eager.replay, place)
+        self._wait(place, Side.CAPTURED)
+        for path, value in leaves(result, "result"):
+            self._compare(place, "", eager.results.get(path, value), value, path)
+        self._compare(place, "argument", named, given, "", carries_on=True)
+        self._compare_kept(place, kept)
+        walk.begin(_Kept(self._state))
+        return result
+
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Keep what comes of work that has a name, until its segment is compared."""
+        walk = self._walk
+        if walk is None:
+            return function(*args, **kwargs)
+        parts, index = walk.parts, len(walk.parts)
+        parts.append((name, None))
+        result = function(*args, **kwargs)
+        if walk.parts is parts:
+            parts[index] = (name, result)
+        else:
+            walk.parts.append((name, result))
+        return result
+
+    def _compare_segments(self, call: ComparedCall, graph: SegmentedGraph) -> Any:
+        walk = self._walk = _Walk(graph, call.subject)
+        walk.begin(_Kept(self._state))
+        try:
+            result = call.graphed.function(*call.args, **call.kwargs)
+            segment = walk.next_captured()
+            missing = walk.next_eager()
+            if segment is None or missing is not None:
+                raise _FoundError(
+                    FirstDifference(
+                        kind=DifferenceKind.DIFFERED,
+                        place=f"{segment or 'the end'} of {walk.subject}",
+                        value="what runs eagerly behind it",
+                        captured=missing.name if missing else "the end",
+                        eager="nothing",
+                    )
+                )
+            place = f"{segment} of {walk.subject}"
+            self._settle(place, segment, {"result": (call.outputs, result)})
+        finally:
+            self._walk = None
+        return call.outputs
+
+    def _settle(
+        self, place: str, segment: CapturedSegment, seen: Mapping[str, tuple[Any, Any]]
+    ) -> None:
+        """Replay a segment whose eager run is issued, and compare all that is seen of it."""
+        walk = self._walk
+        assert walk is not None  # noqa: S101
+        self._wait(place, Side.EAGER)
+        eager = _Kept(self._state)
+        walk.before.restore()
+        self._replay(segment.graph.replay, place)
+        self._wait(place, Side.CAPTURED)
+        for part, (name, result) in zip(segment.parts, walk.parts, strict=False):
+            self._compare(place, f"{name}: ", part.result, result, "result", carries_on=True)
+        for name, (captured, found) in seen.items():
+            self._compare(place, "", captured, found, name, carries_on=True)
+        self._compare_kept(place, eager)
+
+    # The two runs, and what comes of them.
+
+    def _eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        walk, self._walk = self._walk, None
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self._walk = walk
+
+    def _replay(self, replay: Callable[[], object], place: str) -> None:
+        try:
+            replay()
+        except RuntimeError as error:
+            if not isinstance(error, GraphRuntimeError) and not is_of_device(error):
+                raise
+            self._raise_failure(error, place, Side.CAPTURED)
+
+    def _wait(self, place: str, side: Side) -> None:
+        error = wait_for_device(self._device, seconds=self._seconds, subject=place)
+        if error is not None:
+            self._raise_failure(error, place, side)
+
+    def _raise_failure(self, error: RuntimeError, place: str, side: Side) -> None:
+        if not isinstance(error, GraphRuntimeError):
+            cause = error
+            error = diagnose(error, doing="replaying", subject=place)
+            error.__cause__ = cause
+        hung = isinstance(error, (DeadlockError, DeviceTimeoutError))
+        kind = DifferenceKind.HUNG if hung else DifferenceKind.FAILED
+        raise _FoundError(FirstDifference(kind=kind, place=place, side=side, error=error))
+
+    def _compare(
+        self,
+        place: str,
+        prefix: str,
+        captured: Any,
+        eager: Any,
+        name: str,
+        *,
+        carries_on: bool = False,
+    ) -> None:
+        """Compare nested values; let the graph go on from the eager ones where that matters."""
+        ours, theirs = dict(leaves(captured, name)), dict(leaves(eager, name))
+        if ours.keys() != theirs.keys():
+            raise _FoundError(
+                FirstDifference(
+                    kind=DifferenceKind.DIFFERED,
+                    place=place,
+                    value=f"{prefix}{name}",
+                    captured=f"of {', '.join(ours)}",
+                    eager=f"of {', '.join(theirs)}",
+                )
+            )
+        for path, value in ours.items():
+            found = compare_values(
+                self._real(value), self._real(theirs[path]), rtol=self._rtol, atol=self._atol
+            )
+            if found is not None:
+                difference: Any = found
+                raise _FoundError(
+                    FirstDifference(place=place, value=f"{prefix}{path}", **difference)
+                )
+            eager_value = theirs[path]
+            is_tolerant = carries_on and (self._rtol or self._atol)
+            if is_tolerant and isinstance(value, Tensor) and isinstance(eager_value, Tensor):
+                value.copy_(eager_value)
+
+    def _compare_kept(self, place: str, eager: _Kept) -> None:
+        for name, tensor in eager.tensors.items():
+            self._compare(place, "", tensor, eager.values[name], name, carries_on=True)
+
+    def _real(self, value: object) -> object:
+        is_padded = isinstance(value, Tensor) and value.dim() and value.shape[0] == self._padded
+        if self._num_tokens is not None and is_padded:
+            assert isinstance(value, Tensor)  # noqa: S101
+            return value[: self._num_tokens]
+        return value
+
+
+class _Walk:
+    """How far the segments of one graph are compared."""
+
+    def __init__(self, graph: SegmentedGraph, subject: str) -> None:
+        self.subject = subject
+        self.parts: list[tuple[str, Any]] = []
+        self.before = _Kept({})
+        self._segments: Iterator[CapturedSegment | EagerSegment] = iter(graph.segments)
+
+    def begin(self, before: _Kept) -> None:
+        """Note the values from which the eager run of the next segment begins."""
+        self.before = before
+        self.parts = []
+
+    def next_captured(self) -> CapturedSegment | None:
+        """Return the next captured segment, if there is one."""
+        segment = next(self._segments, None)
+        return segment if isinstance(segment, CapturedSegment) else None
+
+    def next_eager(self) -> EagerSegment | None:
+        """Return the eager segment behind it, if there is one."""
+        segment = next(self._segments, None)
+        return segment if isinstance(segment, EagerSegment) else None
+
+
+class _Kept:
+    """Tensors with a copy of their values."""
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        self.tensors = tensors
+        self.values = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+    def restore(self) -> None:
+        """Write the copies back."""
+        for name, tensor in self.tensors.items():
+            tensor.detach().copy_(self.values[name])
+
+
+def _argument_tensors(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[str, Tensor]]:
+    yield from tensor_leaves(args, "args")
+    for name, value in kwargs.items():
+        yield from tensor_leaves(value, name)

@@ -1,0 +1,62 @@
+"""Telling memory that nobody has written from memory that holds a result.
+
+A buffer that is allocated in one piece and written in the next one holds anything in between, and
+something else in a graph than eagerly. That is no difference.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from npu_graph_runtime.torch_internals import TorchDispatchMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_BYTE = 0xA5
+_ALLOCATING = frozenset(
+    {"aten::empty", "aten::new_empty", "aten::empty_like", "aten::empty_strided"}
+    | {"aten::new_empty_strided", "aten::empty_permuted"}
+)
+
+
+def unwritten_value(dtype: torch.dtype) -> float | int | None:
+    """Return the value of elements that were allocated under `MarkedAllocations` and not written.
+
+    One whose bytes are all the same, which no computation gives but by accident; ``None`` for
+    truth values, which have none to spare.
+    """
+    if dtype is torch.bool:
+        return None
+    element = torch.full((dtype.itemsize,), _BYTE, dtype=torch.uint8).view(dtype)
+    value: float | int = element.item()
+    return value
+
+
+class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Fills what is allocated inside with `unwritten_value`."""
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator, and fill what it allocated."""
+        del types
+        call: Callable[..., Any] = func
+        result = call(*args, **(kwargs or {}))
+        if func.name().partition(".")[0] in _ALLOCATING and type(result) is Tensor:
+            value = unwritten_value(result.dtype)
+            if value is not None and not result.is_complex():
+                result.fill_(value)
+        return result

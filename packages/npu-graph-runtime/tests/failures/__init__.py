@@ -1,0 +1,1 @@
+"""Breakable capture, on the fake device and on the real torch_npu over cann-sim."""
