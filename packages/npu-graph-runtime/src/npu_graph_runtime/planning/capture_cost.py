@@ -57,6 +57,21 @@ class CaptureBudget:
                     "least 1, or None for what the device has left"
                 )
 
+    def left_by(self, used: CaptureCost) -> CaptureBudget:
+        """Return what is left of the budget by captures that it holds already.
+
+        Raises:
+            CaptureSizeError: nothing.
+        """
+        streams = None if self.streams is None else self.streams - used.streams
+        num_bytes = None if self.num_bytes is None else self.num_bytes - used.num_bytes
+        if any(limit is not None and limit < 1 for limit in (streams, num_bytes)):
+            raise CaptureSizeError(
+                f"planning captures within {self}: those before them took {used}, expected that "
+                "something is left; raise the budget, or leave out sizes"
+            )
+        return CaptureBudget(streams=streams, num_bytes=num_bytes)
+
     def __str__(self) -> str:
         """Return the budget as text for a person."""
         streams = "all free" if self.streams is None else self.streams

@@ -54,10 +54,12 @@ class CaptureMeter:
 
     - streams, by number of its graphs and their length, hardly by its size: as those before it;
     - memory outside the pool, for the arguments of its kernels: likewise;
-    - tensors that it keeps, such as what functions between its segments returned. They grow
-      linearly with the size; two sizes give the line. They lie in what is unused of the pool as
-      long as this holds them beside what the size needs while it runs, which shrinks with it, and
-      make the pool grow from there on.
+    - tensors that it keeps, such as what functions between its segments are given and return, in
+      proportion to its size. Where the last capture made the pool grow, what was unused before
+      does not hold them, since the allocator keeps small blocks apart from large ones: they fill
+      what the last capture left of its growth, and then the pool grows by them. Else they lie in
+      what is unused, as long as this holds them beside what the size needs while it runs, which
+      shrinks with it.
 
     Args:
         device: what is measured.
@@ -84,16 +86,16 @@ class CaptureMeter:
 
     @property
     def marginal(self) -> CaptureCost:
-        """What a further capture takes, apart from tensors that it keeps; of two at least."""
-        further = [*self._by_size.values()][1:]
+        """What a further capture takes, apart from tensors that it keeps.
+
+        Of those behind the first, which may have to pay for what all share; else as the first.
+        """
+        growths = [*self._by_size.values()]
+        further = growths[1:] or growths
         return CaptureCost(
             streams=max(growth.streams for growth in further),
             num_bytes=round(statistics.mean(growth.outside for growth in further)),
         )
-
-    def cost_of(self, size: int) -> CaptureCost:
-        """Return what the capture of a size took."""
-        return self._by_size[size].cost()
 
     def note(self, size: int) -> CaptureCost:
         """Read the figures behind the capture of a size, and return what it took."""
@@ -116,20 +118,25 @@ class CaptureMeter:
         See Note [forecast of captures].
 
         Args:
-            sizes: of the further captures, in their order.
+            sizes: of the further captures, from the largest to the smallest.
         """
         further = tuple(sizes)
-        (first, largest), (second, smaller) = [*self._by_size.items()][:2]
-        slope = max((largest.live - smaller.live) / (first - second), 0.0)
+        first, largest = next(iter(self._by_size.items()))
+        size_before, before = [*self._by_size.items()][-1]
         passing = max(largest.reserved - largest.live, 0) / first
-        live, reserved = float(self._last.live), float(self._last.reserved)
+        left_over = max(before.reserved - before.live, 0)
+        live = reserved = 0.0
         for size in further:
-            live += max(smaller.live + slope * (size - second), 0.0)
-            reserved = max(reserved, live + passing * size)
+            live += max(before.live, 0) * size / size_before
+            if before.reserved > 0:
+                reserved = max(reserved, live - left_over)
+            else:
+                unused = self._last.reserved - self._last.live
+                reserved = max(reserved, live + passing * size - unused)
         each = self.marginal
         return CaptureCost(
             streams=self._last.streams + each.streams * len(further),
-            num_bytes=round(reserved) + self._last.outside + each.num_bytes * len(further),
+            num_bytes=self._last.cost().num_bytes + round(reserved) + each.num_bytes * len(further),
         )
 
     def _read(self) -> _Growth:
