@@ -63,13 +63,13 @@ class Shape:
 
 FULL, BROKEN = RunMode.FULL, RunMode.BREAKABLE
 FEW, SOME = (1, 2, 4, 8, 16, 32), (1, 2, 4, *range(8, 129, 8))
-MANY = (*SOME, *range(144, 513, 16))
+MANY, WIDE = (*SOME, *range(144, 513, 16)), (1, 8, *range(64, 513, 64))
 SHAPES = (
     Shape(layers=28, hidden=1024, inner=3072, vocabulary=151936, sizes=SOME, mode=FULL),
     Shape(
         layers=36, hidden=4096, inner=12288, vocabulary=151936, sizes=SOME, mode=FULL, update=True
     ),
-    Shape(layers=64, hidden=5120, inner=25600, vocabulary=151936, sizes=MANY, mode=FULL),
+    Shape(layers=64, hidden=5120, inner=25600, vocabulary=151936, sizes=WIDE, mode=FULL),
     Shape(
         layers=80, hidden=8192, inner=28672, vocabulary=128256, sizes=FEW, mode=FULL, update=True
     ),
