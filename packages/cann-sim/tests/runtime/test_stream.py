@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+ARGUMENT_BYTES = 6208  # of a captured kernel
+
 
 def test_stream_runs_its_tasks_in_order(npu: Any) -> None:
     stream = npu.Stream()
@@ -82,6 +84,109 @@ print(acl.aclGetRecentErrMsg().decode())
     )
     assert "[0, 0, 0, 207008]" in done.output
     assert "insufficient" in done.output
+
+
+def free_streams(acl: Any) -> int:
+    count = ctypes.c_uint32()
+    assert acl("aclrtGetStreamAvailableNum", ctypes.byref(count)) == 0
+    return count.value
+
+
+def test_streams_that_are_left_are_told(npu: Any, acl: Any) -> None:
+    before = free_streams(acl)
+    stream = ctypes.c_void_p()
+    assert acl("aclrtCreateStream", ctypes.byref(stream)) == 0
+    assert free_streams(acl) == before - 1
+    assert acl("aclrtDestroyStream", stream) == 0
+    assert free_streams(acl) == before
+
+
+def test_captured_graph_takes_a_stream_and_memory_until_it_is_destroyed(npu: Any, acl: Any) -> None:
+    # torch_npu makes a pool of streams with the first of them.
+    stream = npu.Stream()
+    value = torch.zeros(1, device="npu:0")
+    npu.synchronize()
+    streams, (memory, _) = free_streams(acl), npu.mem_get_info(0)
+    graph = npu.NPUGraph()
+    with npu.graph(graph, stream=stream):
+        for _ in range(10):
+            value.add_(1.0)
+    assert free_streams(acl) == streams - 1
+    assert memory - npu.mem_get_info(0)[0] == 10 * ARGUMENT_BYTES
+    graph.reset()
+    assert (free_streams(acl), npu.mem_get_info(0)[0]) == (streams, memory)
+
+
+@pytest.mark.parametrize(
+    ("kernels", "groups", "waits", "streams"),
+    [
+        (2016, 0, 0, 1),
+        (2017, 0, 0, 2),
+        (9, 223, 0, 1),
+        (10, 223, 0, 2),
+        (1, 0, 504, 2),
+        (5000, 0, 0, 3),
+    ],
+)
+def test_capture_goes_over_to_a_further_stream_near_the_end_of_a_queue(
+    npu: Any, acl: Any, kernels: int, groups: int, waits: int, streams: int
+) -> None:
+    """A queue has 2,048 entries, of which 32 stay free; groups take 8 and a kernel, waits 4."""
+    stream = npu.Stream()
+    value, word = torch.zeros(1, device="npu:0"), torch.zeros(8, dtype=torch.int64, device="npu:0")
+    npu.synchronize()
+    before = free_streams(acl)
+    graph = npu.NPUGraph()
+    with npu.graph(graph, stream=stream):
+        for _ in range(groups):
+            npu.graph_task_group_begin(stream)
+            value.add_(1.0)
+            npu.graph_task_group_end(stream)
+        handle = stream.npu_stream
+        for _ in range(waits):
+            assert acl("aclrtValueWait", word.data_ptr(), ctypes.c_uint64(0), 1, handle) == 0
+        for _ in range(kernels):
+            value.add_(1.0)
+    assert before - free_streams(acl) == streams
+    graph.replay()
+    npu.synchronize()
+    assert value.cpu().item() == kernels + groups
+    graph.reset()
+    assert free_streams(acl) == before
+
+
+def test_capture_that_no_further_stream_is_left_for_is_refused_and_given_back(
+    run_forked: Any,
+) -> None:
+    done = run_forked(
+        """
+import ctypes, cann_sim
+cann_sim.activate()
+import torch, torch_npu
+value = torch.zeros(1, device="npu:0")
+acl = ctypes.CDLL("libascendcl.so")
+stream, count, spare = torch.npu.Stream(), ctypes.c_uint32(), ctypes.c_void_p()
+torch.npu.synchronize()
+
+def left():
+    assert acl.aclrtGetStreamAvailableNum(ctypes.byref(count)) == 0
+    return count.value
+
+while left() > 1:
+    assert acl.aclrtCreateStream(ctypes.byref(spare)) == 0
+graph = torch.npu.NPUGraph()
+try:
+    with torch.npu.graph(graph, stream=stream):
+        for _ in range(2100):
+            value.add_(1.0)
+except RuntimeError as error:
+    print("refused", "no stream is left" in str(error) or "507903" in str(error))
+print("left", left())
+""",
+        environment={"CANN_SIM_STREAMS": "64", "TASK_QUEUE_ENABLE": "0"},
+    )
+    assert "refused True" in done.output
+    assert "left 1" in done.output
 
 
 def test_stream_that_was_destroyed_is_refused(acl: Any) -> None:

@@ -73,6 +73,9 @@ from npu_graph_runtime.observer import (
     RuntimeEvent,
     RuntimeObserver,
 )
+from npu_graph_runtime.planning.capture_cost import CaptureBudget, CaptureCost
+from npu_graph_runtime.planning.capture_plan import CapturePlan
+from npu_graph_runtime.planning.capture_planner import CapturePlanner
 from npu_graph_runtime.run_mode import RunMode
 
 __all__ = [
@@ -81,6 +84,10 @@ __all__ = [
     "AgreedStep",
     "CallContext",
     "Capture",
+    "CaptureBudget",
+    "CaptureCost",
+    "CapturePlan",
+    "CapturePlanner",
     "CaptureSession",
     "CaptureSessionClosed",
     "CaptureSessionError",

@@ -195,3 +195,11 @@ class GraphDevice(TaskDevice, Protocol):
 
     def memory_figures(self) -> MemoryFigures:
         """Return the current memory figures."""
+
+    def free_streams(self) -> int | None:
+        """Return how many streams the device can still give to whoever asks, or ``None``.
+
+        A captured graph takes at least one for each stream that it was captured on, until it is
+        reset; where the device takes them only while a graph runs, none. ``None`` where the device
+        does not tell.
+        """

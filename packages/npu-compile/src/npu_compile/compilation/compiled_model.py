@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from npu_compile.compilation.compilation_report import CompilationReport
     from npu_compile.configuration.config import CompileConfig
-    from npu_graph_runtime import GraphDevice, GraphKey, RuntimeObserver
+    from npu_graph_runtime import CapturePlan, GraphDevice, GraphKey, RuntimeObserver
     from piecewise_split import Piece
 
 
@@ -98,6 +98,7 @@ class CompiledModel:
             self._run_eagerly = self._run_capturable = model
         self._call: Callable[..., Any] = self._run
         self._graphed: list[GraphedCallable] = []
+        self._capture_plans: tuple[CapturePlan, ...] = ()
         for mode in dict.fromkeys((config.mode.prefill_run_mode, config.mode.decode_run_mode)):
             if mode is not RunMode.EAGER:
                 self._call = GraphedCallable(
@@ -147,6 +148,21 @@ class CompiledModel:
     def graphed_callables(self) -> tuple[GraphedCallable, ...]:
         """What captures and replays: one for each run mode, as `find_first_difference` takes it."""
         return tuple(self._graphed)
+
+    @property
+    def capture_plans(self) -> tuple[CapturePlan, ...]:
+        """What runners have measured and decided under ``capture_budget``, one plan a runner."""
+        return self._capture_plans
+
+    def note_plan(self, plan: CapturePlan | None, *, before: CapturePlan | None) -> None:
+        """Put a runner's plan in the place of its earlier one; called by runners.
+
+        Args:
+            plan: the new one, ``None`` where the runner gave its graphs up.
+            before: the earlier one, which is left out.
+        """
+        others = tuple(other for other in self._capture_plans if other is not before)
+        self._capture_plans = others if plan is None else (*others, plan)
 
     def check_weights(self) -> None:
         """Compare the model's weights with those of the captures, as after loading new ones.

@@ -5,22 +5,20 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
+from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from npu_compile.configuration.config_values import name_hint, require_boolean
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import AddressCheck, RunMode
+from npu_graph_runtime import AddressCheck, CaptureBudget, CaptureSizeError, RunMode
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class CompileMode(str, Enum):
@@ -100,6 +98,10 @@ class CompileConfig:
         warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
             operator may allocate or synchronise, which a capture forbids.
         capture_failure: what runners do where the device refuses a size; a string is accepted.
+        capture_budget: what the captured graphs of all runners of the model may take of the device;
+            a mapping is accepted, and an empty one is what the device has left. Sizes that it does
+            not hold are left out, by what the first two captures took. Without it nothing is
+            measured, and all sizes are captured.
 
     Raises:
         ConfigError: a value has the wrong type or is out of its range, or two contradict.
@@ -114,6 +116,7 @@ class CompileConfig:
     address_check: AddressCheck = AddressCheck.FIRST_REPLAY
     warmup_runs: int = 1
     capture_failure: CaptureFailure = CaptureFailure.RAISE
+    capture_budget: CaptureBudget | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -121,6 +124,7 @@ class CompileConfig:
         set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
         failure = _member(CaptureFailure, "capture_failure", self.capture_failure)
         set_field(self, "capture_failure", failure)
+        set_field(self, "capture_budget", _budget(self.capture_budget))
         set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
         set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
         set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))
@@ -205,14 +209,7 @@ class CompileConfig:
     def to_mapping(self) -> dict[str, Any]:
         """Return all keys and values, plain enough for JSON; `from_mapping` takes them back."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {
-            key: value.value
-            if isinstance(value, Enum)
-            else list(value)
-            if isinstance(value, tuple)
-            else value
-            for key, value in values.items()
-        }
+        return {key: _plain(value) for key, value in values.items()}
 
     @classmethod
     def _from_toml(cls, text: str) -> CompileConfig:
@@ -230,6 +227,39 @@ def _member(enumeration: type[Enum], key: str, value: object) -> Enum:
         known = [str(member.value) for member in enumeration]
         hint = name_hint(value, known)
         raise ConfigError(f"reading the configuration: {key} is {value!r}; {hint}") from None
+
+
+def _budget(value: object) -> CaptureBudget | None:
+    if value is None or isinstance(value, CaptureBudget):
+        return value
+    known = [field.name for field in dataclasses.fields(CaptureBudget)]
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            "reading the configuration: capture_budget must be a mapping of "
+            f"{' and '.join(known)}, found {value!r}"
+        )
+    for key in value:
+        if key not in known:
+            raise ConfigError(
+                f"reading the configuration: unknown key {key!r} of capture_budget; "
+                f"{name_hint(key, known)}"
+            )
+    try:
+        return CaptureBudget(**value)
+    except CaptureSizeError as error:
+        raise ConfigError(f"reading the configuration: capture_budget: {error}") from error
+
+
+def _plain(value: object) -> object:
+    """Return a value of a field as JSON has it."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return list(value)
+    if isinstance(value, CaptureBudget):
+        limits = dataclasses.asdict(value)
+        return {key: limit for key, limit in limits.items() if limit is not None}
+    return value
 
 
 def _sequence(key: str, value: object) -> tuple[Any, ...]:

@@ -6,20 +6,27 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.configuration.config import CaptureFailure
-from npu_compile.errors import InputError, RunnerStateError
+from npu_compile.errors import ConfigError, InputError, RunnerStateError
 from npu_compile.runners.input_buffers import InputBuffers
 from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
-from npu_graph_runtime import CaptureSizes, DeviceError, RunMode, largest_first
+from npu_graph_runtime import (
+    CaptureCost,
+    CapturePlanner,
+    CaptureSizes,
+    DeviceError,
+    RunMode,
+    largest_first,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from torch import Tensor
 
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, GraphKey
+    from npu_graph_runtime import AgreedStep, CapturePlan, GraphKey
 
 
 class CapturedSteps:
@@ -36,8 +43,9 @@ class CapturedSteps:
     Attributes:
         compiled: as given.
         run_mode: as given.
-        keys: as given, without those of the sizes in `skipped`.
+        keys: as given, without those of the sizes in `skipped`, and of those that `plan` dropped.
         skipped: sizes that the device refused to capture, each with its error.
+        plan: what was measured and decided where the configuration has a budget.
     """
 
     def __init__(
@@ -54,6 +62,7 @@ class CapturedSteps:
         self.run_mode = run_mode
         self.keys = dict(keys)
         self.skipped: dict[int, DeviceError] = {}
+        self.plan: CapturePlan | None = None
         self._what = what
         self._sizes = _capture_sizes(self.keys)
         self._all_keys = dict(keys)
@@ -76,40 +85,116 @@ class CapturedSteps:
         prepare: Callable[[int], None],
         capture_one: Callable[[GraphKey], None],
         on_captured: Callable[[int, int, int], None] | None,
+        on_forecast: Callable[[CapturePlan], None] | None,
+        release_one: Callable[[GraphKey], None],
     ) -> None:
-        """Capture every size, the largest first; after :meth:`require_capturable`.
+        """Capture the sizes, the largest first; after :meth:`require_capturable`.
 
         Args:
             prepare: called with each size before it is captured.
             capture_one: runs the model under a key.
             on_captured: called after each size with (size, sizes done, sizes in all).
+            on_forecast: called once with the plan, where there is a budget, as soon as it says what
+                all captures will take.
+            release_one: gives up what goes with a graph that does not stay.
 
         Raises:
+            ConfigError: the budget of the configuration holds no size.
+            CaptureSizeError: graphs of other runners have used the budget up, or the device does
+                not tell of the streams that it limits.
             DeviceError: the device refused a size that may not be skipped, or all.
         """
         self._is_captured = True
-        skips = self.compiled.config.capture_failure is CaptureFailure.SKIP_SIZE
         with self.compiled.capture_session(self._pool) as session:
             self._pool = session.pool
-            for done, key in enumerate(largest_first(self._all_keys.values()), start=1):
+            planner = self._planner()
+            for done, key in enumerate(self._to_capture(planner), start=1):
                 prepare(key.num_tokens)
-                self._captured.add(key)
-                try:
-                    capture_one(key)
-                except DeviceError as error:
-                    if not skips:
-                        raise
-                    self._skip(key, error)
+                if not self._capture_or_drop(key, capture_one, planner):
+                    release_one(key)
+                num_all = len(self._all_keys)
+                if planner is not None:
+                    plan = planner.plan
+                    num_all = done + len(plan.planned)
+                    self._follow(plan, on_forecast)
                 if on_captured is not None:
-                    on_captured(key.num_tokens, done, len(self._all_keys))
-        if self.skipped and not self.keys:
+                    on_captured(key.num_tokens, done, num_all)
+        self._require_any()
+        self._warn_of_left_out()
+
+    def _capture_or_drop(
+        self, key: GraphKey, capture_one: Callable[[GraphKey], None], planner: CapturePlanner | None
+    ) -> bool:
+        """Return whether the graph is captured and stays."""
+        self._captured.add(key)
+        try:
+            capture_one(key)
+        except DeviceError as error:
+            if self.compiled.config.capture_failure is not CaptureFailure.SKIP_SIZE:
+                raise
+            self._skip(key, error)
+            if planner is not None:
+                planner.refused(key.num_tokens, self.skipped[key.num_tokens])
+            return False
+        if planner is None or planner.captured(key.num_tokens):
+            return True
+        self._give_up(key)
+        return False
+
+    def _require_any(self) -> None:
+        if self.keys:
+            return
+        if self.skipped:
             raise next(iter(self.skipped.values()))
+        raise ConfigError(
+            f"capturing the {self._what} graphs: capture_budget holds none of the capture sizes; "
+            f"raise it, or name smaller sizes\n{self.plan}"
+        )
+
+    def _warn_of_left_out(self) -> None:
         for size, refusal in self.skipped.items():
             self._warn_of_skipped(size, refusal)
+        if self.plan is not None and self.plan.dropped.keys() - self.skipped:
+            warnings.warn(
+                f"capturing the {self._what} graphs: sizes are left out to keep within "
+                "capture_budget; batches are padded to the next larger size that is captured, or "
+                f"run eagerly where there is none\n{self.plan}",
+                RuntimeWarning,
+                stacklevel=4,
+            )
 
-    def _skip(self, key: GraphKey, error: DeviceError) -> None:
+    def _planner(self) -> CapturePlanner | None:
+        """Return what chooses the sizes; ``None`` where the configuration has no budget."""
+        budget = self.compiled.config.capture_budget
+        if budget is None:
+            return None
+        others = (plan.used for plan in self.compiled.capture_plans)
+        used = sum(others, CaptureCost(streams=0, num_bytes=0))
+        return CapturePlanner(self.compiled.device, self._all_keys, budget=budget.left_by(used))
+
+    def _to_capture(self, planner: CapturePlanner | None) -> Iterator[GraphKey]:
+        if planner is None:
+            yield from largest_first(self._all_keys.values())
+            return
+        while (size := planner.next_size()) is not None:
+            yield self._all_keys[size]
+
+    def _follow(self, plan: CapturePlan, on_forecast: Callable[[CapturePlan], None] | None) -> None:
+        """Take over what a planner knows now: sizes that it dropped serve no batch."""
+        had_none = self.plan is None or self.plan.forecast is None
+        self.compiled.note_plan(plan, before=self.plan)
+        self.plan = plan
+        self.keys = {size: key for size, key in self.keys.items() if size not in plan.dropped}
+        self._sizes = _capture_sizes(self.keys)
+        if on_forecast is not None and had_none and plan.forecast is not None:
+            on_forecast(plan)
+
+    def _give_up(self, key: GraphKey) -> None:
         self.compiled.release([key])
         self._captured.discard(key)
+
+    def _skip(self, key: GraphKey, error: DeviceError) -> None:
+        self._give_up(key)
         # Its frames hold tensors of the capture, and memory is what is short.
         error.__cause__ = error.__context__ = None
         self.skipped[key.num_tokens] = error.with_traceback(None)
@@ -123,7 +208,7 @@ class CapturedSteps:
             f"capturing the {self._what} graph of {size} rows: {error}; the size is left out, "
             f"batches of up to {size} rows that no smaller size fits {instead}",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def capture_one(self, key: GraphKey) -> None:
@@ -243,6 +328,8 @@ class CapturedSteps:
         self._captured.clear()
         self._is_captured = False
         self.skipped.clear()
+        self.compiled.note_plan(None, before=self.plan)
+        self.plan = None
         self.keys = dict(self._all_keys)
         self._sizes = _capture_sizes(self.keys)
 

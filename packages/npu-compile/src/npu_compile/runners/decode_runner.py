@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, DeviceError
+    from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,6 +130,14 @@ class DecodeRunner:
         """
         return MappingProxyType(self._steps.skipped)
 
+    @property
+    def capture_plan(self) -> CapturePlan | None:
+        """What the captures take, and which sizes ``capture_budget`` does not hold, with reasons.
+
+        ``None`` without a budget, and before :meth:`capture`.
+        """
+        return self._steps.plan
+
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
 
@@ -142,6 +150,7 @@ class DecodeRunner:
         prepare: Callable[[int], None],
         *,
         on_captured: Callable[[int, int, int], None] | None = None,
+        on_forecast: Callable[[CapturePlan], None] | None = None,
     ) -> None:
         """Capture a graph for every capture size, the largest first; nothing in mode ``eager``.
 
@@ -151,8 +160,11 @@ class DecodeRunner:
             prepare: called with each size before the model runs; must make attention see lengths
                 of that many padded rows.
             on_captured: called after each size with (size, sizes done, sizes in all).
+            on_forecast: called once with the plan, where the configuration has a
+                ``capture_budget``, when two sizes are captured and it says what all will take.
 
         Raises:
+            ConfigError: ``capture_budget`` holds none of the sizes.
             RunnerStateError: captured already, by this runner or by another of the model; what is
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
@@ -163,7 +175,9 @@ class DecodeRunner:
             return
         self._steps.require_capturable()
         try:
-            self._steps.capture(prepare, self._capture, on_captured)
+            self._steps.capture(
+                prepare, self._capture, on_captured, on_forecast, self._release_recorded
+            )
         except BaseException:
             self.release()
             raise
@@ -241,8 +255,8 @@ class DecodeRunner:
         self._plans.clear()
         if self._recorder is not None:
             # Its own only: the recorder may be shared, and hold another runner's under equal keys.
-            while self._recorded:
-                self._recorder.release(self._recorded.pop())
+            for key in tuple(self._recorded):
+                self._release_recorded(key)
 
     def _capture(self, key: GraphKey) -> None:
         if self._mode is not RunMode.FULL:
@@ -258,6 +272,12 @@ class DecodeRunner:
         self._plans[key] = UpdatePlan.compile(
             self._recorder, key, groups=self._groups, layers=layers
         )
+
+    def _release_recorded(self, key: GraphKey) -> None:
+        self._plans.pop(key, None)
+        if key in self._recorded and self._recorder is not None:
+            self._recorded.discard(key)
+            self._recorder.release(key)
 
     def _show_lengths(
         self, num_rows: int, lengths: Mapping[str, Mapping[str, Lengths]], reason: str

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, DeviceError
+    from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError
 
 
 class PrefillRunner:
@@ -75,6 +75,14 @@ class PrefillRunner:
         """
         return MappingProxyType(self._steps.skipped)
 
+    @property
+    def capture_plan(self) -> CapturePlan | None:
+        """What the captures take, and which sizes ``capture_budget`` does not hold, with reasons.
+
+        ``None`` without a budget, and before :meth:`capture`.
+        """
+        return self._steps.plan
+
     def padded_size(self, num_tokens: int) -> int:
         """Return the tokens that the model will see; ``num_tokens`` where no size is that large."""
         return self._steps.padded_size(num_tokens)
@@ -84,6 +92,7 @@ class PrefillRunner:
         prepare: Callable[[int], None],
         *,
         on_captured: Callable[[int, int, int], None] | None = None,
+        on_forecast: Callable[[CapturePlan], None] | None = None,
     ) -> None:
         """Capture every prefill capture size, the largest first, if the mode captures prefill.
 
@@ -93,8 +102,11 @@ class PrefillRunner:
             prepare: called with each size before the model runs; must make attention see lengths
                 that its padding allows, of no sequence for instance.
             on_captured: called after each size with (size, sizes done, sizes in all).
+            on_forecast: called once with the plan, where the configuration has a
+                ``capture_budget``, when two sizes are captured and it says what all will take.
 
         Raises:
+            ConfigError: ``capture_budget`` holds none of the sizes.
             RunnerStateError: captured already, by this runner or by another of the model; what is
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
@@ -105,7 +117,9 @@ class PrefillRunner:
             return
         self._steps.require_capturable()
         try:
-            self._steps.capture(prepare, self._steps.capture_one, on_captured)
+            self._steps.capture(
+                prepare, self._steps.capture_one, on_captured, on_forecast, lambda _: None
+            )
         except BaseException:
             self.release()
             raise

@@ -51,6 +51,7 @@ class FakeDevice:
     Args:
         name: for messages.
         memory_bytes: size of the memory from which captures allocate.
+        streams: how many the captured graphs may hold together.
         deadlock_timeout: seconds for which a synchronisation lets other host threads release a
             stream before it reports a deadlock; 0 suits tests with one thread.
 
@@ -65,11 +66,14 @@ class FakeDevice:
         name: str = "fake:0",
         *,
         memory_bytes: int = 2**36,
+        streams: int = 2048,
         deadlock_timeout: float = 0.0,
     ) -> None:
         self.name = name
         self.torch_device = torch.device("cpu")
         self._memory_bytes = memory_bytes
+        self._num_streams = streams
+        self._graphs: weakref.WeakSet[FakeGraph] = weakref.WeakSet()
         self._scheduler = FakeScheduler(deadlock_timeout)
         self._thread = threading.local()
         self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
@@ -188,7 +192,9 @@ class FakeDevice:
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty graph."""
-        return FakeGraph(self._scheduler, self._current)
+        graph = FakeGraph(self._scheduler, self._current)
+        self._graphs.add(graph)
+        return graph
 
     def capture(
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
@@ -229,6 +235,13 @@ class FakeDevice:
         used = self._memory_bytes - free
         return MemoryFigures(allocated=used, reserved=used, free=free, total=self._memory_bytes)
 
+    def free_streams(self) -> int:
+        """Return how many streams captured graphs may still hold.
+
+        Each holds one for every stream that it was captured on, however long it is.
+        """
+        return self._num_streams - sum(graph.num_streams for graph in self._graphs)
+
     def _available(self) -> int:
         return self._memory_bytes - sum(pool.allocated for pool in self._pools)
 
@@ -265,6 +278,8 @@ class FakeDevice:
         if stream is self.default_stream:
             raise device_failure(107031, "capturing the default stream")
         self._scheduler.refuse_while_capturing(f"beginning to capture {stream.name}")
+        if self.free_streams() < 1:
+            raise device_failure(207008, f"no stream is left to capture {stream.name}")
         with self._use(stream):
             graph.begin(stream, pool)
             self._scheduler.capturing = f"{stream.name} (capture {next(self._capture_numbers)})"

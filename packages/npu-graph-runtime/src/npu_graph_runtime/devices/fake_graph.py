@@ -135,6 +135,11 @@ class FakeGraph:
         """Whether the graph is captured and not reset."""
         return self._state == "captured"
 
+    @property
+    def num_streams(self) -> int:
+        """Streams that the graph holds: those that it was captured on, until it is reset."""
+        return len(self._last) if self._state in {"capturing", "captured", "invalidated"} else 0
+
     def replay(self) -> None:
         """Issue the captured work on the current stream.
 

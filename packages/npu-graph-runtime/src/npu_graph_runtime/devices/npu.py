@@ -331,6 +331,18 @@ class NpuDevice:
             total=total,
         )
 
+    def free_streams(self) -> int | None:
+        """Return how many streams the device can still give, or ``None`` where CANN does not tell.
+
+        By ``aclrtGetStreamAvailableNum`` of CANN, for which torch_npu has no call: the submission
+        queues that the driver has left for all processes together.
+        """
+        query = getattr(ctypes.CDLL("libascendcl.so"), "aclrtGetStreamAvailableNum", None)
+        count = ctypes.c_uint32()
+        # It asks for the device that is current on the thread.
+        self.bind_thread()
+        return count.value if query is not None and query(ctypes.byref(count)) == 0 else None
+
     def _living_pool(self, pool: object, graph: Any) -> object:
         """Return the pool that stands for the handle now, and count the graph among its graphs."""
         if not isinstance(pool, _Pool):

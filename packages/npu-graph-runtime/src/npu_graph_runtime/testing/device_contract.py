@@ -439,6 +439,23 @@ class DeviceContract:
         device.empty_cache()
         del held
 
+    def test_captured_graph_takes_streams_until_it_is_reset(self, device: GraphDevice) -> None:
+        """What a graph takes of the device's streams comes back; a device may not tell of them."""
+        values = torch.ones(4, device=device.torch_device)
+        _captured(device, lambda: values.add_(1)).reset()
+        device.synchronize()
+        before = device.free_streams()
+        if before is None:
+            return
+
+        graph = _captured(device, lambda: values.add_(1))
+        during = device.free_streams()
+        graph.reset()
+
+        assert during is not None
+        assert 0 <= during <= before
+        assert device.free_streams() == before
+
     def _update(
         self,
         device: GraphDevice,

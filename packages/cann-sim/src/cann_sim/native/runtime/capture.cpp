@@ -8,6 +8,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "faults.h"
+#include "memory.h"
 #include "submission.h"
 #include "task_group.h"
 
@@ -28,6 +29,12 @@ CaptureModes& TheCaptureModes() {
   static auto* modes = new CaptureModes;
   return *modes;
 }
+
+// Of the queue of a stream on the device, and those of them that a capture leaves free.
+constexpr size_t kQueueDepth = 2048;
+constexpr size_t kReservedEntries = 32;
+// What the device keeps of the arguments of one captured kernel.
+constexpr size_t kArgumentBytes = 6208;
 
 thread_local aclmdlRICaptureMode exchanged_mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;
 
@@ -51,6 +58,24 @@ void DiscardGraph(const Capture& capture) {
   if (!capture.graph->is_child) {
     cann_sim::ForgetGraph(capture.graph.get());
   }
+}
+
+aclError HoldStream(const char* function, cann_sim::Graph& graph) {
+  if (!graph.device.HoldGraphStream()) {
+    return Fail(ACL_ERROR_RT_NO_STREAM_RESOURCE,
+                std::string(function) + ": no stream is left for the captured graph; destroy graphs or streams "
+                                        "(CANN_SIM_STREAMS sets the limit)");
+  }
+  ++graph.held_streams;
+  return ACL_SUCCESS;
+}
+
+aclError TakeArguments(const char* function, cann_sim::Graph& graph) {
+  if (!cann_sim::TakeMemory(graph.device, kArgumentBytes)) {
+    return cann_sim::OutOfMemory(function, graph.device, kArgumentBytes);
+  }
+  graph.argument_bytes += kArgumentBytes;
+  return ACL_SUCCESS;
 }
 
 std::string NameOf(const Capture& capture, size_t branch) {
@@ -162,18 +187,37 @@ aclError RecordTask(const char* function, Stream& stream, Task task, std::shared
                 std::string(function) + ": only kernels may be part of a task group, found " + task.name +
                     " on stream " + std::to_string(stream.id));
   }
+  aclError error = TakeQueueEntries(function, stream, QueueEntriesOf(task.kind));
+  if (error == ACL_SUCCESS && task.kind == TaskKind::kKernel) {
+    error = TakeArguments(function, *capture.graph);
+  }
+  if (error != ACL_SUCCESS) {
+    return error;
+  }
   Branch& branch = capture.graph->branches[stream.branch];
   branch.tasks.push_back(std::move(task));
   branch.last_point = std::move(point);
   return ACL_SUCCESS;
 }
 
+aclError TakeQueueEntries(const char* function, Stream& stream, size_t entries) {
+  Capture& capture = *stream.capture;
+  Branch& branch = capture.graph->branches[stream.branch];
+  if (branch.queue_entries + kReservedEntries >= kQueueDepth) {
+    if (const aclError error = HoldStream(function, *capture.graph); error != ACL_SUCCESS) {
+      Invalidate(capture, "no stream was left to go on with stream " + std::to_string(stream.id));
+      return error;
+    }
+    branch.queue_entries = 0;
+  }
+  branch.queue_entries += entries;
+  return ACL_SUCCESS;
+}
+
 aclError Join(const char* function, const std::shared_ptr<Capture>& capture, Stream& stream) {
   Graph& graph = *capture->graph;
-  if (!graph.device.HoldGraphStream()) {
-    return Fail(ACL_ERROR_RT_NO_STREAM_RESOURCE,
-                std::string(function) + ": no stream is left for the captured graph; destroy graphs or streams "
-                                        "(CANN_SIM_STREAMS sets the limit)");
+  if (const aclError error = HoldStream(function, graph); error != ACL_SUCCESS) {
+    return error;
   }
   graph.branches.push_back({stream.id, {}, nullptr});
   capture->streams.push_back(&stream);

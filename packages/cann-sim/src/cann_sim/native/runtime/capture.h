@@ -32,6 +32,8 @@ class Capture {
 
 // Adds a task to the stream's branch, or says why not.
 aclError RecordTask(const char* function, Stream& stream, Task task, std::shared_ptr<GraphPoint> point = nullptr);
+// Takes entries in the queue of the stream's branch, which goes over to a further stream of the device near its end.
+aclError TakeQueueEntries(const char* function, Stream& stream, size_t entries);
 // Makes the stream part of the capture.
 aclError Join(const char* function, const std::shared_ptr<Capture>& capture, Stream& stream);
 void Invalidate(Capture& capture, const std::string& reason);

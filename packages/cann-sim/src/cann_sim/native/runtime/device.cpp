@@ -112,6 +112,11 @@ bool Device::HoldGraphStream() {
   return true;
 }
 
+size_t Device::FreeStreams() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return configuration::StreamLimit() - std::min(configuration::StreamLimit(), streams_.size() + graph_streams_);
+}
+
 void Device::ReleaseGraphStream() {
   const std::lock_guard<std::mutex> lock(mutex_);
   --graph_streams_;

@@ -32,6 +32,8 @@ struct Device {
   // Streams that captured graphs hold, which count towards the limit. False where the limit is reached.
   bool HoldGraphStream();
   void ReleaseGraphStream();
+  // Streams that can still be made or held.
+  size_t FreeStreams();
 
  private:
   std::mutex mutex_;

@@ -11,6 +11,7 @@
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
+#include "memory.h"
 #include "monitor.h"
 #include "submission.h"
 #include "task_group.h"
@@ -84,9 +85,10 @@ aclError RefuseChild(const char* function) {
 namespace cann_sim {
 
 Graph::~Graph() {
-  for (size_t branch = 0; branch < branches.size(); ++branch) {
+  for (size_t stream = 0; stream < held_streams; ++stream) {
     device.ReleaseGraphStream();
   }
+  GiveMemoryBack(device, argument_bytes);
 }
 
 // While it lives, no other replay of the graph runs.

@@ -31,6 +31,8 @@ struct Branch {
   std::vector<Task> tasks;
   // The point that the last task records, or null where the last task is something else.
   std::shared_ptr<GraphPoint> last_point;
+  // Taken in the queue of the last of its streams on the device.
+  size_t queue_entries = 0;
 };
 
 class Graph {
@@ -48,6 +50,8 @@ class Graph {
   std::vector<std::shared_ptr<GraphPoint>> points;
   std::vector<std::shared_ptr<TaskGroup>> task_groups;
   std::vector<std::shared_ptr<Condition>> conditions;
+  size_t held_streams = 0;    // of the device: one a branch, and more where a branch is long
+  size_t argument_bytes = 0;  // memory of the device that holds the arguments of kernels
   bool is_child = false;  // of a conditional task, in whose place it runs
   std::atomic<bool> ready{false};
 

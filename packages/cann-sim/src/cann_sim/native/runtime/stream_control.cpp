@@ -88,6 +88,17 @@ aclError Destroy(const char* function, aclrtStream handle, bool drain) {
 
 extern "C" {
 
+aclError aclrtGetStreamAvailableNum(uint32_t* count) {
+  CANN_SIM_REQUIRE_USABLE("aclrtGetStreamAvailableNum");
+  CANN_SIM_REQUIRE_POINTER("aclrtGetStreamAvailableNum", count);
+  Device* device = cann_sim::CurrentDevice();
+  if (device == nullptr) {
+    return Fail(ACL_ERROR_RT_CONTEXT_NULL, "aclrtGetStreamAvailableNum: no device is set on this thread");
+  }
+  *count = static_cast<uint32_t>(device->FreeStreams());
+  return ACL_SUCCESS;
+}
+
 aclError aclrtCreateStream(aclrtStream* stream) { return CreateStream("aclrtCreateStream", stream, 0); }
 
 aclError aclrtCreateStreamWithConfig(aclrtStream* stream, uint32_t priority, uint32_t /*flag*/) {

@@ -1,6 +1,7 @@
 // A unit of work of a stream or of a captured graph.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -30,6 +31,9 @@ struct Task {
   std::function<void()> run;  // throws to report a failure
   uint64_t handle = 0;        // number of the event or address of the value that it concerns, for dumps
 };
+
+// Entries of the queue of a captured stream that a task takes on an Ascend 910B; see docs/fidelity.md.
+inline size_t QueueEntriesOf(TaskKind kind) { return kind == TaskKind::kValueWait ? 4 : 1; }
 
 inline Task MakeTask(TaskKind kind, std::function<void()> run, uint64_t handle = 0) {
   return {kind, NameOf(kind), std::move(run), handle};

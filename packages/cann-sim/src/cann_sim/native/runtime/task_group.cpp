@@ -18,6 +18,9 @@ using cann_sim::Stream;
 using cann_sim::StreamState;
 using cann_sim::TaskGroup;
 
+// Empty tasks that the device puts in front of a task group.
+constexpr size_t kPrefetchedTasks = 8;
+
 // Those of living graphs, by their handles. Guarded by CaptureMutex().
 std::unordered_map<void*, std::shared_ptr<TaskGroup>>& TheTaskGroups() {
   static auto* groups = new std::unordered_map<void*, std::shared_ptr<TaskGroup>>;
@@ -109,6 +112,12 @@ aclError aclmdlRICaptureTaskGrpBegin(aclrtStream handle) {
     return Fail(ACL_ERROR_RT_STREAM_NOT_CAPTURED,
                 "aclmdlRICaptureTaskGrpBegin: expected a stream that is being captured; nothing is captured" +
                     OnStream(*stream));
+  }
+  // In front of the kernels, so that none of them is fetched before it is updated.
+  for (size_t task = 0; task < kPrefetchedTasks; ++task) {
+    if (const aclError error = cann_sim::TakeQueueEntries("aclmdlRICaptureTaskGrpBegin", *stream, 1); error != ACL_SUCCESS) {
+      return error;
+    }
   }
   stream->capture->open_groups[stream->branch] = std::make_shared<TaskGroup>();
   return ACL_SUCCESS;

@@ -1,0 +1,151 @@
+"""Measures what each capture takes, and forecasts what further ones will take."""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from typing import TYPE_CHECKING
+
+from npu_graph_runtime.planning.capture_cost import CaptureCost
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from npu_graph_runtime.device import GraphDevice
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class _Growth:
+    """What a device has more of in use than at an earlier moment.
+
+    Attributes:
+        streams: taken from the device.
+        live: bytes of live tensors.
+        reserved: bytes that the allocator holds, live ones included.
+        outside: bytes in use that are not the allocator's.
+    """
+
+    streams: int
+    live: int
+    reserved: int
+    outside: int
+
+    def since(self, earlier: _Growth) -> _Growth:
+        return _Growth(
+            streams=self.streams - earlier.streams,
+            live=self.live - earlier.live,
+            reserved=self.reserved - earlier.reserved,
+            outside=self.outside - earlier.outside,
+        )
+
+    def cost(self) -> CaptureCost:
+        return CaptureCost(streams=self.streams, num_bytes=self.reserved + self.outside)
+
+
+class CaptureMeter:
+    """Reads a device's figures around captures; its first reading is what all others start from.
+
+    A reading waits for the device and gives unused memory of the allocator back, so that what
+    warm-up runs left behind does not count. Whoever else takes streams or memory of the device
+    meanwhile, another process say, is counted as well.
+
+    Note [forecast of captures]: graphs of one pool use each other's memory, so the first and
+    largest capture makes the pool as large as its most demanding moment, and a further one adds
+
+    - streams, by number of its graphs and their length, hardly by its size: as those before it;
+    - memory outside the pool, for the arguments of its kernels: likewise;
+    - tensors that it keeps, such as what functions between its segments are given and return, in
+      proportion to its size. Where the last capture made the pool grow, what was unused before
+      does not hold them, since the allocator keeps small blocks apart from large ones: they fill
+      what the last capture left of its growth, and then the pool grows by them. Else they lie in
+      what is unused, as long as this holds them beside what the size needs while it runs, which
+      shrinks with it.
+
+    Args:
+        device: what is measured.
+
+    Attributes:
+        tells_streams: whether the device tells how many streams it has left; else none are counted.
+        free: what the device had left when the meter was made.
+    """
+
+    def __init__(self, device: GraphDevice) -> None:
+        self._device = device
+        self.tells_streams = device.free_streams() is not None
+        self._begin = self._read()
+        self.free = CaptureCost(
+            streams=-self._begin.streams, num_bytes=device.memory_figures().free
+        )
+        self._last = _Growth(streams=0, live=0, reserved=0, outside=0)
+        self._by_size: dict[int, _Growth] = {}
+
+    @property
+    def used(self) -> CaptureCost:
+        """What the captures take together, by the last reading."""
+        return self._last.cost()
+
+    @property
+    def marginal(self) -> CaptureCost:
+        """What a further capture takes, apart from tensors that it keeps.
+
+        Of those behind the first, which may have to pay for what all share; else as the first.
+        """
+        growths = [*self._by_size.values()]
+        further = growths[1:] or growths
+        return CaptureCost(
+            streams=max(growth.streams for growth in further),
+            num_bytes=round(statistics.mean(growth.outside for growth in further)),
+        )
+
+    def note(self, size: int) -> CaptureCost:
+        """Read the figures behind the capture of a size, and return what it took."""
+        before = self._last
+        self.refresh()
+        self._by_size[size] = self._last.since(before)
+        return self._by_size[size].cost()
+
+    def forget(self, size: int) -> None:
+        """Leave a size out of forecasts, whose graph is about to be released."""
+        del self._by_size[size]
+
+    def refresh(self) -> None:
+        """Read the figures again, behind a capture that failed or was released."""
+        self._last = self._read().since(self._begin)
+
+    def forecast(self, sizes: Iterable[int]) -> CaptureCost:
+        """Return what all captures will take together with further ones; behind two at least.
+
+        See Note [forecast of captures].
+
+        Args:
+            sizes: of the further captures, from the largest to the smallest.
+        """
+        further = tuple(sizes)
+        first, largest = next(iter(self._by_size.items()))
+        size_before, before = [*self._by_size.items()][-1]
+        passing = max(largest.reserved - largest.live, 0) / first
+        left_over = max(before.reserved - before.live, 0)
+        live = reserved = 0.0
+        for size in further:
+            live += max(before.live, 0) * size / size_before
+            if before.reserved > 0:
+                reserved = max(reserved, live - left_over)
+            else:
+                unused = self._last.reserved - self._last.live
+                reserved = max(reserved, live + passing * size - unused)
+        each = self.marginal
+        return CaptureCost(
+            streams=self._last.streams + each.streams * len(further),
+            num_bytes=self._last.cost().num_bytes + round(reserved) + each.num_bytes * len(further),
+        )
+
+    def _read(self) -> _Growth:
+        self._device.synchronize()
+        self._device.empty_cache()
+        figures = self._device.memory_figures()
+        return _Growth(
+            streams=-(self._device.free_streams() or 0),
+            live=figures.allocated,
+            reserved=figures.reserved,
+            outside=figures.total - figures.free - figures.reserved,
+        )

@@ -1,0 +1,246 @@
+"""Decides, while sizes are being captured, which of them fit streams and memory."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from npu_graph_runtime.capture_sizes import CaptureSizes
+from npu_graph_runtime.errors import CaptureSizeError
+from npu_graph_runtime.planning.capture_cost import (
+    CaptureBudget,
+    CaptureCost,
+    readable_bytes,
+)
+from npu_graph_runtime.planning.capture_meter import CaptureMeter
+from npu_graph_runtime.planning.capture_plan import CapturePlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from npu_graph_runtime.device import GraphDevice
+
+
+# Of the memory that two captures forecast: how far forecasts are off, by the tests of ten shapes.
+_SPARE_BYTES = 0.05
+
+
+class CapturePlanner:
+    """Measures the first captures of a session, which stay, and plans the others by them.
+
+    Captures nothing itself; make it inside the capture session, in front of the first capture::
+
+        planner = CapturePlanner(device, sizes, budget=CaptureBudget(streams=1000))
+        while (size := planner.next_size()) is not None:
+            capture(size)
+            if not planner.captured(size):
+                release(size)
+
+    It asks for sizes from the largest to the smallest, and has its forecast behind the second. Of
+    those that are left it then keeps as many as fit, the largest number whose forecast is within
+    the budget, and chooses them evenly by their place among the sizes, with the smallest: capture
+    sizes lie closer where batches are small, so that evenly is by what padding costs. For streams
+    it does so behind the first already, so that the second is one that stays. Every further capture
+    is measured too, and what is left is planned anew. Each size is asked for once, so none is
+    captured a second time to find out.
+
+    With the forecast an engine can size its key/value cache before the remaining graphs are
+    captured. Graphs that hold addresses of the cache, as those of run mode ``FULL`` do, need its
+    addresses reserved before the first capture; those of segments between eager attention do not.
+
+    The budget holds for what stays. A size is known to be too large for it only when it is
+    captured; then it is to be released, and is dropped like the others.
+
+    Args:
+        device: what the graphs are captured on.
+        sizes: candidates.
+        budget: what the captures may take, from now on.
+
+    Raises:
+        CaptureSizeError: no size, or one below 1; or a budget of streams on a device that does not
+            tell how many it has left.
+    """
+
+    def __init__(
+        self, device: GraphDevice, sizes: Iterable[int], *, budget: CaptureBudget | None = None
+    ) -> None:
+        self._budget = CaptureBudget() if budget is None else budget
+        self._pending = list(CaptureSizes(sizes).largest_first())
+        self._captured: dict[int, CaptureCost] = {}
+        self._dropped: dict[int, str] = {}
+        self._meter = CaptureMeter(device)
+        self._asked: int | None = None
+        self._has_released = False
+        self._most_streams = self._budget.streams
+        if self._meter.tells_streams:
+            limits = (self._budget.streams, self._meter.free.streams)
+            self._most_streams = min(limit for limit in limits if limit is not None)
+        elif self._most_streams is not None:
+            raise CaptureSizeError(
+                f"planning captures on {device.name} within {self._most_streams} streams: the "
+                "device does not tell how many it has left; leave streams out of the budget"
+            )
+        limits = (self._budget.num_bytes, self._meter.free.num_bytes)
+        self._most_bytes = min(limit for limit in limits if limit is not None)
+
+    def next_size(self) -> int | None:
+        """Return the size to capture now, or ``None`` when nothing is left to capture.
+
+        Raises:
+            CaptureSizeError: the planner was not told what became of the size before.
+        """
+        if self._asked is not None:
+            raise CaptureSizeError(
+                f"planning the next capture: nothing was said of size {self._asked}, expected "
+                "captured() or refused() behind each size"
+            )
+        if self._has_released:
+            self._has_released = False
+            self._meter.refresh()
+            self._thin()
+        if not self._pending:
+            return None
+        self._asked = self._pending.pop(0)
+        return self._asked
+
+    def captured(self, size: int) -> bool:
+        """Measure the capture of a size that was asked for, and plan the remaining ones.
+
+        Returns:
+            Whether its graph stays. If not it has to be released before anything else: what the
+            captures take was above the budget with it.
+
+        Raises:
+            CaptureSizeError: another size was asked for.
+        """
+        self._answer(size)
+        cost = self._meter.note(size)
+        if self._fits(self._meter.used):
+            self._captured[size] = cost
+            self._thin()
+            return True
+        self._meter.forget(size)
+        self._has_released = True
+        self._dropped[size] = (
+            f"its capture took {cost}, {self._meter.used} with those before it, more than "
+            f"{self._limits()}"
+        )
+        if len(self._captured) < 2:
+            self._drop_those_like(size, cost)
+        return False
+
+    def refused(self, size: int, error: Exception) -> None:
+        """Drop a size that the device did not capture, and plan the remaining ones.
+
+        Args:
+            size: that was asked for.
+            error: why.
+
+        Raises:
+            CaptureSizeError: another size was asked for.
+        """
+        self._answer(size)
+        self._dropped[size] = f"the device refused its capture: {error}"
+        self._meter.refresh()
+        self._thin()
+
+    @property
+    def plan(self) -> CapturePlan:
+        """What is known and decided now."""
+        forecast: CaptureCost | None = None
+        if not self._pending and self._asked is None:
+            forecast = self._meter.used
+        elif len(self._captured) > 1:
+            forecast = self._meter.forecast(self._pending)
+        return CapturePlan(
+            budget=self._budget,
+            captured=MappingProxyType(dict(self._captured)),
+            planned=tuple(self._pending),
+            dropped=MappingProxyType(dict(self._dropped)),
+            used=self._meter.used,
+            forecast=forecast,
+        )
+
+    def _answer(self, size: int) -> None:
+        if size != self._asked:
+            raise CaptureSizeError(
+                f"planning captures: told of size {size}, expected {self._asked}, which was asked "
+                "for; capture the sizes that next_size() returns, in its order"
+            )
+        self._asked = None
+
+    def _thin(self) -> None:
+        """Drop pending sizes until the others are forecast to fit."""
+        if not self._captured:
+            return
+        # So that what was decided by the first forecast need not be taken back for its error.
+        spare = _SPARE_BYTES if len(self._captured) == 2 else 0.0
+        number = len(self._pending)
+        while number:
+            forecast = self._forecast(evenly(self._pending, number))
+            if self._fits(forecast, spare=spare):
+                break
+            number -= 1
+        if number == len(self._pending):
+            return
+        kept = evenly(self._pending, number)
+        num_all = len(self._captured) + len(self._pending) + len(self._dropped)
+        used = self._meter.used
+        for size in self._take_pending():
+            if size in kept:
+                self._pending.append(size)
+                continue
+            total = self._forecast((size,))
+            self._dropped[size] = (
+                f"it would take about {total.streams - used.streams} streams and "
+                f"{readable_bytes(total.num_bytes - used.num_bytes)}, and {self._limits()} holds "
+                f"{len(self._captured) + number} of {num_all} sizes"
+            )
+
+    def _forecast(self, sizes: Sequence[int]) -> CaptureCost:
+        if len(self._captured) > 1:
+            return self._meter.forecast(sizes)
+        # What the first capture took of memory does not say what others add.
+        used = self._meter.used
+        streams = used.streams + self._meter.marginal.streams * len(sizes)
+        return CaptureCost(streams=streams, num_bytes=used.num_bytes)
+
+    def _drop_those_like(self, size: int, cost: CaptureCost) -> None:
+        """Drop the pending sizes that one which was above the budget shows to be so as well."""
+        is_first = not self._captured
+        by_streams = self._most_streams is not None and cost.streams > self._most_streams
+        for other in self._take_pending():
+            # Without what every size takes, so no size that would fit is dropped.
+            least = cost.num_bytes * other / size
+            if not is_first or by_streams:
+                self._dropped[other] = f"size {size}, which takes no more, is above the budget"
+            elif least > self._most_bytes:
+                self._dropped[other] = (
+                    f"it would take {readable_bytes(round(least))} by what size {size} took, more "
+                    f"than {self._limits()}"
+                )
+            else:
+                self._pending.append(other)
+
+    def _take_pending(self) -> tuple[int, ...]:
+        taken, self._pending = tuple(self._pending), []
+        return taken
+
+    def _fits(self, cost: CaptureCost, *, spare: float = 0.0) -> bool:
+        has_streams = self._most_streams is None or cost.streams <= self._most_streams
+        return has_streams and cost.num_bytes * (1 + spare) <= self._most_bytes
+
+    def _limits(self) -> str:
+        """Return what the captures may take, for sentences."""
+        streams = "" if self._most_streams is None else f"{self._most_streams} streams and "
+        return f"the budget of {streams}{readable_bytes(self._most_bytes)}"
+
+
+def evenly(sizes: Sequence[int], number: int) -> tuple[int, ...]:
+    """Return some of ordered sizes, the last among them, as far apart as their number allows.
+
+    Args:
+        sizes: in any order.
+        number: how many, at most all.
+    """
+    return tuple(sizes[-(-len(sizes) * place // number) - 1] for place in range(1, number + 1))

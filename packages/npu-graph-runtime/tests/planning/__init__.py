@@ -1,0 +1,1 @@
+"""The planner of capture sizes."""
