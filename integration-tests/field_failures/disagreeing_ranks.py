@@ -88,7 +88,7 @@ def ranks_of_other_run_modes(_: NpuDevice) -> Iterator[Failing]:
     )
 
 
-@field_failure("vllm#21637", names=("rank 0: 1", "rank 1: 0", "at other steps"))
+@field_failure("vllm#28224", names=("rank 0: 1", "rank 1: 0", "at other steps"))
 def rank_that_is_a_step_ahead(_: NpuDevice) -> Iterator[Failing]:
     """A rank decodes once more than another, and the others wait in the next collective."""
     earlier, group = _Group(), _Group()
@@ -116,7 +116,7 @@ def idle_rank_that_does_not_come(_: NpuDevice) -> Iterator[Failing]:
     yield lambda: told(RankFailedError, lambda: first.agree(RunMode.FULL, 1))
 
 
-@field_failure("vllm#43420", names=("rank 1 gave up", "step 0"))
+@field_failure("vllm#23534", names=("rank 1 gave up", "step 0"))
 def rank_that_failed(_: NpuDevice) -> Iterator[Failing]:
     """A rank fails in its start, and what is seen is that all others wait for it."""
     group = _Group()

@@ -26,7 +26,7 @@ class FieldFailure:
 
     Attributes:
         name: of the case.
-        reported: addresses of the threads that report it.
+        reported: addresses of threads that report it, or a failure of its kind.
         names: what the diagnosis has to name: layer, operator, stream, rank, as far as they apply.
         arrange: makes everything up to the moment of the failure, and puts the device right again.
     """
