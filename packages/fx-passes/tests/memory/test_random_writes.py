@@ -211,10 +211,10 @@ def random_source(random: Random) -> str:
     return f"def program(a, b, c):\n    {body}\n    return ({results},)\n"
 
 
-def _outcome(run: Callable[..., Sequence[Tensor]]) -> list[Tensor]:
+def _outcome(run: Callable[..., Sequence[Tensor]], *, scale: float = 1.0) -> list[Tensor]:
     """Return results and inputs after a run, and again after a caller wrote all results."""
     generator = torch.Generator().manual_seed(7)
-    inputs = [torch.randn(4, 4, generator=generator) for _ in range(3)]
+    inputs = [torch.randn(4, 4, generator=generator) * scale for _ in range(3)]
     results = run(*inputs)
     seen = [each.clone() for each in (*results, *inputs)]
     for number, each in enumerate(results):
@@ -266,6 +266,23 @@ def _equal(left: Sequence[Tensor], right: Sequence[Tensor]) -> bool:
     )
 
 
+def _differ_as_by_rounding(
+    program: Callable[..., Sequence[Tensor]],
+    found: Sequence[Tensor],
+    expected: Sequence[Tensor],
+) -> bool:
+    """Return whether the last bit of an input changes a program's results about as much.
+
+    As with the sine of a large number, where a rule that may round elsewhere shows.
+    """
+    moved = _outcome(program, scale=1 + 2**-22)
+    return len(found) == len(expected) and all(
+        mine.shape == theirs.shape
+        and bool((mine - theirs).abs().max() <= 10 * (other - theirs).abs().max() + 1e-5)
+        for mine, theirs, other in zip(found, expected, moved, strict=True)
+    )
+
+
 def test_random_programs_of_writes_and_views_keep_their_meaning(
     pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -313,9 +330,11 @@ def test_random_programs_of_writes_and_views_keep_their_meaning(
                     else torch.compile(program, backend="aot_eager", dynamic=dynamic)
                 )
                 counts["changed by torch"] += 1
+            if not _equal(found, expected):
+                assert _differ_as_by_rounding(program, found, expected), told
+                counts["rounded elsewhere"] += 1
         counts["ran"] += 1
         counts["matched"] += matches > 0
-        assert _equal(found, expected), told
     print(dict(counts))  # noqa: T201 - the figures of a long run
     assert counts["matched"] > wanted // 10
 
