@@ -12,6 +12,7 @@ import cann_sim
 from attn_update import ParameterGroup, Recorder, StepParameters, UpdateLane, UpdatePlan
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
 from attn_update.issuing.native.native_updater import NativeUpdater
+from attn_update.issuing.updater import Updater
 from attn_update.testing import (
     PagedModel,
     ScheduledDevice,
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from random import Random
 
-    from attn_update import UpdaterChoice
-    from attn_update.issuing.updater import ReplayEvents, Updater
+    from attn_update import AddressedDevice, UpdaterChoice
+    from attn_update.issuing.updater import BoundLaunches, Unbindable
     from attn_update.kinds import FusedInferAttention
 
 pytest_plugins = "cann_sim.pytest_plugin"
@@ -169,15 +170,19 @@ def updater(request: pytest.FixtureRequest) -> Updater:
     return UPDATERS[request.param]()
 
 
-class RefusingEvents:
+class RefusingEvents(Updater):
     """Events behind replays that cannot be waited for while `refused`; wraps an updater."""
 
     def __init__(self, updater: Updater) -> None:
         self.refused = False
-        self.bind = updater.bind
         self._updater = updater
 
-    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
+    def bind(
+        self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
+    ) -> BoundLaunches | Unbindable:
+        return self._updater.bind(plan, device, calls)
+
+    def replay_events(self, calls: Mapping[str, int]) -> Any:
         events, owner = self._updater.replay_events(calls), self
 
         class Event:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from attn_update.issuing.bound_launches import LaunchFailure
 from attn_update.issuing.kernels.kernel_launches import KernelLaunches
 from attn_update.issuing.kernels.kernel_signature import (
     KernelParameter,
     KernelSignature,
     ParameterType,
 )
+from attn_update.issuing.updater import LaunchFailure
 from attn_update.testing.writing_device import STREAM, WritingDevice
 
 PROBE = KernelSignature(

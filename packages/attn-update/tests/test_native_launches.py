@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from attn_update.issuing.bound_launches import LaunchFailure
 from attn_update.issuing.native.native_updater import NativeUpdater
+from attn_update.issuing.updater import LaunchFailure
 from attn_update.testing.writing_device import STREAM, WritingDevice
 
 

@@ -16,7 +16,7 @@ from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
     from attn_update import CheckedStep
-    from attn_update.issuing.bound_launches import Changes
+    from attn_update.issuing.updater import Changes
     from npu_graph_runtime import NpuDevice
 
 
