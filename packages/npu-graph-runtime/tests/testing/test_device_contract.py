@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from npu_graph_runtime import FakeDevice
-from npu_graph_runtime.testing import DeviceContract
+from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:
     from npu_graph_runtime import GraphDevice, NpuDevice
