@@ -120,7 +120,7 @@ class AttentionOperators:
         positions = torch.arange(tokens.shape[1], device=value.device)
         given = torch.tensor(lengths, device=value.device).unsqueeze(1)
         sums = (tokens * (positions < given).unsqueeze(2)).sum(1)
-        own = sums.index_select(0, torch.tensor(rows, device=value.device))
+        own = sums.index_select(0, torch.tensor(rows, dtype=torch.long, device=value.device))
         out[0][: len(rows)] = query[: len(rows)] + own
         return out[0], out[1]
 
