@@ -51,8 +51,8 @@ class FakeDevice:
 
     What it does not do: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so
     they run at once even while the default stream waits; a graph replays its branches in the order
-    of capture; memory of a pool is never reused by another graph of it; only one stream captures at
-    a time.
+    of capture; memory of a pool is never reused by another graph of it; a graph keeps alive what it
+    reads; only one stream captures at a time.
 
     Args:
         name: for messages.
