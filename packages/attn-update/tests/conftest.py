@@ -37,7 +37,7 @@ CheckBurst: TypeAlias = "Callable[[UpdateLane, list[PagedModel], Random], None]"
 BLOCK_SIZE = 4
 SCHEDULES = 200
 # Tests on a held device take one as a seed, and run it in many ways: so many times fewer.
-SCHEDULES_OF_A_HELD_DEVICE = 25
+SCHEDULES_OF_A_HELD_DEVICE = 50
 BURSTS = 4
 
 
