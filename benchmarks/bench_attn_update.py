@@ -215,8 +215,20 @@ def make_ours(
     worker: bool = False,
     keys: int = 1,
     changing: bool = True,
+    tables: int = 0,
 ) -> Callable[[int], None]:
-    """Capture with attn_update, under several keys, and return the step of the first key."""
+    """Capture with attn_update, under several keys, and return the step of the first key.
+
+    Args:
+        workload: What is captured.
+        fused: Whether the device's fused call may be used.
+        updater: Issues the updates.
+        worker: Whether a thread of the lane does.
+        keys: Captured keys.
+        changing: Whether the lengths change from step to step.
+        tables: Block tables that steps rebind in turn, each as a new view; 0 for the captured one,
+            which stays.
+    """
     from attn_update import (
         Recorder,
         StepParameters,
@@ -229,18 +241,23 @@ def make_ours(
     recorder = Recorder(device)
     lane = UpdateLane(device, updater=updater, worker=worker)
     pool = device.create_memory_pool()
+    kind = f"fused_infer_attention_v1{'_rebound' if tables else ''}"
+    captured: Any = workload.arguments["block_table"]
+    others = [captured.clone() for _ in range(tables)]
     graphs = []
     for key in range(keys):
         graphs.append(device.create_graph())
         with recorder.recording(key), device.capture(graphs[-1], pool=pool):
             for layer in range(workload.layers):
                 arguments = {**workload.arguments, **workload.lengths(0)}
-                recorder.attention(f"layers.{layer}", "fused_infer_attention_v1", arguments)
+                recorder.attention(f"layers.{layer}", kind, arguments)
     plan = UpdatePlan.compile(recorder, 0, fused=fused)
 
     def step(number: int) -> None:
-        lengths = workload.lengths(number if changing else 0)
-        parameters = StepParameters(key=0, groups={"default": lengths})
+        given: dict[str, Any] = workload.lengths(number if changing else 0)
+        if tables:
+            given["block_table"] = others[number % tables][:]
+        parameters = StepParameters(key=0, groups={"default": given})
         lane.run(plan, parameters, graphs[0].replay)
 
     return step
@@ -353,6 +370,15 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
     ),
     ("update, 8 keys captured", "attn_update, native"): functools.partial(
         make_ours, updater="native", keys=8
+    ),
+    ("update, block table rebound", "attn_update, native, new view of one"): functools.partial(
+        make_ours, updater="native", tables=1
+    ),
+    ("update, block table rebound", "attn_update, native, two in turn"): functools.partial(
+        make_ours, updater="native", tables=2
+    ),
+    ("update, block table rebound", "attn_update, kernels from Python, two in turn"): (
+        functools.partial(make_ours, updater="kernels", tables=2)
     ),
     ("lengths unchanged", "attn_update, fused C call"): functools.partial(
         make_ours, changing=False

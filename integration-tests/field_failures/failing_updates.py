@@ -20,9 +20,9 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.testing import PagedModel
 from field_failures.field_failure import Failing, field_failure, told
 from npu_graph_runtime import DeviceTimeoutError, diagnose
+from npu_graph_testing.attention import PagedModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

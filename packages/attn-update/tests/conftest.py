@@ -1,4 +1,4 @@
-"""The devices of the tests: simulated CANN, and a scheduled device with small paged models."""
+"""The devices of the tests: simulated CANN, and a held device with small paged models."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ import cann_sim
 from attn_update import ParameterGroup, Recorder, StepParameters, UpdateLane, UpdatePlan
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
 from attn_update.issuing.native.native_updater import NativeUpdater
-from attn_update.testing import (
+from attn_update.issuing.updater import Updater
+from npu_graph_runtime import FakeDevice, NpuDevice
+from npu_graph_testing.attention import (
+    AttentionOperators,
     PagedModel,
-    ScheduledDevice,
-    ScheduledGraph,
-    ScheduledOperators,
     assert_layers_equal,
     draw_lengths,
 )
-from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from random import Random
 
-    from attn_update import UpdaterChoice
-    from attn_update.issuing.updater import ReplayEvents, Updater
+    from attn_update import AddressedDevice, UpdaterChoice
+    from attn_update.issuing.updater import BoundLaunches, Unbindable
     from attn_update.kinds import FusedInferAttention
+    from npu_graph_runtime import DeviceGraph
 
 pytest_plugins = "cann_sim.pytest_plugin"
 
@@ -36,19 +36,22 @@ CaptureDispatched: TypeAlias = "Callable[[PagedModel, int], Any]"
 CheckBurst: TypeAlias = "Callable[[UpdateLane, list[PagedModel], Random], None]"
 BLOCK_SIZE = 4
 SCHEDULES = 200
+# Tests on a held device take one as a seed, and run it in many ways: so many times fewer.
+SCHEDULES_OF_A_HELD_DEVICE = 50
 BURSTS = 4
 
 
 @dataclass(kw_only=True)
 class Model:
-    """A model of attention layers on a scheduled device, captured for several batch sizes."""
+    """A model of attention layers on a fake device, captured for several batch sizes."""
 
-    device: ScheduledDevice
+    device: FakeDevice
     kind: FusedInferAttention
     num_layers: int = 3
     width: int = 3
     recorder: Recorder = field(init=False)
-    graphs: dict[object, ScheduledGraph] = field(default_factory=dict)
+    pool: object = field(init=False)
+    graphs: dict[object, DeviceGraph] = field(default_factory=dict)
     plans: dict[object, UpdatePlan] = field(default_factory=dict)
     inputs: dict[object, dict[str, torch.Tensor]] = field(default_factory=dict)
     outputs: dict[object, list[torch.Tensor]] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class Model:
 
     def __post_init__(self) -> None:
         self.recorder = Recorder(self.device, {"attention": self.kind})
+        self.pool = self.device.create_memory_pool()
         generator = torch.Generator().manual_seed(7)
         self.caches = [
             torch.randint(1, 1000, (8, BLOCK_SIZE, 2), generator=generator).double()
@@ -80,8 +84,9 @@ class Model:
 
     def capture(self, key: int, *, pad: bool = False) -> UpdatePlan:
         """Capture all layers for `key` sequences of length one and compile the plan."""
+        self.arguments(key, 0, [1] * key)  # what is made in the capture would be the graph's
         self.graphs[key] = graph = self.device.create_graph()
-        with self.recorder.recording(key), self.device.capture(graph):
+        with self.recorder.recording(key), self.device.capture(graph, pool=self.pool):
             self.outputs[key] = [
                 self.recorder.attention(
                     f"layer.{layer}", "attention", self.arguments(key, layer, [1] * key)
@@ -113,14 +118,12 @@ class Model:
         ]
 
     def observed_replay(self, key: int, seen: list[list[torch.Tensor]]) -> Callable[[], None]:
-        """Return a replay that also queues a copy of the outputs as they are at its end."""
+        """Return a replay that also queues copies of the outputs as they are at its end."""
 
         def replay() -> None:
             self.graphs[key].replay()
-            outputs = self.outputs[key]
-            slot: list[torch.Tensor] = []
-            seen.append(slot)
-            self.device.launch("copy", lambda: slot.extend(out.clone() for out in outputs))
+            with self.device.use_stream(self.device.current_stream()):
+                seen.append([out.clone() for out in self.outputs[key]])
 
         return replay
 
@@ -130,6 +133,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--schedules", type=int, default=SCHEDULES, help="fuzzed schedules to run")
     group.addoption("--bursts", type=int, default=BURSTS, help="bursts of steps of every kind")
     group.addoption("--schedule-seed", type=int, default=0, help="seed of the fuzzed schedules")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "schedule" in metafunc.fixturenames:
+        schedules: int = metafunc.config.getoption("--schedules", SCHEDULES)
+        metafunc.parametrize("schedule", range(max(1, schedules // SCHEDULES_OF_A_HELD_DEVICE)))
 
 
 @pytest.fixture
@@ -169,15 +178,19 @@ def updater(request: pytest.FixtureRequest) -> Updater:
     return UPDATERS[request.param]()
 
 
-class RefusingEvents:
+class RefusingEvents(Updater):
     """Events behind replays that cannot be waited for while `refused`; wraps an updater."""
 
     def __init__(self, updater: Updater) -> None:
         self.refused = False
-        self.bind = updater.bind
         self._updater = updater
 
-    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
+    def bind(
+        self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
+    ) -> BoundLaunches | Unbindable:
+        return self._updater.bind(plan, device, calls)
+
+    def replay_events(self, calls: Mapping[str, int]) -> Any:
         events, owner = self._updater.replay_events(calls), self
 
         class Event:
@@ -294,23 +307,23 @@ def capture_dispatched() -> CaptureDispatched:
 
 
 @pytest.fixture(params=[False, True], ids=["no_queue", "launch_queue"])
-def device(request: pytest.FixtureRequest) -> ScheduledDevice:
-    return ScheduledDevice(has_launch_queue=request.param)
+def device(request: pytest.FixtureRequest) -> FakeDevice:
+    return FakeDevice(is_held=True, has_launch_queue=request.param)
 
 
 @pytest.fixture
-def operators(device: ScheduledDevice) -> Iterator[ScheduledOperators]:
-    with ScheduledOperators(device) as operators:
+def operators() -> Iterator[AttentionOperators]:
+    with AttentionOperators() as operators:
         yield operators
 
 
 @pytest.fixture
-def model(device: ScheduledDevice, operators: ScheduledOperators) -> Model:
+def model(device: FakeDevice, operators: AttentionOperators) -> Model:
     return Model(device=device, kind=operators.kind())
 
 
 @pytest.fixture
-def make_model(device: ScheduledDevice, operators: ScheduledOperators) -> Callable[..., Model]:
+def make_model(device: FakeDevice, operators: AttentionOperators) -> Callable[..., Model]:
     """Make models on one device; keyword arguments go to the kind."""
 
     def make(*, num_layers: int = 3, rebind_block_table: bool = False) -> Model:

@@ -19,7 +19,7 @@ from attn_update import (
     default_kinds,
 )
 from attn_update.recording.recorder import Recorder
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

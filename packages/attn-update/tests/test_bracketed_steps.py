@@ -11,15 +11,15 @@ import torch
 
 import cann_sim
 from attn_update import LaneError, StepParameterError, UpdateError, UpdateLane, UpdateOrder
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from attn_update import UpdaterChoice
-    from attn_update.testing import ScheduledDevice
     from conftest import Model
-    from npu_graph_runtime import NpuDevice
+    from npu_graph_runtime import FakeDevice, NpuDevice
+    from npu_graph_testing.attention import AttentionOperators
 
 WAYS = ("run", "before", "behind")
 
@@ -49,11 +49,10 @@ def assert_right(model: Model, key: int, lengths: list[int], outputs: object) ->
 
 
 @pytest.mark.parametrize("ways", [("before",), ("behind",), WAYS])
-@pytest.mark.parametrize("seed", range(40))
 def test_steps_with_any_schedule_see_their_own_lengths(
-    make_model: Callable[..., Model], device: ScheduledDevice, seed: int, ways: tuple[str, ...]
+    make_model: Callable[..., Model], device: FakeDevice, schedule: int, ways: tuple[str, ...]
 ) -> None:
-    random = Random(seed)
+    random = Random(schedule)
     models = [make_model(num_layers=3), make_model(num_layers=1)]
     lane = UpdateLane(device)
     for model in models:
@@ -66,50 +65,52 @@ def test_steps_with_any_schedule_see_their_own_lengths(
         lengths = [random.randint(0, 12) for _ in range(key)]
         step(lane, model, key, lengths, random.choice(ways), seen)
         queued.append((model, key, lengths))
-        device.advance(random, random.randint(0, 30))
-    device.drain(random=random)
+        device.advance(random, random.randint(0, 200))
+    device.advance(random)
     for (model, key, lengths), outputs in zip(queued, seen, strict=True):
         assert_right(model, key, lengths, outputs)
-    assert device.num_synchronisations == 0
+    assert device.num_synchronizations == 0
 
 
 def assert_next_steps_are_right(
-    lane: UpdateLane, model: Model, device: ScheduledDevice, ways: tuple[str, ...], seed: int
+    lane: UpdateLane, model: Model, device: FakeDevice, ways: tuple[str, ...], seed: int
 ) -> None:
     random, seen = Random(seed), list[object]()
     drawn = [[random.randint(0, 12) for _ in range(2)] for _ in range(20)]
     for lengths in drawn:
         step(lane, model, 2, lengths, random.choice(ways), seen)
-        device.advance(random, random.randint(0, 12))
-    device.drain(random=random)
+        device.advance(random, random.randint(0, 80))
+    device.advance(random)
     for lengths, outputs in zip(drawn, seen, strict=True):
         assert_right(model, 2, lengths, outputs)
 
 
 @pytest.mark.parametrize("way", ["before", "behind"])
 @pytest.mark.parametrize("failing", range(3))
-@pytest.mark.parametrize("seed", range(8))
 def test_an_update_that_fails_half_way_releases_the_graph(
-    model: Model, device: ScheduledDevice, way: str, failing: int, seed: int
+    model: Model,
+    device: FakeDevice,
+    operators: AttentionOperators,
+    way: str,
+    failing: int,
+    schedule: int,
 ) -> None:
     model.capture(2)
     lane = UpdateLane(device)
-    random = Random(seed)
+    random = Random(schedule)
     step(lane, model, 2, [2, 3], way, [])
-    # The replay's copy is a launch of its own, in front of the updates.
-    device.failing = {failing + 1: RuntimeError("injected")}
+    operators.failing = {failing: RuntimeError("injected")}
     with pytest.raises(UpdateError, match="injected"):
         step(lane, model, 2, [4, 5], way, [])
-    device.advance(random, random.randint(0, 30))
-    assert_next_steps_are_right(lane, model, device, (way,), seed)
-    assert device.num_synchronisations == 0
+    device.advance(random, random.randint(0, 200))
+    assert_next_steps_are_right(lane, model, device, (way,), schedule)
+    assert device.num_synchronizations == 0
 
 
-@pytest.mark.parametrize("seed", range(8))
 def test_wrong_parameters_behind_a_replay_release_it(
-    model: Model, device: ScheduledDevice, seed: int
+    model: Model, device: FakeDevice, schedule: int
 ) -> None:
-    plan, lane, random = model.capture(2), UpdateLane(device), Random(seed)
+    plan, lane, random = model.capture(2), UpdateLane(device), Random(schedule)
     for first in (True, False):
         if not first:
             step(lane, model, 2, [2, 3], "behind", [])
@@ -119,23 +120,21 @@ def test_wrong_parameters_behind_a_replay_release_it(
         device.advance(random, random.randint(0, 10))
     with pytest.raises(LaneError, match="none was begun"):
         lane.finish()
-    assert_next_steps_are_right(lane, model, device, ("behind",), seed)
+    assert_next_steps_are_right(lane, model, device, ("behind",), schedule)
 
 
-def test_wrong_parameters_before_a_replay_launch_nothing(
-    model: Model, device: ScheduledDevice
-) -> None:
+def test_wrong_parameters_before_a_replay_launch_nothing(model: Model, device: FakeDevice) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
     with pytest.raises(StepParameterError):
         lane.begin(plan, model.parameters(2, [1, 99]))
-    assert all(stream.query() for stream in device._streams)
+    assert device.is_idle
     assert_next_steps_are_right(lane, model, device, ("before",), 0)
 
 
 @pytest.mark.parametrize("way", ["before", "behind"])
 @pytest.mark.parametrize("is_queued", [False, True])
 def test_an_abandoned_step_never_hangs(
-    model: Model, device: ScheduledDevice, way: str, is_queued: bool
+    model: Model, device: FakeDevice, way: str, is_queued: bool
 ) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
     for _ in range(3):
@@ -148,29 +147,27 @@ def test_an_abandoned_step_never_hangs(
 
 
 def test_a_step_that_was_never_finished_is_told_and_the_next_is_right(
-    model: Model, device: ScheduledDevice, monkeypatch: pytest.MonkeyPatch
+    model: Model, device: FakeDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
     lane.begin(plan, model.parameters(2, [4, 5]))
     model.graphs[2].replay()
     with pytest.raises(LaneError, match="never finished"):
         lane.run(plan, model.parameters(2, [6, 7]), model.graphs[2].replay)
-    device.drain()
+    device.synchronize()
     lane.begin(plan, model.parameters(2, [4, 5]))
     model.graphs[2].replay()
     model.graphs[2].replay()
     random = Random(4)
     # The device works while the host waits for it.
-    monkeypatch.setattr("time.sleep", lambda _: device.advance(random, 3))
+    monkeypatch.setattr("time.sleep", lambda _: device.advance(random, 30))
     with pytest.raises(LaneError, match="never finished"):
         lane.begin(plan, model.parameters(2, [6, 7]), replayed=True)
-    device.drain()
+    device.synchronize()
     assert_next_steps_are_right(lane, model, device, WAYS, 2)
 
 
-def test_another_thread_does_not_take_an_open_step_away(
-    model: Model, device: ScheduledDevice
-) -> None:
+def test_another_thread_does_not_take_an_open_step_away(model: Model, device: FakeDevice) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
     lane.begin(plan, model.parameters(2, [4, 5]))
     errors: list[BaseException] = []
@@ -187,40 +184,38 @@ def test_another_thread_does_not_take_an_open_step_away(
     assert "another thread" in str(errors[0])
     model.graphs[2].replay()
     lane.finish()
-    device.drain()
+    device.synchronize()
     assert_right(model, 2, [4, 5], model.outputs[2])
 
 
-def test_close_releases_an_open_step(model: Model, device: ScheduledDevice) -> None:
+def test_close_releases_an_open_step(model: Model, device: FakeDevice) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
     lane.begin(plan, model.parameters(2, [4, 5]))
     model.graphs[2].replay()
     lane.close()
-    device.drain()
+    device.synchronize()
     with pytest.raises(LaneError, match="closed"):
         lane.finish()
 
 
 def test_a_lane_that_updates_first_brackets_only_from_before(
-    model: Model, device: ScheduledDevice
+    model: Model, device: FakeDevice
 ) -> None:
     lane = UpdateLane(device, order=UpdateOrder.UPDATE_FIRST)
     model.capture(2)
     assert_next_steps_are_right(lane, model, device, ("before",), 3)
     with pytest.raises(LaneError, match="updates first"):
         step(lane, model, 2, [1, 2], "behind", [])
-    device.drain()
+    device.synchronize()
 
 
-def test_a_replay_on_the_stream_of_the_lane_is_released(
-    model: Model, device: ScheduledDevice
-) -> None:
+def test_a_replay_on_the_stream_of_the_lane_is_released(model: Model, device: FakeDevice) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
-    with device.use_stream(device._streams[-1]):
+    with device.use_stream(lane._issuer.stream):  # type: ignore[union-attr]
         model.graphs[2].replay()
         with pytest.raises(LaneError, match="update lane's own"):
             lane.begin(plan, model.parameters(2, [2, 3]), replayed=True)
-    device.drain()
+    device.synchronize()
 
 
 @pytest.mark.parametrize("way", ["before", "behind"])

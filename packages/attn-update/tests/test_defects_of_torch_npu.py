@@ -20,8 +20,8 @@ from attn_update import (
     UpdateError,
     UpdateLane,
 )
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from conftest import CaptureDispatched

@@ -23,8 +23,8 @@ from attn_update import (
     UpdatePlan,
     needs_update,
 )
-from attn_update.testing import PagedModel, assert_layers_equal
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention import PagedModel, assert_layers_equal
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping

@@ -14,8 +14,8 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.testing import assert_layers_equal
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention import assert_layers_equal
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     import torch

@@ -20,15 +20,15 @@ from attn_update import (
     needs_update,
 )
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES
-from attn_update.testing import assert_layers_equal
-from attn_update.testing.cases import CaseModel, all_cases, all_kinds, lengths_of_process
+from npu_graph_testing.attention import assert_layers_equal
+from npu_graph_testing.attention.cases import CaseModel, all_cases, all_kinds, lengths_of_process
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from attn_update import UpdaterChoice
-    from attn_update.testing.cases import AttentionCase, DrawnStep, Step
     from npu_graph_runtime import NpuDevice
+    from npu_graph_testing.attention.cases import AttentionCase, DrawnStep, Step
 
 MOST_AHEAD = 4
 
@@ -72,7 +72,7 @@ def assert_captured_differs(model: CaseModel, random: Random) -> None:
 def fail_one_update(model: CaseModel, lane: UpdateLane, random: Random) -> None:
     """Let the device refuse one of the updates of a step."""
     lane.run(*model.prepared(model.draw(random, model.case.keys[0])))
-    model.device.synchronize()  # type: ignore[attr-defined]
+    model.device.synchronize()
     layer = random.randrange(model.num_layers)
     with (
         cann_sim.injected_faults(f"task_update:{layer + 1}"),

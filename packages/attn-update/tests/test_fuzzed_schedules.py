@@ -15,12 +15,12 @@ import torch
 
 import cann_sim
 from attn_update import UpdateLane, UpdateOrder
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from attn_update import UpdaterChoice
-    from attn_update.testing.cases import DrawnStep
     from npu_graph_runtime import NpuDevice
+    from npu_graph_testing.attention.cases import DrawnStep
 
 STEPS_PER_KEY = 8
 MOST_AHEAD = 4

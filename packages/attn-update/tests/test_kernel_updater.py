@@ -13,8 +13,8 @@ import torch
 from attn_update import PlanError, UpdateLane, UpdatePlan
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
 from attn_update.issuing.updater import Unbindable
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

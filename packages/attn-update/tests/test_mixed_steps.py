@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from attn_update import StepParameters, UpdateLane, UpdateOrder, UpdatePlan
-from attn_update.testing import PagedModel, assert_layers_equal
+from npu_graph_testing.attention import PagedModel, assert_layers_equal
 
 if TYPE_CHECKING:
     from collections.abc import Callable

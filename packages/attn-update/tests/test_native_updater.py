@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from attn_update import LengthRule, StepParameters, UpdateLane, UpdatePlan
 from attn_update.issuing.native.native_updater import NativeUpdater
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
     from attn_update import CheckedStep
-    from attn_update.issuing.bound_launches import Changes
+    from attn_update.issuing.updater import Changes
     from npu_graph_runtime import NpuDevice
 
 

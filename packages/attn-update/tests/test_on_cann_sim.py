@@ -25,9 +25,9 @@ from attn_update import (
     UpdatePlan,
     needs_update,
 )
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
-from attn_update.testing.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

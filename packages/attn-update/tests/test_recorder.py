@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -20,29 +20,29 @@ from attn_update import (
     UnknownKindError,
     UnknownOperatorError,
 )
+from npu_graph_testing.attention import PagedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from attn_update.testing import ScheduledDevice
     from conftest import Model
+    from npu_graph_runtime import FakeDevice, NpuDevice
+    from npu_graph_testing.attention import AttentionOperators
 
 
-def test_attention_outside_a_capture_runs_at_once(model: Model, device: ScheduledDevice) -> None:
+def test_attention_outside_a_capture_runs_at_once(model: Model, device: FakeDevice) -> None:
     out, _ = model.recorder.attention("layer.0", "attention", model.arguments(2, 0, [3, 5]))
-    device.drain()
+    device.synchronize()
 
     assert torch.equal(out, model.expected(2, [3, 5])[0])
     assert model.recorder.keys == ()
 
 
-def test_attention_with_out_given_writes_into_it(model: Model, device: ScheduledDevice) -> None:
+def test_attention_with_out_given_writes_into_it(model: Model, device: FakeDevice) -> None:
     given = [torch.zeros(2, 2, dtype=torch.double), torch.zeros(0)]
 
     out, _ = model.recorder.attention(
         "layer.0", "attention", {**model.arguments(2, 0, [3, 5]), "out": given}
     )
-    device.drain()
+    device.synchronize()
 
     assert out is given[0]
     assert torch.equal(given[0], model.expected(2, [3, 5])[0])
@@ -62,7 +62,7 @@ def test_attention_captured_with_lengths_as_tensors_records_lists(model: Model) 
     arguments["actual_seq_lengths_kv"] = torch.tensor([1, 1])
     graph = model.device.create_graph()
 
-    with model.recorder.recording("key"), model.device.capture(graph):
+    with model.recorder.recording("key"), model.device.capture(graph, pool=model.pool):
         model.recorder.attention("layer.0", "attention", arguments)
 
     record = model.recorder.records("key").records["layer.0"]
@@ -71,14 +71,15 @@ def test_attention_captured_with_lengths_as_tensors_records_lists(model: Model) 
 
 def refuse(model: Model, layer: str, kind: str, arguments: dict[str, object]) -> int:
     """Capture one launch, which must fail, and return what the graph holds."""
-    graph = model.device.create_graph()
-    with model.recorder.recording("key"), model.device.capture(graph):
-        model.recorder.attention("taken", "attention", model.arguments(2, 0, [1, 1]))
-        before = len(graph.items)
+    graph: Any = model.device.create_graph()
+    given = model.arguments(2, 0, [1, 1])
+    with model.recorder.recording("key"), model.device.capture(graph, pool=model.pool):
+        model.recorder.attention("taken", "attention", given)
+        before = len(graph._nodes)
         with pytest.raises(Exception) as caught:
             model.recorder.attention(layer, kind, arguments)
         model.outputs["error"] = []
-        assert len(graph.items) == before, "something was captured before the refusal"
+        assert len(graph._nodes) == before, "something was captured before the refusal"
     assert isinstance(caught.value, ValueError | LookupError | RuntimeError)
     raise caught.value
 
@@ -108,19 +109,20 @@ def test_attention_captured_wrongly_is_refused_before_any_launch(
 
 
 def test_attention_captured_outside_recording_is_refused(model: Model) -> None:
-    graph = model.device.create_graph()
+    graph: Any = model.device.create_graph()
+    arguments = model.arguments(2, 0, [1, 1])
 
     with (
-        model.device.capture(graph),
+        model.device.capture(graph, pool=model.pool),
         pytest.raises(RecordingError, match="no recording is under way"),
     ):
-        model.recorder.attention("layer.0", "attention", model.arguments(2, 0, [1, 1]))
+        model.recorder.attention("layer.0", "attention", arguments)
 
-    assert graph.items == []
+    assert graph._nodes == []
 
 
 def test_attention_of_an_operator_nobody_registered_names_the_remedy(
-    device: ScheduledDevice,
+    device: FakeDevice,
 ) -> None:
     kind = FusedInferAttention(family=replace(FIA_V1, functional="a::b"))
     recorder = Recorder(device, {"missing": kind})
@@ -130,20 +132,20 @@ def test_attention_of_an_operator_nobody_registered_names_the_remedy(
 
 
 def test_attention_failing_inside_its_task_group_closes_the_group(
-    model: Model, device: ScheduledDevice
+    model: Model, device: FakeDevice, operators: AttentionOperators
 ) -> None:
-    graph = device.create_graph()
-    device.failing = {0: RuntimeError("injected")}
+    graph, arguments = device.create_graph(), model.arguments(2, 0, [1, 1])
+    operators.failing = {0: RuntimeError("injected")}
 
     with (
         pytest.raises(CaptureError, match=r"layer 'layer\.0'.*attention\.out.*injected") as caught,
         model.recorder.recording(2),
-        device.capture(graph),
+        device.capture(graph, pool=model.pool),
     ):
-        model.recorder.attention("layer.0", "attention", model.arguments(2, 0, [1, 1]))
+        model.recorder.attention("layer.0", "attention", arguments)
 
     assert caught.value.layer_name == "layer.0"
-    assert device.current_stream().group is None
+    assert "closing the task group failed" not in str(caught.value)
     assert model.recorder.keys == ()
     model.capture(2)
 
@@ -203,26 +205,23 @@ def test_workspace_of_the_last_released_key_is_let_go(model: Model) -> None:
     assert model.recorder.workspace.num_buffers == 0
 
 
-def test_record_does_not_keep_a_cache_alive(make_model: Callable[..., Model]) -> None:
-    model = make_model(num_layers=1)
+def test_record_does_not_keep_a_cache_alive(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device, num_layers=1)
     model.capture(2)
 
     model.caches.clear()
 
-    assert model.recorder.records(2).watch.dead == ["'key' of layer 'layer.0'"]
+    assert model.recorder.records(2).watch.dead == ["'key' of layer 'layers.0'"]
 
 
 @pytest.mark.parametrize(
-    ("watch_inputs", "dead"), [(False, []), (True, ["'query' of layer 'layer.0'"])]
+    ("watch_inputs", "dead"), [(False, []), (True, ["'query' of layer 'layers.0'"])]
 )
 def test_record_of_an_input_that_was_freed_is_seen_where_inputs_are_watched(
-    make_model: Callable[..., Model],
-    device: ScheduledDevice,
-    watch_inputs: bool,
-    dead: list[str],
+    npu_device: NpuDevice, watch_inputs: bool, dead: list[str]
 ) -> None:
-    model = make_model(num_layers=1)
-    model.recorder = Recorder(device, model.recorder.kinds, watch_inputs=watch_inputs)
+    model = PagedModel(device=npu_device, num_layers=1)
+    model.recorder = Recorder(npu_device, watch_inputs=watch_inputs)
     model.capture(2)
 
     del model.inputs[2]["query"]

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 import torch
 
 import cann_sim
-from attn_update.testing.cases import CaseModel, all_kinds, find_case
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
 if TYPE_CHECKING:
     from attn_update.task_device import Stream
-    from attn_update.testing.cases import DrawnStep
     from npu_graph_runtime import NpuDevice
+    from npu_graph_testing.attention.cases import DrawnStep
 
 SCHEDULES, STEPS = 40, 4
 RIGHT, WRONG, DEADLOCK = "right", "wrong value", "deadlock"

@@ -18,8 +18,8 @@ from attn_update import (
     UpdateLane,
     WorkspaceError,
 )
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
-from attn_update.testing.cases import CaseModel, find_case
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import CaseModel, find_case
 
 if TYPE_CHECKING:
     from attn_update import UpdaterChoice

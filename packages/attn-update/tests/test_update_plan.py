@@ -17,12 +17,14 @@ from attn_update import (
     UnknownKeyError,
     UpdatePlan,
 )
+from npu_graph_testing.attention import PagedModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from attn_update import Lengths
     from conftest import Model
+    from npu_graph_runtime import NpuDevice
 
 LENGTHS = frozenset({"actual_seq_lengths", "actual_seq_lengths_kv"})
 
@@ -60,7 +62,8 @@ def test_compile_with_groups_that_do_not_fit_names_the_misfit(
 def test_compile_with_an_argument_that_was_not_captured_is_refused(model: Model) -> None:
     arguments = model.arguments(2, 0, [1, 1])
     del arguments["actual_seq_lengths"]
-    with model.recorder.recording("key"), model.device.capture(model.device.create_graph()):
+    graph = model.device.create_graph()
+    with model.recorder.recording("key"), model.device.capture(graph, pool=model.pool):
         model.recorder.attention("layer.0", "attention", arguments)
 
     with pytest.raises(PlanError, match="captured without 'actual_seq_lengths'"):
@@ -163,20 +166,23 @@ def test_check_after_release_of_the_key_is_refused(model: Model) -> None:
         plan.check(model.parameters(2, [3, 4]))
 
 
-def test_check_after_a_cache_was_freed_names_it(model: Model) -> None:
-    plan = model.capture(2)
-    plan.check(model.parameters(2, [3, 4]))
+def test_check_after_a_cache_was_freed_names_it(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
+    plan, parameters = model.plans[2], model.parameters(2, [3, 4])
+    plan.check(parameters)
 
     del model.caches[1]
 
-    with pytest.raises(DeadTensorError, match=r"'key' of layer 'layer\.1'"):
-        plan.check(model.parameters(2, [3, 4]))
+    with pytest.raises(DeadTensorError, match=r"'key' of layer 'layers\.1'"):
+        plan.check(parameters)
 
 
 def test_check_with_a_block_table_made_inside_the_capture_passes(model: Model) -> None:
     # Its memory is the graph's own, and stays as long as the graph does.
     arguments = model.arguments(2, 0, [1, 1])
-    with model.recorder.recording("key"), model.device.capture(model.device.create_graph()):
+    graph = model.device.create_graph()
+    with model.recorder.recording("key"), model.device.capture(graph, pool=model.pool):
         table = model.inputs[2]["block_table"] + 0
         model.recorder.attention("layer.0", "attention", {**arguments, "block_table": table})
         del table
@@ -185,12 +191,13 @@ def test_check_with_a_block_table_made_inside_the_capture_passes(model: Model) -
     plan.check(StepParameters(key="key", groups=model.parameters(2, [3, 4]).groups))
 
 
-def test_check_after_an_output_was_freed_passes(model: Model) -> None:
-    plan = model.capture(2)
+def test_check_after_an_output_was_freed_passes(npu_device: NpuDevice) -> None:
+    model = PagedModel(device=npu_device)
+    model.capture(2)
 
     model.outputs.clear()
 
-    plan.check(model.parameters(2, [3, 4]))
+    model.plans[2].check(model.parameters(2, [3, 4]))
 
 
 def test_check_of_a_rebound_block_table_of_another_shape_is_refused(

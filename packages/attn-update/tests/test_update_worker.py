@@ -20,8 +20,8 @@ from attn_update import (
     UpdateOrder,
     UpdatePlan,
 )
-from attn_update.testing import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_runtime import NpuDevice
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
     from attn_update import UpdaterChoice
@@ -159,7 +159,7 @@ SCRIPT = """
 import sys
 import torch
 from attn_update import UpdateLane
-from attn_update.testing import PagedModel
+from npu_graph_testing.attention import PagedModel
 from npu_graph_runtime import NpuDevice
 
 device = NpuDevice(0)

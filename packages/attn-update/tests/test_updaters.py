@@ -24,8 +24,9 @@ from attn_update import (
     UpdatePlan,
 )
 from attn_update.kinds import FusedInferAttention, fused_infer_attention_v1
-from attn_update.testing import PagedModel, ScheduledDevice, assert_layers_equal, draw_lengths
-from attn_update.testing.paged_model import COLUMNS
+from npu_graph_runtime import FakeDevice
+from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.paged_model import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -437,7 +438,7 @@ def test_an_updater_that_the_device_cannot_have_is_refused(
     with pytest.raises(LaneError, match="does not launch directly"):
         UpdateLane(npu_device, updater=choice, direct=False)
     with pytest.raises(LaneError, match="does not tell the addresses"):
-        UpdateLane(ScheduledDevice(has_launch_queue=True), updater=choice)
+        UpdateLane(FakeDevice(), updater=choice)
     with pytest.raises(LaneError, match="did you mean 'native'"):
         UpdateLane(npu_device, updater="nativ")  # type: ignore[arg-type]
 
@@ -450,9 +451,9 @@ def test_the_automatic_updater_is_the_fastest_that_works_and_says_why(
     indirect = UpdateLane(npu_device, direct=False)
     assert indirect.updater == "operators"
     assert "does not launch directly" in indirect.updater_reason
-    scheduled = UpdateLane(ScheduledDevice(has_launch_queue=True))
-    assert scheduled.updater == "operators"
-    assert "does not tell the addresses" in scheduled.updater_reason
+    fake = UpdateLane(FakeDevice())
+    assert fake.updater == "operators"
+    assert "does not tell the addresses" in fake.updater_reason
     chosen = UpdateLane(npu_device, updater="operators")
     assert (chosen.updater, chosen.updater_reason) == ("operators", "the caller chose it")
     monkeypatch.setenv("PATH", "")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from attn_update.recording.weak_tensors import WeakTensors
-from attn_update.testing import ScheduledDevice
+from npu_graph_runtime import FakeDevice
 
 
 def test_the_same_tensor_gives_the_same_reference() -> None:
-    weak = WeakTensors(ScheduledDevice())
+    weak = WeakTensors(FakeDevice())
     mask, table = torch.ones(4, 4), torch.zeros(2, 3, dtype=torch.int32)
 
     reference = weak.replace(mask)
@@ -23,14 +23,14 @@ def test_the_same_tensor_gives_the_same_reference() -> None:
 
 
 def test_another_view_of_the_same_memory_gives_another_reference() -> None:
-    weak = WeakTensors(ScheduledDevice())
+    weak = WeakTensors(FakeDevice())
     cache = torch.arange(12.0)
     references = [weak.replace(view) for view in (cache, cache.view(3, 4), cache.view(3, 4).t())]
     assert [tuple(each.shape) for each in references] == [(12,), (3, 4), (4, 3)]  # type: ignore[attr-defined]
 
 
 def test_a_tensor_whose_memory_was_exchanged_gives_a_new_reference() -> None:
-    weak = WeakTensors(ScheduledDevice())
+    weak = WeakTensors(FakeDevice())
     tensor, other = torch.zeros(4), torch.ones(4)
     first = weak.replace(tensor)
     tensor.data = other
@@ -41,7 +41,7 @@ def test_a_tensor_whose_memory_was_exchanged_gives_a_new_reference() -> None:
 
 
 def test_references_keep_no_tensor_alive_and_a_reused_identity_gives_a_new_one() -> None:
-    weak = WeakTensors(ScheduledDevice())
+    weak = WeakTensors(FakeDevice())
     shapes = set()
     for size in range(1, 200):
         # Each is gone before the next is made, which mostly gets its identity.

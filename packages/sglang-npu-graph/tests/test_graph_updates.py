@@ -10,8 +10,8 @@ import torch
 
 import cann_sim
 from attn_update import StepParameterError, UpdateError, UpdateLane
-from attn_update.testing import PagedModel, assert_layers_equal
 from npu_graph_runtime import NpuDevice
+from npu_graph_testing.attention import PagedModel, assert_layers_equal
 from sglang_npu_graph.graph_updates import GraphUpdates
 
 if TYPE_CHECKING:

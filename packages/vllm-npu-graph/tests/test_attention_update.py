@@ -9,8 +9,8 @@ import pytest
 
 import cann_sim
 from attn_update import LaneError, MissingLayerError, StepParameterError
-from attn_update.testing import PagedModel, assert_layers_equal
 from npu_graph_runtime import NpuDevice
+from npu_graph_testing.attention import PagedModel, assert_layers_equal
 from vllm_npu_graph.attention_update import AttentionUpdate
 
 if TYPE_CHECKING:

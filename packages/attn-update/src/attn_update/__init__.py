@@ -70,7 +70,7 @@ from attn_update.task_device import (
     Stream,
     TaskDevice,
 )
-from attn_update.updatable_graph import DispatchedGraph, UpdatableGraph
+from attn_update.updatable_graph import CapturedLaunch, DispatchedGraph, UpdatableGraph
 
 __all__ = [
     "DEFAULT_OPERATORS",
@@ -83,6 +83,7 @@ __all__ = [
     "AttnUpdateError",
     "AutomaticRecording",
     "CaptureError",
+    "CapturedLaunch",
     "CheckedStep",
     "ContextParallelAttention",
     "ContextParallelLatentAttention",

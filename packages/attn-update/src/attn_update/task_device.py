@@ -4,8 +4,8 @@ All are Protocols. The objects of `torch.npu` fit `Stream`, `Event` and `Externa
 `npu_graph_runtime`'s devices fit `TaskDevice`. This package imports neither.
 
 `TaskDevice` is what every device has to offer. A device that further fits `AddressedDevice`,
-`DirectLaunchDevice`, `FusedUpdateDevice` or `ThreadBoundDevice` is updated faster, or from a worker
-thread; nothing has to be said about it, the lane looks.
+`DirectLaunchDevice` or `FusedUpdateDevice` is updated faster; nothing has to be said about it, the
+lane looks. One that a thread has to be bound to before it launches has a method `bind_thread` too.
 """
 
 from __future__ import annotations
@@ -220,9 +220,11 @@ def find_fused_update(device: TaskDevice, operator: str) -> Callable[..., object
     return None
 
 
-@runtime_checkable
-class ThreadBoundDevice(Protocol):
-    """A device that a thread has to be bound to before it may launch on it."""
+def find_thread_binding(device: TaskDevice) -> Callable[[], None] | None:
+    """Return what a thread has to call before it launches on the device, else None.
 
-    def bind_thread(self) -> None:
-        """Make this device the calling thread's current one."""
+    That is the method ``bind_thread`` of devices that are current for a thread and not for the
+    process, such as `npu_graph_runtime.NpuDevice`.
+    """
+    found: Callable[[], None] | None = getattr(device, "bind_thread", None)
+    return found

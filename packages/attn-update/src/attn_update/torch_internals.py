@@ -36,7 +36,6 @@ __all__ = [
     "kernel_keys_of",
     "schema_of",
     "tree_leaves",
-    "unregister",
 ]
 
 
@@ -61,11 +60,3 @@ def implementation_address(tensor: torch.Tensor) -> int:
     `_cdata`, torch 2.10 to 2.14: what a C++ function that takes a tensor is given.
     """
     return tensor._cdata
-
-
-def unregister(library: torch.library.Library) -> None:
-    """Take all that a library has registered out of torch again.
-
-    `Library._destroy`, torch 2.10 to 2.14: there is no public way before the process ends.
-    """
-    library._destroy()  # type: ignore[no-untyped-call]

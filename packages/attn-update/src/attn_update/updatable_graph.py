@@ -1,18 +1,21 @@
-"""A bridge from torch_npu's own recording: graphs of ``auto_dispatch_capture=True`` on a lane.
+"""Graphs that somebody else captured, with the records of their attention, on a lane.
 
 torch_npu records attention while it captures with ``torch.npu.graph(graph,
 auto_dispatch_capture=True)``, and ``NPUGraph.update(cpu_update_input=[...])`` rewrites it: without
 a check of names, in Python for each layer, and in an order that holds only while the host waits for
-each step. Here the same records become a plan, and the same input a step of an update lane.
+each step. Engines keep such records themselves, as vLLM-Ascend does in its ``GraphParams``, and
+update by them in the same way. Here either become a plan, and the same input a step of an update
+lane.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update.errors import RecordingError, StepParameterError, WorkspaceError, nearest
 from attn_update.kinds.kind import needs_update
+from attn_update.operator_lookup import find_operator
 from attn_update.planning.step_parameters import StepParameters
 from attn_update.planning.update_plan import UpdatePlan
 from attn_update.recording.automatic_recording import DEFAULT_OPERATORS, number_layers
@@ -26,43 +29,75 @@ if TYPE_CHECKING:
     from attn_update.lane.update_lane import UpdateLane
     from attn_update.planning.step_parameters import Lengths
     from attn_update.recording.recorder import Recorder
-    from attn_update.torch_internals import OpOverload
+    from attn_update.task_device import ExternalEvent
 
 
 class DispatchedGraph(Protocol):
-    """A graph that torch_npu captured and recorded; `torch.npu.NPUGraph` fits."""
+    """A captured graph with updatable launches; `torch.npu.NPUGraph` fits.
 
-    @property
-    def graph_dispatch_mode(self) -> Any:
-        """What holds the records, in the order of capture, as ``graph_dispatch_records``."""
+    Where torch_npu recorded them, it holds them in ``graph_dispatch_mode``.
+    """
 
     def replay(self) -> None:
         """Queue the captured work on the current stream."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CapturedLaunch:
+    """An attention launch that an engine captured in a task group of its own.
+
+    Attributes:
+        layer_name: Names it, once for each graph.
+        operator: That was launched, and its overload: ``npu::npu_fused_infer_attention_score.out``.
+        handle: What ``torch.npu.graph_task_group_end`` returned.
+        event: The external event that the graph waits for, and leaves unset, before the launch.
+        arguments: All that the operator was launched with, by name, ``workspace`` and ``out`` too;
+            positional ones as well. Kept as they are: where the engine holds its tensors weakly,
+            so does the record.
+        group: The parameter group: layers that share their step parameters.
+    """
+
+    layer_name: str
+    operator: str
+    handle: object
+    event: ExternalEvent
+    arguments: Mapping[str, object]
+    group: str = "default"
+
+
 class UpdatableGraph:
-    """A graph that torch_npu recorded, replayed and updated on a lane.
+    """A graph that torch_npu or an engine recorded, replayed and updated on a lane.
 
     It replaces the pair ``graph.replay()`` and ``graph.update(cpu_update_input=...)``, in either
     order and on whatever threads, by one call, `update`. Checked before anything is launched: the
-    number of inputs, the names in them, and all that `UpdatePlan.check` checks.
+    number of inputs, the names in them, and all that `UpdatePlan.check` checks. An engine that
+    replays in another place than it updates gives `plan` to `UpdateLane.begin` instead.
 
     The graphs of a target and a draft model, and of all their batch sizes, share one recorder and
-    one lane. Call `release` before the graph is destroyed or captured again.
+    one lane. Call `release` before the graph is destroyed or captured again. From now on nobody
+    else may update the graph, and no step of another may be under way.
 
     torch_npu keeps no more than weak tensors, so a freed cache is not noticed here.
 
     Args:
         recorder: Takes the records under `key`; nothing else may be recorded under it.
         key: The graph key.
-        graph: Captured by ``torch.npu.graph(graph, auto_dispatch_capture=True)``.
+        graph: Captured by ``torch.npu.graph(graph, auto_dispatch_capture=True)``, or in any way
+            where `launches` are given.
         lane: Of the graph's device.
         operators: From operators to kind names of the recorder's table.
-        layer_name: Names a launch by its operator and its position.
+        layer_name: Names a launch that torch_npu recorded, by its operator and its position.
+        launches: Those that an engine captured itself, in the order of capture; default: those that
+            torch_npu recorded in the graph.
+
+    Attributes:
+        plan: What a lane runs; another one once launches were given an input each.
 
     Raises:
-        RecordingError: The graph has no records, one of an operator without a kind, or the key is
-            recorded already.
+        RecordingError: There are no records, one is of an operator without a kind, was launched
+            with arguments that the operator has not, or without one that it needs, two have one
+            name, or the key is recorded already.
+        UnknownOperatorError: torch knows no operator that is named.
         StepParameterError: The captured lengths break the rules of their kind.
         WorkspaceError: A launch was captured with a workspace, of the caller's, that does not
             suffice for all lengths that a step may bring.
@@ -77,16 +112,24 @@ class UpdatableGraph:
         *,
         operators: Mapping[str, str] = DEFAULT_OPERATORS,
         layer_name: Callable[[str, int], str] = number_layers,
+        launches: Sequence[CapturedLaunch] | None = None,
     ) -> None:
-        records = KeyRecords(key)
-        for position, dispatched in enumerate(_dispatch_records(graph, key)):
-            name = layer_name(dispatched.op_cache_entry.name(), position)
-            record = _read_record(dispatched, recorder.kinds, operators, name, key)
-            if name in records.records:
+        if launches is None:
+            launches = _read_dispatched(graph, key, layer_name)
+        elif not launches:
+            raise RecordingError(
+                f"adopting the launches of key {key!r}: expected one at least, found none; a graph "
+                f"without updatable attention is just replayed"
+            )
+        records = KeyRecords(key, graph)
+        for launch in launches:
+            if launch.layer_name in records.records:
                 raise RecordingError(
-                    f"reading the records of key {key!r}: two layers are named {name!r}",
+                    f"reading the records of key {key!r}: two layers are named "
+                    f"{launch.layer_name!r}",
                 )
-            records.records[name] = record
+            record = _make_record(launch, recorder.kinds, operators, key)
+            records.records[launch.layer_name] = record
         recorder.adopt(records)
         self.plan = UpdatePlan.compile(recorder, key)
         self._recorder = recorder
@@ -117,8 +160,9 @@ class UpdatableGraph:
 
         Args:
             cpu_update_input: One mapping from argument names to lengths for all launches, or one
-                for each in the order of capture, as for the draft steps of a graph. A name that is
-                left out keeps its latest value.
+                for each in the order of capture, as for the draft steps of a graph, or one for each
+                group of launches in the order of their first. A name that is left out keeps its
+                latest value.
 
         Raises:
             UnknownKeyError: It was released.
@@ -127,10 +171,11 @@ class UpdatableGraph:
             UpdateError: See `UpdateLane.run`.
         """
         num_inputs, num_records = len(cpu_update_input), len(self.plan.updates)
-        if num_inputs not in (1, num_records):
+        if num_inputs not in (1, len(self._latest), num_records):
             raise StepParameterError(
                 f"updating key {self.plan.key!r}: expected 1 input, or {num_records}, one for each "
-                f"launch in the order of capture, found {num_inputs}",
+                f"launch in the order of capture, or {len(self._latest)}, one for each group; "
+                f"found {num_inputs}",
             )
         if num_inputs > len(self._latest):
             self._part()
@@ -160,13 +205,13 @@ class UpdatableGraph:
 
     def _part(self) -> None:
         """Give each launch a parameter group of its own: it was given an input of its own."""
-        (shared,) = self._latest.values()
-        records = self.plan.records
+        records, latest = self.plan.records, {}
         self.plan.check_key(StepParameters(key=records.key))
         for name, record in records.records.items():
+            latest[name] = dict(self._latest[record.group])
             records.records[name] = replace(record, group=name)
         self.plan = UpdatePlan.compile(self._recorder, records.key)
-        self._latest = {name: dict(shared) for name in self._captured()}
+        self._latest = latest
 
 
 def _find_records(graph: object) -> Sequence[Any] | None:
@@ -174,7 +219,10 @@ def _find_records(graph: object) -> Sequence[Any] | None:
     return getattr(mode, "graph_dispatch_records", None)
 
 
-def _dispatch_records(graph: DispatchedGraph, key: Hashable) -> Sequence[Any]:
+def _read_dispatched(
+    graph: DispatchedGraph, key: Hashable, layer_name: Callable[[str, int], str]
+) -> list[CapturedLaunch]:
+    """Return the launches that torch_npu recorded in a graph."""
     records = _find_records(graph)
     if not records:
         raise RecordingError(
@@ -182,19 +230,33 @@ def _dispatch_records(graph: DispatchedGraph, key: Hashable) -> Sequence[Any]:
             f"{type(graph).__name__} with {'none' if records is None else 'no'} records; capture "
             f"it by torch.npu.graph(graph, auto_dispatch_capture=True)",
         )
-    return records
+    launches = []
+    for position, dispatched in enumerate(records):
+        operator = dispatched.op_cache_entry
+        names = [argument.name for argument in schema_of(operator).arguments]
+        launches.append(
+            CapturedLaunch(
+                layer_name=layer_name(operator.name(), position),
+                operator=operator.name(),
+                handle=dispatched.handle,
+                event=dispatched.event,
+                arguments={
+                    **dict(zip(names, dispatched.args, strict=False)),
+                    **dispatched.kwargs,
+                },
+            )
+        )
+    return launches
 
 
-def _read_record(
-    dispatched: Any,
+def _make_record(
+    launch: CapturedLaunch,
     kinds: Mapping[str, Kind],
     operators: Mapping[str, str],
-    layer_name: str,
     key: Hashable,
 ) -> Record:
-    operator: OpOverload = dispatched.op_cache_entry
-    called: str = dispatched.op_cache_entry.name()
-    what = f"reading the record {layer_name!r} of key {key!r}"
+    called = launch.operator
+    what = f"reading the record {launch.layer_name!r} of key {key!r}"
     kind_name = operators.get(called)
     kind = None if kind_name is None else kinds.get(kind_name)
     if kind_name is None or kind is None:
@@ -206,21 +268,34 @@ def _read_record(
         raise RecordingError(
             f"{what}: {called} was captured, but kind {kind_name!r} updates {kind.operator}",
         )
-    names = [argument.name for argument in schema_of(operator).arguments]
-    arguments = {**dict(zip(names, dispatched.args, strict=False)), **dispatched.kwargs}
-    arguments = {name: value for name, value in arguments.items() if value is not None}
+    arguments = {name: value for name, value in launch.arguments.items() if value is not None}
+    _check_arguments(arguments, called, what)
+    geometry = kind.geometry(arguments)
     _check_workspace(arguments, kind, what)
     return Record(
-        layer_name=layer_name,
+        layer_name=launch.layer_name,
         key=key,
-        group="default",
+        group=launch.group,
         kind_name=kind_name,
         kind=kind,
-        handle=dispatched.handle,
-        event=dispatched.event,
+        handle=launch.handle,
+        event=launch.event,
         arguments=arguments,
-        geometry=kind.geometry(arguments),
+        geometry=geometry,
     )
+
+
+def _check_arguments(arguments: Mapping[str, object], called: str, what: str) -> None:
+    known = schema_of(find_operator(called)).arguments
+    names = [argument.name for argument in known]
+    for name in sorted(arguments.keys() - set(names)):
+        raise RecordingError(f"{what}: {called} has no argument {name!r}; {nearest(name, names)}")
+    for argument in known:
+        if argument.name not in arguments and not argument.has_default_value():
+            raise RecordingError(
+                f"{what}: expected all that {called} was launched with, found no "
+                f"{argument.name!r}; give it too",
+            )
 
 
 def _check_workspace(arguments: Mapping[str, Any], kind: AttentionKind, what: str) -> None:

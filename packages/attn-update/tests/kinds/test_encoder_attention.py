@@ -16,7 +16,7 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.testing import assert_layers_equal
+from npu_graph_testing.attention import assert_layers_equal
 
 if TYPE_CHECKING:
     from attn_update import UpdaterChoice

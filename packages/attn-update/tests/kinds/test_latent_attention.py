@@ -11,7 +11,7 @@ import torch
 import cann_sim
 from attn_update import ArgumentError, StepParameterError
 from attn_update.kinds.latent_attention import latent_attention_v2, padded_heads
-from attn_update.testing.cases import CaseModel, all_cases, all_kinds
+from npu_graph_testing.attention.cases import CaseModel, all_cases, all_kinds
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

@@ -16,7 +16,7 @@ from attn_update import (
     UpdatePlan,
 )
 from attn_update.kinds import paged_attention
-from attn_update.testing.cases import CaseModel, find_case
+from npu_graph_testing.attention.cases import CaseModel, find_case
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

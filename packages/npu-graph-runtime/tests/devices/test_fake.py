@@ -14,7 +14,7 @@ from npu_graph_runtime import (
     MemoryFigures,
     diagnose,
 )
-from npu_graph_runtime.testing import DeviceContract
+from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager

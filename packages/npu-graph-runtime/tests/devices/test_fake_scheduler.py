@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 
 from npu_graph_runtime import DeadlockError
-from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, device_failure
+from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work, device_failure
 
 
-class Gate:
+class Gate(Work):
     """Work that waits until it is opened, and takes note of when it ran."""
 
     def __init__(self, name: str, log: list[str], *, is_open: bool = True) -> None:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import PlanError
 from attn_update.issuing.operator_issuer import OperatorIssuer, update_error
 from attn_update.issuing.updater import Unbindable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
-    from attn_update.issuing.bound_launches import BoundLaunches, Changes, LaunchFailure
-    from attn_update.issuing.updater import ReplayEvent, Updater
+    from attn_update.issuing.updater import BoundLaunches, Changes, LaunchFailure, Updater
     from attn_update.lane.lane_counters import LaneCounters
-    from attn_update.planning.update_plan import PlannedUpdate, UpdatePlan
+    from attn_update.planning.update_plan import UpdatePlan
     from attn_update.task_device import AddressedDevice, DirectLaunchDevice, Stream, TaskDevice
 
 
-class AddressedIssuer:
-    """An `attn_update.issuing.step_issuer.StepIssuer` for plans that an updater binds.
+class AddressedIssuer(OperatorIssuer):
+    """Puts the updates of plans that an updater binds on one stream, all at once.
 
-    Others are issued one by one. Its marks are events of the updater: recorded, and waited for,
-    past the device's launch queue.
+    Those of other plans it issues one by one. Its marks are events of the updater: recorded, and
+    waited for, past the device's launch queue.
 
     Args:
         device: Of the stream.
@@ -48,13 +47,10 @@ class AddressedIssuer:
         calls: Mapping[str, int],
         updater: Updater,
     ) -> None:
-        self.stream = stream
-        self._device = device
-        self._counters = counters
+        super().__init__(device, stream, counters, direct)
         self._addressed = addressed
         self._calls = calls
         self._updater = updater
-        self._one_by_one = OperatorIssuer(device, stream, counters, direct)
         self._events = updater.replay_events(calls)
         self._address = addressed.stream_address(stream)
 
@@ -77,24 +73,24 @@ class AddressedIssuer:
             plan.launches, plan.unbound_reason = bound, None
         plan.bound_by = self
 
-    def mark_replay(self, stream: Stream) -> ReplayEvent:
+    def mark_replay(self, stream: Stream) -> Any:
         """Return a mark behind all that this thread has put on a stream, such as a replay."""
         # The address is told when all that was queued has been handed over.
         return self._events.record(self._addressed.stream_address(stream))
 
-    def wait_for_replay(self, mark: ReplayEvent) -> None:
+    def wait_for_replay(self, mark: Any) -> None:
         """Let all later updates wait, on the device, for a mark."""
         mark.wait(self._address)
 
-    def order_behind(self, mark: ReplayEvent, stream: Stream) -> None:
+    def order_behind(self, mark: Any, stream: Stream) -> None:
         """Let all later work of another stream wait, on the device, for a mark."""
         mark.wait(self._addressed.stream_address(stream))
 
     def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
-        """See `attn_update.issuing.step_issuer.StepIssuer.issue`."""
+        """See `OperatorIssuer.issue`."""
         launches = plan.launches
         if launches is None:
-            self._one_by_one.issue(plan, changes, release=release)
+            super().issue(plan, changes, release=release)
             return
         try:
             failure = self._run(launches, changes)
@@ -107,17 +103,13 @@ class AddressedIssuer:
             raise update_error(plan, first, error, notes) from error
         if failure is not None:
             updates = plan.updates
-            notes = self._one_by_one.close_update() if failure.open else []
+            notes = self.close_update() if failure.open else []
             if release:
                 notes += self.release(updates[failure.position :])
             failed = updates[failure.position]
             raise update_error(plan, failed, RuntimeError(failure.message), notes)
         self._counters.updater_steps += 1
         self._counters.count_updates(plan, changes)
-
-    def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
-        """Set the external events of updates that were not issued; returns what failed in that."""
-        return self._one_by_one.release(updates)
 
     def _run(self, launches: BoundLaunches, changes: Changes) -> LaunchFailure | None:
         if launches.num_dispatched == 0:

@@ -12,7 +12,6 @@ from attn_update.issuing.operator_issuer import OperatorIssuer
 from attn_update.task_device import find_direct_launch, find_native_calls
 
 if TYPE_CHECKING:
-    from attn_update.issuing.step_issuer import StepIssuer
     from attn_update.issuing.updater import Updater
     from attn_update.lane.lane_counters import LaneCounters
     from attn_update.task_device import TaskDevice
@@ -38,7 +37,7 @@ class ChosenIssuer(NamedTuple):
         reason: Why it issues by that.
     """
 
-    issuer: StepIssuer
+    issuer: OperatorIssuer
     updater: UpdaterName | Updater
     reason: str
 

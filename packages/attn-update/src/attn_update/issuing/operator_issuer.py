@@ -1,25 +1,29 @@
 """The updates of a step one by one: by the fused call where the device has one, else by four calls.
 
-The four are begin, the operator of torch, end and record.
+The four are begin, the operator of torch, end and record. `attn_update.issuing.addressed_issuer`
+puts them on the stream all at once. Why they may run is the business of
+`attn_update.lane.update_lane`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import UpdateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from attn_update.issuing.bound_launches import Changes
+    from attn_update.issuing.updater import Changes
     from attn_update.lane.lane_counters import LaneCounters
     from attn_update.planning.update_plan import PlannedUpdate, UpdatePlan
-    from attn_update.task_device import DirectLaunchDevice, Event, Stream, TaskDevice
+    from attn_update.task_device import DirectLaunchDevice, Stream, TaskDevice
 
 
 class OperatorIssuer:
-    """An `attn_update.issuing.step_issuer.StepIssuer` on any device; its marks are events.
+    """Puts updates on one stream of any device, which it owns. Used by one thread at a time.
+
+    A mark is the point on a stream behind a replay; only the issuer that made it understands it.
 
     Args:
         device: Of the stream.
@@ -44,27 +48,41 @@ class OperatorIssuer:
         self._direct = direct
 
     def bind(self, plan: UpdatePlan) -> None:
-        """Note that the plan was bound; there is nothing to prepare."""
+        """Prepare a plan, whose `bound_by` is this issuer from then on; nothing is launched.
+
+        Raises:
+            PlanError: An argument of a launch does not fit.
+        """
         plan.launches, plan.unbound_reason = None, "the lane issues updates by operators"
         plan.bound_by = self
 
-    def mark_replay(self, stream: Stream) -> Event:
+    def mark_replay(self, stream: Stream) -> Any:
         """Return a mark behind all that this thread has put on a stream, such as a replay."""
         return stream.record_event()
 
-    def wait_for_replay(self, mark: Event) -> None:
+    def wait_for_replay(self, mark: Any) -> None:
         """Let all later updates wait, on the device, for a mark."""
         if self._direct is not None:
             # What stands in the launch queue would be overtaken: Note [direct launch] of the lane.
             self._direct.flush_launches()
         mark.wait(self.stream)
 
-    def order_behind(self, mark: Event, stream: Stream) -> None:
+    def order_behind(self, mark: Any, stream: Stream) -> None:
         """Let all later work of another stream wait, on the device, for a mark."""
         mark.wait(stream)
 
     def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
-        """See `attn_update.issuing.step_issuer.StepIssuer.issue`."""
+        """Update the launches of the changed slots and set all external events of a step.
+
+        Args:
+            plan: A bound one.
+            changes: What the step gives its slots; a launch keeps what it was given before.
+            release: Whether the captured graph is waiting, so that its events are set even where
+                an update fails.
+
+        Raises:
+            UpdateError: An update failed.
+        """
         updates, stream = plan.updates, self.stream
         begin, end = self._device.begin_task_update, self._device.end_task_update
         position = 0

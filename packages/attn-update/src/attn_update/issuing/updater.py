@@ -7,29 +7,22 @@ a lane calls torch's operators, layer by layer.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
+
+from attn_update.issuing.addressed_event import AddressedEvents
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from attn_update.issuing.bound_launches import BoundLaunches
+    from attn_update.issuing.native.attn_update_native import ReplayEvents as NativeEvents
+    from attn_update.planning.step_parameters import StepParameters
     from attn_update.planning.update_plan import UpdatePlan
     from attn_update.task_device import AddressedDevice
 
-
-class ReplayEvent(Protocol):
-    """An event of the device behind a replay. CANN keeps it until nothing waits for it."""
-
-    def wait(self, stream: int, /) -> None:
-        """Let all later work of the stream with this address wait for it, at once."""
-
-
-class ReplayEvents(Protocol):
-    """Makes events behind replays."""
-
-    def record(self, stream: int, /) -> ReplayEvent:
-        """Return a new event, recorded on the stream with this address, at once."""
+Changes: TypeAlias = "Sequence[Mapping[str, object] | None]"
+"""For each slot of a plan the arguments that changed, by name; None where none did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,9 +36,71 @@ class Unbindable:
     reason: str
 
 
-class Updater(Protocol):
+@dataclass(frozen=True, kw_only=True)
+class LaunchFailure:
+    """Where launches stopped.
+
+    Attributes:
+        position: Of the update in the plan.
+        open: Whether its task update was begun and not ended.
+        message: What failed.
+    """
+
+    position: int
+    open: bool
+    message: str
+
+
+class BoundLaunches(ABC):
+    """The launches of one plan, made ready once by an `Updater`: a step gives only what changed.
+
+    They hold what the plan holds: weak tensors, the workspace, and addresses that stay valid as
+    long as the plan's task groups and events.
+
+    Attributes:
+        num_dispatched: How many launches torch dispatches to its current stream; the others need
+            none.
+    """
+
+    num_dispatched: int = 0
+
+    def take(self, parameters: StepParameters) -> Changes | None:
+        """Check the arguments of a step and give them to the launches, where that is quick.
+
+        Args:
+            parameters: Of the key that was bound.
+
+        Returns:
+            For each slot an empty mapping where its launches were given other lengths, or tensors
+            of other memory, than they had; `run` is called with that next, or with all values of a
+            later step. None where nothing was given, as always here: what the parameters are, and
+            whether they are right, is then for `UpdatePlan.check` to say.
+        """
+        del parameters
+        return None
+
+    @abstractmethod
+    def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
+        """Update the changed launches on a stream and set all external events.
+
+        Args:
+            changes: A launch keeps what it was given before.
+            stream_address: Of a stream that launches directly; it has to be the current one if
+                anything is dispatched.
+
+        Returns:
+            None, or where it stopped; the events from there on are not set.
+
+        Raises:
+            ValueError: A value does not fit its argument; nothing was begun.
+            BaseException: An interrupt; no update is left open.
+        """
+
+
+class Updater(ABC):
     """Makes the launches of plans ready, on any device that tells its addresses."""
 
+    @abstractmethod
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
     ) -> BoundLaunches | Unbindable:
@@ -60,9 +115,10 @@ class Updater(Protocol):
             RuntimeError, ValueError, TypeError: An argument of a launch does not fit.
         """
 
-    def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        """Return what makes events behind replays.
+    def replay_events(self, calls: Mapping[str, int]) -> AddressedEvents | NativeEvents:
+        """Return what makes events behind replays; CANN keeps each until nothing waits for it.
 
         Args:
             calls: What the device's `native_calls` returned.
         """
+        return AddressedEvents(calls)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from attn_update.issuing.bound_launches import Changes
+    from attn_update.issuing.updater import Changes
     from attn_update.planning.update_plan import UpdatePlan
 
 

@@ -81,10 +81,9 @@ from attn_update.recording.tensor_memory import is_same_memory
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from attn_update.issuing.bound_launches import Changes
     from attn_update.issuing.issuer_choice import UpdaterChoice
-    from attn_update.issuing.step_issuer import StepIssuer
-    from attn_update.issuing.updater import Updater
+    from attn_update.issuing.operator_issuer import OperatorIssuer
+    from attn_update.issuing.updater import Changes, Updater
     from attn_update.planning.step_parameters import StepParameters
     from attn_update.planning.update_plan import UpdatePlan
     from attn_update.recording.record import KeyRecords
@@ -107,7 +106,7 @@ class _OpenStep(NamedTuple):
     """A step of which the replay is queued, or is about to be."""
 
     step: _Step
-    issuer: StepIssuer
+    issuer: OperatorIssuer
     stream: Stream
     previous: Any
     updates_first: bool
@@ -158,7 +157,7 @@ class UpdateLane:
         self.counters = LaneCounters()
         self._order = order
         self._skip_unchanged = skip_unchanged
-        self._issuer: StepIssuer | None
+        self._issuer: OperatorIssuer | None
         self._issuer, self.updater, self.updater_reason = choose_issuer(
             device, self.counters, direct=direct, updater=updater
         )
@@ -304,7 +303,7 @@ class UpdateLane:
                     self._raise_failures()
 
     @contextmanager
-    def _entered(self) -> Iterator[StepIssuer]:
+    def _entered(self) -> Iterator[OperatorIssuer]:
         me = threading.get_ident()
         if self._owner == me:
             raise LaneError(
@@ -358,7 +357,7 @@ class UpdateLane:
         self,
         plan: UpdatePlan,
         parameters: StepParameters,
-        issuer: StepIssuer,
+        issuer: OperatorIssuer,
         order: UpdateOrder,
     ) -> _OpenStep:
         if self._worker is not None:
@@ -401,7 +400,7 @@ class UpdateLane:
             )
         self._checked_stream = current
 
-    def _update_first(self, step: _Step, issuer: StepIssuer, current: Stream) -> None:
+    def _update_first(self, step: _Step, issuer: OperatorIssuer, current: Stream) -> None:
         records = step.plan.records
         self._drain()
         self._raise_failures()
@@ -463,7 +462,7 @@ class UpdateLane:
             self._unset(plan, issuer, current)
 
     def _release_replay(
-        self, plan: UpdatePlan, issuer: StepIssuer, current: Stream, previous: Any
+        self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream, previous: Any
     ) -> None:
         records = plan.records
         self._fail(records)
@@ -475,7 +474,7 @@ class UpdateLane:
             issuer.release(plan.updates)
         records.replayed, records.replayed_on = issuer.mark_replay(current), current
 
-    def _release_behind(self, plan: UpdatePlan, issuer: StepIssuer, current: Stream) -> None:
+    def _release_behind(self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream) -> None:
         if current == issuer.stream:
             # Behind the replay on the lane's own stream nothing of the lane would run.
             other = self.device.create_stream()
@@ -502,7 +501,7 @@ class UpdateLane:
             each.records.replayed, each.records.replayed_on = issuer.mark_replay(current), current
             self._unset(each, issuer, current)
 
-    def _unset(self, plan: UpdatePlan, issuer: StepIssuer, current: Stream) -> None:
+    def _unset(self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream) -> None:
         """Unset the events of a key whose replay was released, so that it is settled."""
         issuer.wait_for_replay(plan.records.replayed)
         unset_events(self.device, issuer.stream, plan.updates)

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from attn_update.task_device import ThreadBoundDevice
+from attn_update.task_device import find_thread_binding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ class UpdateWorker:
     When the process ends, the tasks that it has are run first.
 
     Args:
-        device: The thread is bound to it where it is a `ThreadBoundDevice`.
+        device: The thread is bound to it where it has to be.
 
     Raises:
         Exception: What binding the thread raised.
@@ -95,8 +95,9 @@ def _work(
     failures: list[FailedTask],
 ) -> None:
     try:
-        if isinstance(device, ThreadBoundDevice):
-            device.bind_thread()
+        bind = find_thread_binding(device)
+        if bind is not None:
+            bind()
     except BaseException as error:  # noqa: BLE001 - raised in the caller
         bound.set_exception(error)
         return

@@ -26,7 +26,7 @@ from attn_update.task_device import find_fused_update
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from attn_update.issuing.bound_launches import BoundLaunches
+    from attn_update.issuing.updater import BoundLaunches
     from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
     from attn_update.kinds.kind import AttentionKind
     from attn_update.planning.step_parameters import StepParameters

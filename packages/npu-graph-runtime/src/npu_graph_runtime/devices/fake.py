@@ -30,6 +30,7 @@ from npu_graph_runtime.devices.fake_stream import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from random import Random
 
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
 
@@ -43,10 +44,15 @@ class FakeDevice:
     too early is seen. A wait that nothing can satisfy is a
     :class:`~npu_graph_runtime.DeadlockError` at the next synchronisation, not a hang.
 
+    By default work runs as soon as nothing before it waits. With ``is_held`` it runs only where the
+    test says so by :meth:`advance`, in an order that its random generator draws: so the device can
+    be left any number of steps behind the host, and any interleaving of its streams be tried, again
+    and again by seed.
+
     What it does not do: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so
     they run at once even while the default stream waits; a graph replays its branches in the order
-    of capture; memory of a pool is never reused by another graph of it; only one stream captures at
-    a time.
+    of capture; memory of a pool is never reused by another graph of it; a graph keeps alive what it
+    reads; only one stream captures at a time.
 
     Args:
         name: for messages.
@@ -54,6 +60,11 @@ class FakeDevice:
         streams: how many the captured graphs may hold together.
         deadlock_timeout: seconds for which a synchronisation lets other host threads release a
             stream before it reports a deadlock; 0 suits tests with one thread.
+        is_held: whether work waits for :meth:`advance`, or for a synchronisation.
+        has_launch_queue: whether what streams are given stands in a queue of the host first, as
+            with torch_npu's ``TASK_QUEUE_ENABLE=1``, but for direct streams. It reaches the streams
+            as :meth:`advance` draws, and all of it at a replay, a task update, a query or a
+            synchronisation; for a device that is held.
 
     Attributes:
         name: as given.
@@ -68,17 +79,25 @@ class FakeDevice:
         memory_bytes: int = 2**36,
         streams: int = 2048,
         deadlock_timeout: float = 0.0,
+        is_held: bool = False,
+        has_launch_queue: bool = False,
     ) -> None:
+        if has_launch_queue and not is_held:
+            raise ValueError(
+                "making a FakeDevice with has_launch_queue: expected is_held too, as only "
+                "advance comes to what stands in the queue; give is_held=True"
+            )
         self.name = name
         self.torch_device = torch.device("cpu")
         self._memory_bytes = memory_bytes
         self._num_streams = streams
         self._graphs: weakref.WeakSet[FakeGraph] = weakref.WeakSet()
-        self._scheduler = FakeScheduler(deadlock_timeout)
+        self._scheduler = FakeScheduler(deadlock_timeout, is_held=is_held)
+        self._has_launch_queue = has_launch_queue
         self._thread = threading.local()
         self._pools: weakref.WeakSet[FakeMemoryPool] = weakref.WeakSet()
-        self.default_stream = FakeStream(self._scheduler, self._current)
-        self._capture_stream = FakeStream(self._scheduler, self._current)
+        self.default_stream = self._new_stream(is_direct=not has_launch_queue)
+        self._capture_stream = self._new_stream(is_direct=not has_launch_queue)
         self._capture_numbers = itertools.count(1)
 
     def __repr__(self) -> str:
@@ -97,7 +116,32 @@ class FakeDevice:
     def create_stream(self, *, priority: int = 0) -> Stream:
         """Return a new stream; the priority changes nothing."""
         del priority
-        return FakeStream(self._scheduler, self._current)
+        return self._new_stream(is_direct=not self._has_launch_queue)
+
+    def create_direct_stream(self) -> Stream:
+        """Return a new stream that is given its work past the launch queue."""
+        return self._new_stream(is_direct=True)
+
+    def flush_launches(self) -> None:
+        """Hand all that stands in the launch queue over to the streams."""
+        self._scheduler.flush()
+
+    def advance(self, random: Random, num_items: int | None = None) -> int:
+        """Run work of a device that is held, in an order that is drawn.
+
+        Args:
+            random: draws which stream runs next, and how far the launch queue comes meanwhile.
+            num_items: how many items of work; all that can ever run if not given.
+
+        Returns:
+            How many ran: fewer than asked for where nothing more can run, for now or for ever.
+        """
+        return self._scheduler.advance(random, num_items)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no stream has work left; asking does not count as waiting."""
+        return self._scheduler.is_idle()
 
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
         """Return a context manager in which ``stream`` is current and its operators are seen."""
@@ -146,6 +190,8 @@ class FakeDevice:
         on = own_stream(stream, self._current)
         if not isinstance(handle, FakeTaskGroup) or not handle.graph.is_alive:
             raise device_failure(107017, "updating a task group that is not of a live graph")
+        if not on.is_direct:
+            self._scheduler.flush()
         if on.capture is not None:
             raise device_failure(107027, f"updating a task group on {on.name}, which captures")
         if on.update is not None:
@@ -245,6 +291,9 @@ class FakeDevice:
     def _available(self) -> int:
         return self._memory_bytes - sum(pool.allocated for pool in self._pools)
 
+    def _new_stream(self, *, is_direct: bool) -> FakeStream:
+        return FakeStream(self._scheduler, self._current, is_direct=is_direct)
+
     def _current(self) -> FakeStream:
         stream: FakeStream = getattr(self._thread, "stream", self.default_stream)
         return stream
@@ -280,21 +329,22 @@ class FakeDevice:
         self._scheduler.refuse_while_capturing(f"beginning to capture {stream.name}")
         if self.free_streams() < 1:
             raise device_failure(207008, f"no stream is left to capture {stream.name}")
-        with self._use(stream):
-            graph.begin(stream, pool)
-            self._scheduler.capturing = f"{stream.name} (capture {next(self._capture_numbers)})"
+        graph.begin(stream, pool)
+        self._scheduler.capturing = f"{stream.name} (capture {next(self._capture_numbers)})"
+        try:
             try:
-                yield
-            except BaseException:
-                # The error of the body says why; that of the end only that it failed.
-                with contextlib.suppress(RuntimeError):
-                    graph.end()
-                graph.reset()
-                raise
+                with self._use(stream):
+                    yield
             finally:
                 self._scheduler.capturing = None
-            try:
+        except BaseException:
+            # The error of the body says why; that of the end only that it failed.
+            with contextlib.suppress(RuntimeError):
                 graph.end()
-            except BaseException:
-                graph.reset()
-                raise
+            graph.reset()
+            raise
+        try:
+            graph.end()
+        except BaseException:
+            graph.reset()
+            raise

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.devices.fake_scheduler import device_failure
+from npu_graph_runtime.devices.fake_scheduler import Work, device_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
+    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler
     from npu_graph_runtime.devices.fake_stream import FakeStream
     from npu_graph_runtime.torch_internals import OpOverload
 
 
-class Launch:
+class Launch(Work):
     """One operator call that can be run again with the same arguments.
 
     Args:
@@ -81,7 +81,7 @@ class FakeTaskGroup:
         self.launches: list[Launch] = []
 
 
-class TaskUpdate:
+class TaskUpdate(Work):
     """New arguments for the launches of a task group, taking effect in stream order."""
 
     __slots__ = ("_group", "_launches")
@@ -154,6 +154,7 @@ class FakeGraph:
                 raise device_failure(107027, f"replaying a graph on {stream.name}, which captures")
             for node in self._nodes:
                 stream.issue(node)
+            self._scheduler.flush()
 
     def reset(self) -> None:
         """Release the captured work and its memory."""

@@ -6,20 +6,26 @@ import collections
 import itertools
 import threading
 import time
-from typing import TYPE_CHECKING, Protocol
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from npu_graph_runtime.errors import DeadlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
 
-class Work(Protocol):
+class Work(ABC):
     """One entry of a queue."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def try_run(self) -> bool:
         """Run it and return true, or return false if it still has to wait."""
 
+    @abstractmethod
     def describe(self) -> str:
         """Return what it is, for messages."""
 
@@ -48,16 +54,25 @@ class FakeScheduler:
     Args:
         deadlock_timeout: seconds for which a synchronisation lets other host threads add work
             before it reports a deadlock.
+        is_held: whether work runs in :meth:`advance` and in synchronisations only.
+
+    Attributes:
+        lock: held by whoever changes queues or events.
+        is_held: as given.
+        capturing: what is being captured, for messages; ``None`` for nothing.
+        num_synchronizations: how often the host has waited.
     """
 
-    def __init__(self, deadlock_timeout: float) -> None:
+    def __init__(self, deadlock_timeout: float, *, is_held: bool = False) -> None:
         self.lock = threading.RLock()
+        self.is_held = is_held
         self.capturing: str | None = None
         self.num_synchronizations = 0
         self._changed = threading.Condition(self.lock)
         self._deadlock_timeout = deadlock_timeout
         self._numbers = itertools.count()
         self._busy: dict[WorkQueue, None] = {}
+        self._launches: collections.deque[Callable[[], None]] = collections.deque()
         self._failure: RuntimeError | None = None
         self._running_thread: int | None = None
 
@@ -67,12 +82,48 @@ class FakeScheduler:
             return WorkQueue(f"stream {next(self._numbers)}")
 
     def add(self, queue: WorkQueue, work: Work) -> None:
-        """Append work and run whatever can run."""
+        """Append work and, unless it is held, run whatever can run."""
         with self.lock:
             queue.pending.append(work)
             self._busy[queue] = None
-            self._run()
+            if not self.is_held:
+                self._run()
             self._changed.notify_all()
+
+    def put_off(self, launch: Callable[[], None]) -> None:
+        """Let a launch stand in the launch queue until that comes to it, or is flushed."""
+        with self.lock:
+            self._launches.append(launch)
+
+    def flush(self) -> None:
+        """Hand all that stands in the launch queue over to the streams."""
+        with self.lock:
+            while self._launches:
+                self._launches.popleft()()
+
+    def advance(self, random: Random, num_items: int | None) -> int:
+        """Run work that is held, each item from a queue drawn from those that can run.
+
+        Args:
+            random: draws the queues, and how far the launch queue comes meanwhile.
+            num_items: how many; ``None`` for all that can ever run.
+
+        Returns:
+            How many ran: fewer than asked where nothing more can run.
+        """
+        count = 0
+        with self.lock:
+            while num_items is None or count < num_items:
+                if self._launches and random.random() < 0.5:
+                    self._launches.popleft()()
+                if self._run_one(random):
+                    count += 1
+                elif self._launches:
+                    self._launches.popleft()()
+                else:
+                    break
+            self._changed.notify_all()
+        return count
 
     def synchronize(self, subject: str, is_done: Callable[[], bool]) -> None:
         """Let the host wait until a condition holds.
@@ -88,12 +139,18 @@ class FakeScheduler:
         with self.lock:
             self.refuse_while_capturing(f"synchronising {subject}")
             self.num_synchronizations += 1
+            self.flush()
+            if self.is_held:
+                self._run()
             deadline = time.monotonic() + self._deadlock_timeout
             while not is_done():
                 remaining = deadline - time.monotonic()
                 if remaining <= 0:
                     raise self._deadlock(subject)
                 self._changed.wait(remaining)
+                if self.is_held:
+                    self.flush()
+                    self._run()
             if self._failure is not None:
                 failure, self._failure = self._failure, None
                 raise failure
@@ -113,7 +170,7 @@ class FakeScheduler:
 
     def is_idle(self) -> bool:
         """Return whether every queue is empty."""
-        return not self._busy
+        return not self._busy and not self._launches
 
     def _run(self) -> None:
         self._running_thread = threading.get_ident()
@@ -122,6 +179,22 @@ class FakeScheduler:
                 pass
         finally:
             self._running_thread = None
+
+    def _run_one(self, random: Random) -> bool:
+        """Run one item of a queue that is drawn, and return whether any could run."""
+        queues = list(self._busy)
+        random.shuffle(queues)
+        self._running_thread = threading.get_ident()
+        try:
+            for queue in queues:
+                if self._try_run(queue.pending[0]):
+                    queue.pending.popleft()
+                    if not queue.pending:
+                        del self._busy[queue]
+                    return True
+        finally:
+            self._running_thread = None
+        return False
 
     def _run_queue(self, queue: WorkQueue) -> bool:
         """Run what can run of one queue, and return whether anything did."""

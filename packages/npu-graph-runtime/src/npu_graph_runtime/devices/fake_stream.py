@@ -4,26 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from npu_graph_runtime.devices.fake_scheduler import device_failure
+from npu_graph_runtime.devices.fake_scheduler import Work, device_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npu_graph_runtime.device import Event, Stream
     from npu_graph_runtime.devices.fake_graph import FakeGraph, FakeTaskGroup, Launch
-    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler, Work
+    from npu_graph_runtime.devices.fake_scheduler import FakeScheduler
 
 
 class FakeStream:
     """An in-order queue of a fake device; made by ``FakeDevice.create_stream``.
 
+    Args:
+        scheduler: runs its work.
+        current: gives the current stream.
+        is_direct: whether work reaches the stream at once, past the device's launch queue.
+
     Attributes:
+        is_direct: as given.
         capture: the graph that this stream is being captured into, or ``None``.
         group: the open task group, or ``None``.
         update: the open task update with the launches re-issued so far, or ``None``.
     """
 
-    def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
+    def __init__(
+        self,
+        scheduler: FakeScheduler,
+        current: Callable[[], FakeStream],
+        *,
+        is_direct: bool = True,
+    ) -> None:
+        self.is_direct = is_direct
         self.capture: FakeGraph | None = None
         self.group: FakeTaskGroup | None = None
         self.update: tuple[FakeTaskGroup, list[Launch]] | None = None
@@ -42,8 +55,8 @@ class FakeStream:
 
     @property
     def is_blocked(self) -> bool:
-        """Whether work of this stream waits for something."""
-        return bool(self._queue.pending)
+        """Whether work of this stream waits for something, if only to be let run."""
+        return bool(self._queue.pending) or self._scheduler.is_held
 
     def wait_event(self, event: Event, /) -> None:
         """Let later work of this stream wait for the event."""
@@ -76,6 +89,7 @@ class FakeStream:
             RuntimeError: something is being captured.
         """
         self._scheduler.refuse_while_capturing(f"querying {self.name}")
+        self._scheduler.flush()
         return not self._queue.pending
 
     def issue(self, work: Work) -> None:
@@ -83,7 +97,18 @@ class FakeStream:
         if self.capture is not None:
             self.capture.append(self, work)
         else:
-            self._scheduler.add(self._queue, work)
+            self.launch(lambda: self.add(work))
+
+    def add(self, work: Work) -> None:
+        """Append work to the stream's own queue, at once."""
+        self._scheduler.add(self._queue, work)
+
+    def launch(self, launch: Callable[[], None]) -> None:
+        """Do what gives the stream work: now, or when the launch queue comes to it."""
+        if self.is_direct:
+            launch()
+        else:
+            self._scheduler.put_off(launch)
 
 
 class FakeEvent:
@@ -92,6 +117,8 @@ class FakeEvent:
     def __init__(self, scheduler: FakeScheduler, current: Callable[[], FakeStream]) -> None:
         self._scheduler = scheduler
         self._current = current
+        # What the launch queue has not come to is asked for, and not issued yet.
+        self._num_asked = 0
         self._num_issued = 0
         self._num_reached = 0
         self._captured: tuple[FakeGraph, FakeStream, int] | None = None
@@ -104,8 +131,8 @@ class FakeEvent:
                 self._captured = (on.capture, on, on.capture.mark(on))
                 return
             self._captured = None
-            self._num_issued += 1
-            on.issue(_Record(self, self._num_issued))
+            self._num_asked += 1
+            on.launch(lambda: self._issue_record(on))
 
     def wait(self, stream: Stream | None = None, /) -> None:
         """Let later work of ``stream``, or of the current stream, wait for this event.
@@ -119,12 +146,12 @@ class FakeEvent:
             if self._captured is not None:
                 graph, recorded_on, mark = self._captured
                 graph.join(on, recorded_on, mark)
-            elif on.capture is not None and self._num_issued:
+            elif on.capture is not None and self._num_asked:
                 raise device_failure(
                     107024, f"{on.name} is capturing and waits for an event recorded outside"
                 )
-            elif self._num_issued:
-                on.issue(_Wait(self, self._num_issued))
+            elif on.capture is None:
+                on.launch(lambda: self._issue_wait(on))
 
     def query(self) -> bool:
         """Return whether the last record has been reached.
@@ -133,7 +160,7 @@ class FakeEvent:
             RuntimeError: something is being captured.
         """
         self._scheduler.refuse_while_capturing("querying an event")
-        return self._num_reached >= self._num_issued
+        return self._num_reached >= self._num_asked
 
     def synchronize(self) -> None:
         """Let the host wait until the last record has been reached.
@@ -142,7 +169,7 @@ class FakeEvent:
             RuntimeError: something is being captured, or a kernel failed.
             DeadlockError: nothing can reach the record.
         """
-        self._scheduler.synchronize("an event", lambda: self._num_reached >= self._num_issued)
+        self._scheduler.synchronize("an event", lambda: self._num_reached >= self._num_asked)
 
     def reach(self, number: int) -> None:
         """Take note that the stream came to a record."""
@@ -151,6 +178,14 @@ class FakeEvent:
     def is_reached(self, number: int) -> bool:
         """Return whether a record has been reached."""
         return self._num_reached >= number
+
+    def _issue_record(self, stream: FakeStream) -> None:
+        self._num_issued += 1
+        stream.add(_Record(self, self._num_issued))
+
+    def _issue_wait(self, stream: FakeStream) -> None:
+        if self._num_issued:
+            stream.add(_Wait(self, self._num_issued))
 
 
 class FakeExternalEvent:
@@ -201,7 +236,7 @@ class FakeExternalEvent:
         return was_set
 
 
-class _Record:
+class _Record(Work):
     """A record of an event."""
 
     __slots__ = ("_event", "_number")
@@ -218,7 +253,7 @@ class _Record:
         return "the record of an event"
 
 
-class _Wait:
+class _Wait(Work):
     """A wait for a record of an event."""
 
     __slots__ = ("_event", "_number")
@@ -234,7 +269,7 @@ class _Wait:
         return "an event recorded on another stream"
 
 
-class _ExternalWait:
+class _ExternalWait(Work):
     """A wait for an external event."""
 
     __slots__ = ("_event",)
@@ -249,7 +284,7 @@ class _ExternalWait:
         return f"an external event that was never recorded ({id(self._event):#x})"
 
 
-class _ExternalRecord:
+class _ExternalRecord(Work):
     """A record of an external event."""
 
     __slots__ = ("_event",)

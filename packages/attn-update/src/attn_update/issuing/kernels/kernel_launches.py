@@ -5,20 +5,19 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attn_update.issuing.bound_launches import LaunchFailure
 from attn_update.issuing.device_calls import DeviceCalls, find_address, find_call, pointer
 from attn_update.issuing.kernels.kernel_library import KernelLibrary
 from attn_update.issuing.kernels.kernel_values import KernelValues, KernelVariable
+from attn_update.issuing.updater import BoundLaunches, LaunchFailure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import torch
 
-    from attn_update.issuing.bound_launches import Changes
     from attn_update.issuing.device_calls import Call
     from attn_update.issuing.kernels.kernel_signature import KernelSignature
-    from attn_update.planning.step_parameters import StepParameters
+    from attn_update.issuing.updater import Changes
 
 
 class _RefusedError(Exception):
@@ -42,10 +41,11 @@ class _Launch(NamedTuple):
     event_set: tuple[Any, ...]
 
 
-class KernelLaunches:
-    """Bound launches of operators whose kernels are known.
+class KernelLaunches(BoundLaunches):
+    """Bound launches of operators whose kernels are known; none is dispatched by torch.
 
-    Used by one thread at a time. It keeps the workspace, and the tensors of the launches as far as
+    Used by one thread at a time. It takes nothing ahead: in Python that is no quicker than
+    `UpdatePlan.check`. It keeps the workspace, and the tensors of the launches as far as
     their records do, which is weakly for memory of the device.
 
     Args:
@@ -53,15 +53,11 @@ class KernelLaunches:
         kernels: What `AddressedDevice.kernel_calls` returned for the kernels that `add` is given
             and for `attn_update.issuing.kernels.kernel_library.LIBRARY_FUNCTIONS`.
 
-    Attributes:
-        num_dispatched: None is dispatched by torch.
-
     Raises:
         ValueError: A function is missing.
     """
 
     def __init__(self, calls: Mapping[str, int], kernels: Mapping[str, int]) -> None:
-        self.num_dispatched = 0
         self._calls = DeviceCalls(calls)
         self._kernels = kernels
         self._library = KernelLibrary(kernels)
@@ -127,11 +123,8 @@ class KernelLaunches:
         self._signatures.append(signature)
         self._workspaces.append(workspace)
 
-    def take(self, parameters: StepParameters) -> None:
-        """Give nothing: in Python it is no quicker than `UpdatePlan.check`."""
-
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
-        """See `attn_update.issuing.bound_launches.BoundLaunches`."""
+        """See `BoundLaunches`."""
         for slot, changed in enumerate(changes):
             if changed is not None:
                 for name, value in changed.items():

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update.issuing.addressed_event import AddressedEvents
 from attn_update.issuing.kernels.kernel_launches import KernelLaunches
 from attn_update.issuing.kernels.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES, kernel_functions
-from attn_update.issuing.updater import Unbindable
+from attn_update.issuing.updater import Unbindable, Updater
 from attn_update.operator_lookup import find_operator
 from attn_update.torch_internals import schema_of
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from attn_update.task_device import AddressedDevice
 
 
-class KernelUpdater:
+class KernelUpdater(Updater):
     """Binds plans of FIA v1 and v2, on devices that tell their kernels.
 
     A plan with any other launch is not bound, and updated one by one: `UpdatePlan.unbound_reason`.
@@ -37,7 +36,7 @@ class KernelUpdater:
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
     ) -> KernelLaunches | Unbindable:
-        """See `attn_update.issuing.updater.Updater`."""
+        """See `Updater`."""
         kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
         for update in plan.updates:
             missing = _find_missing(update, kernels)
@@ -54,10 +53,6 @@ class KernelUpdater:
                 slot=update.slot,
             )
         return launches
-
-    def replay_events(self, calls: Mapping[str, int]) -> AddressedEvents:
-        """See `attn_update.issuing.updater.Updater`."""
-        return AddressedEvents(calls)
 
 
 def _find_missing(update: PlannedUpdate, kernels: Mapping[str, int]) -> str | None:

@@ -10,79 +10,27 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import NativeUnavailableError
-from attn_update.issuing.bound_launches import LaunchFailure
 from attn_update.issuing.kernels.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.issuing.kernels.kernel_signature import kernel_functions
 from attn_update.issuing.native.native_build import MODULE_NAME, build_native, default_folder
+from attn_update.issuing.updater import BoundLaunches, LaunchFailure, Updater
 from attn_update.kinds.fused.attention_geometry import TensorForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    import torch
-
-    from attn_update.issuing.bound_launches import Changes
-    from attn_update.issuing.updater import ReplayEvents
+    from attn_update.issuing.native.attn_update_native import Launches, ReplayEvents
+    from attn_update.issuing.updater import Changes
     from attn_update.planning.step_parameters import StepParameters
     from attn_update.planning.update_plan import UpdatePlan
     from attn_update.task_device import AddressedDevice
 
 
-class _Launches(Protocol):
-    def add(
-        self,
-        name: str,
-        overload: str,
-        arguments: dict[str, object],
-        group: int,
-        event: int,
-        slot: int,
-        /,
-    ) -> None: ...
-
-    def add_lengths(
-        self,
-        group: str,
-        argument: str,
-        slot: int,
-        count: int,
-        cumulative: bool,
-        total: int | None,
-        maximum: int | None,
-        /,
-    ) -> None: ...
-
-    def add_tensor(
-        self,
-        group: str,
-        argument: str,
-        slot: int,
-        sizes: list[int],
-        dtype: torch.dtype,
-        device: torch.device,
-        /,
-    ) -> None: ...
-
-    def take(self, groups: object, /) -> Changes | None: ...
-
-    def num_dispatched(self) -> int: ...
-
-    def run(self, stream: int, changes: Changes, /) -> tuple[int, bool, str] | None: ...
-
-
-class _Module(Protocol):
-    def Launches(  # noqa: N802
-        self, calls: Mapping[str, int], kernels: Mapping[str, int], /
-    ) -> _Launches: ...
-
-    def ReplayEvents(self, calls: Mapping[str, int], /) -> ReplayEvents: ...  # noqa: N802
-
-
-class NativeLaunches:
+class NativeLaunches(BoundLaunches):
     """Bound launches in C++. Made by `NativeUpdater.bind`.
 
     Attributes:
@@ -91,7 +39,7 @@ class NativeLaunches:
             described to CANN once.
     """
 
-    def __init__(self, launches: _Launches) -> None:
+    def __init__(self, launches: Launches) -> None:
         self._launches = launches
         self.num_dispatched = launches.num_dispatched()
 
@@ -100,7 +48,7 @@ class NativeLaunches:
         return self._launches.take(parameters.groups)
 
     def run(self, changes: Changes, stream_address: int) -> LaunchFailure | None:
-        """See `attn_update.issuing.bound_launches.BoundLaunches`; without the interpreter lock."""
+        """See `BoundLaunches`; without the interpreter lock."""
         failure = self._launches.run(stream_address, changes)
         if failure is None:
             return None
@@ -108,10 +56,11 @@ class NativeLaunches:
         return LaunchFailure(position=position, open=is_open, message=message)
 
 
-class NativeUpdater:
+class NativeUpdater(Updater):
     """Binds plans to native code. Made by `find_native_updater` or `NativeUpdater.load`."""
 
-    def __init__(self, module: _Module) -> None:
+    def __init__(self, module: Any) -> None:
+        # What `attn_update_native.pyi` describes; it has no place of its own among the modules.
         self._module = module
 
     @classmethod
@@ -137,7 +86,7 @@ class NativeUpdater:
                 f"loading the native updater from {path}: {error}; remove the file to build it "
                 f"again",
             ) from error
-        return cls(cast("_Module", module))
+        return cls(module)
 
     def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
         """Return what makes events behind replays.
@@ -145,7 +94,8 @@ class NativeUpdater:
         Args:
             calls: What the device's `native_calls` returned.
         """
-        return self._module.ReplayEvents(dict(calls))
+        events: ReplayEvents = self._module.ReplayEvents(dict(calls))
+        return events
 
     def bind(
         self, plan: UpdatePlan, device: AddressedDevice, calls: Mapping[str, int]
@@ -158,7 +108,7 @@ class NativeUpdater:
             calls: What the device's `native_calls` returned.
         """
         kernels = device.kernel_calls((*LIBRARY_FUNCTIONS, *kernel_functions()))
-        launches = self._module.Launches(dict(calls), dict(kernels))
+        launches: Launches = self._module.Launches(dict(calls), dict(kernels))
         for update in plan.updates:
             name, _, overload = update.operator.partition(".")
             launches.add(

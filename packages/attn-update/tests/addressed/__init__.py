@@ -1,0 +1,1 @@
+"""Launches and events by address, on a device that writes down what it is given."""

@@ -1,0 +1,48 @@
+"""The cases of all kinds, and the kinds in one table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attn_update import context_parallel_kinds, default_kinds
+from npu_graph_testing.attention.cases.context_parallel_cases import RANK, context_parallel_cases
+from npu_graph_testing.attention.cases.encoder_cases import encoder_cases
+from npu_graph_testing.attention.cases.fused_infer_cases import fused_infer_cases
+from npu_graph_testing.attention.cases.latent_cases import latent_cases
+from npu_graph_testing.attention.cases.paged_attention_cases import paged_attention_cases
+from npu_graph_testing.attention.cases.sparse_flash_cases import sparse_flash_cases
+
+if TYPE_CHECKING:
+    from attn_update import Kind
+    from npu_graph_testing.attention.cases.attention_case import AttentionCase
+
+
+def all_cases() -> list[AttentionCase]:
+    """Return the cases of all kinds."""
+    return [
+        *fused_infer_cases(),
+        *latent_cases(),
+        *context_parallel_cases(),
+        *encoder_cases(),
+        *paged_attention_cases(),
+        *sparse_flash_cases(),
+    ]
+
+
+def find_case(name: str) -> AttentionCase:
+    """Return the case of a name.
+
+    Raises:
+        LookupError: There is none.
+    """
+    cases = {case.name: case for case in all_cases()}
+    if name not in cases:
+        raise LookupError(
+            f"finding the case {name!r}: there is none; there are: {', '.join(sorted(cases))}"
+        )
+    return cases[name]
+
+
+def all_kinds() -> dict[str, Kind]:
+    """Return all kinds of this package in one table."""
+    return {**default_kinds(), **context_parallel_kinds(RANK)}

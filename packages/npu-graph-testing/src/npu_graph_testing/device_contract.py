@@ -1,0 +1,525 @@
+"""The contract of the device seam, as tests that every implementation has to pass."""
+
+# ruff: noqa: S101 - assertions are what this module is for
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npu_graph_runtime import DeviceGraph, GraphDevice, Stream
+
+
+class DeviceContract:
+    """What any device behind the seam does; run with pytest.
+
+    Subclass it as ``Test<Device>`` with a fixture ``device``, the implementation. Override
+    :meth:`issue_updatable` where the device can only update certain operators. To see failing
+    values, let pytest rewrite the assertions:
+    ``pytest.register_assert_rewrite("npu_graph_testing.device_contract")``.
+    """
+
+    @staticmethod
+    def issue_updatable(source: torch.Tensor, factor: float, out: torch.Tensor) -> None:
+        """Write ``factor * source`` to ``out`` by one launch that a task update can change.
+
+        Args:
+            source: float32 vector on the device.
+            factor: host argument that the update changes.
+            out: like ``source``.
+        """
+        torch.mul(source, factor, out=out)
+
+    def test_use_stream_body_runs_on_that_stream_in_order(self, device: GraphDevice) -> None:
+        """Work of one stream runs in the order in which it was issued."""
+        values = torch.ones(4, device=device.torch_device)
+        stream = _ready_stream(device)
+        with device.use_stream(stream):
+            assert device.current_stream() == stream
+            values.add_(1)
+            values.mul_(3)
+        assert device.current_stream() != stream
+        stream.synchronize()
+        assert values.tolist() == [6.0] * 4
+
+    def test_use_stream_left_by_exception_restores_stream(self, device: GraphDevice) -> None:
+        """The former stream is current again however the body ends."""
+        before = device.current_stream()
+        with contextlib.suppress(KeyError), device.use_stream(device.create_stream()):
+            raise KeyError("left")
+        assert device.current_stream() == before
+
+    def test_event_waited_for_on_other_stream_orders_work(self, device: GraphDevice) -> None:
+        """A stream that waits for an event sees what was issued before its record."""
+        source = torch.zeros(4, device=device.torch_device)
+        copy = torch.zeros(4, device=device.torch_device)
+        producer, consumer = _ready_stream(device), device.create_stream()
+        gate, done = device.create_external_event(), device.create_event()
+        with device.use_stream(producer):
+            gate.wait(producer)
+            gate.reset(producer)
+            source.add_(1)
+            done.record(producer)
+        with device.use_stream(consumer):
+            done.wait(consumer)
+            copy.copy_(source)
+        gate.record(device.create_stream())
+        device.synchronize()
+        assert copy.tolist() == [1.0] * 4
+
+    def test_wait_stream_orders_work(self, device: GraphDevice) -> None:
+        """``wait_stream`` waits for what the other stream holds at the call."""
+        values = torch.zeros(4, device=device.torch_device)
+        first, second = _ready_stream(device), device.create_stream()
+        gate = device.create_external_event()
+        with device.use_stream(first):
+            gate.wait(first)
+            gate.reset(first)
+            values.add_(1)
+        second.wait_stream(first)
+        with device.use_stream(second):
+            values.mul_(5)
+        gate.record(device.create_stream())
+        device.synchronize()
+        assert values.tolist() == [5.0] * 4
+
+    def test_event_recorded_and_reached_reports_so(self, device: GraphDevice) -> None:
+        """Synchronising with an event makes its query and that of its stream true."""
+        stream = device.create_stream()
+        event = stream.record_event()
+        event.synchronize()
+        assert event.query()
+        stream.synchronize()
+        assert stream.query()
+
+    def test_capture_runs_nothing(self, device: GraphDevice) -> None:
+        """What is captured leaves memory that existed before as it was."""
+        buffer = torch.ones(4, device=device.torch_device)
+        graph = _captured(device, lambda: buffer.add_(1))
+        device.synchronize()
+        assert buffer.tolist() == [1.0] * 4
+        graph.replay()
+        device.synchronize()
+        assert buffer.tolist() == [2.0] * 4
+
+    def test_replay_reads_new_inputs_at_same_addresses(self, device: GraphDevice) -> None:
+        """A replay computes with what its input buffers hold then."""
+        source = torch.zeros(4, device=device.torch_device)
+        out = torch.zeros(4, device=device.torch_device)
+        graph = _captured(device, lambda: out.copy_(source * 2 + 1))
+        for value in (1.0, 5.0, -3.0):
+            source.fill_(value)
+            graph.replay()
+            device.synchronize()
+            assert out.tolist() == [value * 2 + 1] * 4
+
+    def test_replays_of_one_stream_run_in_order(self, device: GraphDevice) -> None:
+        """Replays are stream work like any other, without a synchronisation between them."""
+        values = torch.zeros(4, device=device.torch_device)
+        add = _captured(device, lambda: values.add_(1))
+        double = _captured(device, lambda: values.mul_(2))
+        stream = _ready_stream(device)
+        with device.use_stream(stream):
+            for graph in (add, double, add, double):
+                graph.replay()
+        stream.synchronize()
+        assert values.tolist() == [6.0] * 4
+
+    def test_capture_with_forked_stream_replays_both_branches(self, device: GraphDevice) -> None:
+        """Streams joined by events are captured into one graph."""
+        source = torch.ones(4, device=device.torch_device)
+        left, right = torch.zeros_like(source), torch.zeros_like(source)
+        total = torch.zeros_like(source)
+        side = device.create_stream()
+
+        def body() -> None:
+            side.wait_stream(device.current_stream())
+            with device.use_stream(side):
+                right.copy_(source * 3)
+            left.copy_(source * 2)
+            device.current_stream().wait_stream(side)
+            total.copy_(left + right)
+
+        graph = _captured(device, body)
+        source.fill_(2)
+        graph.replay()
+        device.synchronize()
+        assert total.tolist() == [10.0] * 4
+
+    def test_graphs_sharing_a_pool_hand_on_tensors(self, device: GraphDevice) -> None:
+        """An output of one graph may be the input of the next one of the same pool."""
+        pool, stream = device.create_memory_pool(), _ready_stream(device)
+        source = torch.ones(4, device=device.torch_device)
+        first, second = device.create_graph(), device.create_graph()
+        with device.capture(first, pool=pool, stream=stream):
+            middle = source + 1
+        with device.capture(second, pool=pool, stream=stream):
+            out = middle * 10
+        for value in (1.0, 4.0):
+            source.fill_(value)
+            first.replay()
+            second.replay()
+            device.synchronize()
+            assert out.tolist() == [(value + 1) * 10] * 4
+
+    def test_weak_reference_shares_memory_and_layout(self, device: GraphDevice) -> None:
+        """A weak reference is the same tensor in all but ownership."""
+        tensor = torch.arange(12.0, device=device.torch_device).view(3, 4).t()[1:]
+        weak = device.weak_reference(tensor)
+        assert weak.data_ptr() == tensor.data_ptr()
+        assert weak.dtype == tensor.dtype
+        assert (weak.shape, weak.stride()) == (tensor.shape, tensor.stride())
+        tensor.add_(1)
+        device.synchronize()
+        assert weak.tolist() == tensor.tolist()
+
+    def test_weak_reference_alone_does_not_keep_memory(self, device: GraphDevice) -> None:
+        """The memory goes with the last strong reference."""
+        tensor = torch.zeros(4, device=device.torch_device)
+        weak = device.weak_reference(tensor)
+        storage = StorageWeakRef(tensor.untyped_storage())  # type: ignore[no-untyped-call]
+        assert not storage.expired()  # type: ignore[no-untyped-call]
+        del tensor
+        assert storage.expired()  # type: ignore[no-untyped-call]
+        del weak
+
+    def test_external_event_recorded_after_replay_releases_graph(self, device: GraphDevice) -> None:
+        """Replay first: the graph waits where it was captured to, until the record."""
+        source, out = (
+            torch.ones(4, device=device.torch_device),
+            torch.zeros(4, device=device.torch_device),
+        )
+        event, lane = device.create_external_event(), _ready_stream(device)
+
+        def body() -> None:
+            event.wait(device.current_stream())
+            event.reset(device.current_stream())
+            out.copy_(source)
+
+        graph = _captured(device, body)
+        for value in (3.0, 4.0, 5.0):
+            graph.replay()
+            # The graph waits, so what the lane writes before its record is what the graph reads.
+            with device.use_stream(lane):
+                source.fill_(value)
+                event.record(lane)
+            device.synchronize()
+            assert out.tolist() == [value] * 4
+
+    def test_task_update_changes_later_replays_only(self, device: GraphDevice) -> None:
+        """A task update takes effect in stream order; replays before it keep the old arguments."""
+        source = torch.ones(4, device=device.torch_device)
+        out, sums = torch.zeros_like(source), torch.zeros_like(source)
+        handles: list[object] = []
+
+        def body() -> None:
+            stream = device.current_stream()
+            device.begin_task_group(stream)
+            self.issue_updatable(source, 2.0, out)
+            handles.append(device.end_task_group(stream))
+            sums.add_(out)
+
+        graph = _captured(device, body)
+        stream = _ready_stream(device)
+        with device.use_stream(stream):
+            graph.replay()
+        stream.synchronize()
+        with device.use_stream(stream):
+            self._update(device, stream, handles[0], source, 5.0, out)
+            graph.replay()
+            graph.replay()
+        stream.synchronize()
+        assert out.tolist() == [5.0] * 4
+        assert sums.tolist() == [12.0] * 4
+
+    def test_replay_first_update_after_uses_new_arguments(self, device: GraphDevice) -> None:
+        """The decode protocol: a device event orders the lane behind the previous replay."""
+        source = torch.ones(4, device=device.torch_device)
+        out, sums = torch.zeros_like(source), torch.zeros_like(source)
+        event, lane, main = device.create_external_event(), _ready_stream(device), None
+        handles: list[object] = []
+
+        def body() -> None:
+            stream = device.current_stream()
+            event.wait(stream)
+            event.reset(stream)
+            device.begin_task_group(stream)
+            self.issue_updatable(source, 0.0, out)
+            handles.append(device.end_task_group(stream))
+            sums.add_(out)
+
+        graph = _captured(device, body)
+        main = _ready_stream(device)
+        for factor in (1.0, 10.0, 100.0):
+            lane.wait_stream(main)
+            with device.use_stream(main):
+                graph.replay()
+            with device.use_stream(lane):
+                self._update(device, lane, handles[0], source, factor, out)
+                event.record(lane)
+        device.synchronize()
+        assert out.tolist() == [100.0] * 4
+        assert sums.tolist() == [111.0] * 4
+
+    def test_is_capturing_inside_capture_only(self, device: GraphDevice) -> None:
+        """``is_capturing`` follows the current stream."""
+        seen: list[bool] = []
+        buffer = torch.zeros(4, device=device.torch_device)
+
+        def body() -> None:
+            seen.append(device.is_capturing())
+            buffer.add_(1)
+
+        assert not device.is_capturing()
+        _captured(device, body)
+        assert seen == [True]
+        assert not device.is_capturing()
+
+    def test_capture_without_stream_takes_one_of_its_own(self, device: GraphDevice) -> None:
+        """The default stream stays the caller's."""
+        before = device.current_stream()
+        buffer = torch.zeros(4, device=device.torch_device)
+        graph = device.create_graph()
+        device.synchronize()
+        with device.capture(graph, pool=device.create_memory_pool()):
+            assert device.current_stream() != before
+            buffer.add_(1)
+        assert device.current_stream() == before
+        graph.replay()
+        device.synchronize()
+        assert buffer.tolist() == [1.0] * 4
+
+    def test_capture_left_by_exception_propagates_it_and_restores(
+        self, device: GraphDevice
+    ) -> None:
+        """The body's own exception comes out, and the device is as before."""
+        before = device.current_stream()
+        graph = device.create_graph()
+        buffer = torch.zeros(4, device=device.torch_device)
+        stream = _ready_stream(device)
+        left = KeyError("left")
+        raised: list[KeyError] = []
+        try:
+            with device.capture(graph, pool=device.create_memory_pool(), stream=stream):
+                buffer.add_(1)
+                _raise(left)
+        except KeyError as error:
+            raised.append(error)
+        assert raised == [left]
+        assert device.current_stream() == before
+        assert not device.is_capturing()
+        _refused(graph.replay)
+        _assert_usable(device)
+
+    def test_pool_whose_last_graph_was_reset_is_captured_into_again(
+        self, device: GraphDevice
+    ) -> None:
+        """A pool handle outlives its graphs, however often they all die."""
+        pool, stream = device.create_memory_pool(), _ready_stream(device)
+        source = torch.ones(4, device=device.torch_device)
+        for factor in (2.0, 3.0, 4.0):
+            graph, outputs = device.create_graph(), []
+            device.synchronize()
+            with device.capture(graph, pool=pool, stream=stream):
+                outputs.append(source * factor)
+            graph.replay()
+            device.synchronize()
+            assert outputs[0].tolist() == [factor] * 4
+            outputs.clear()
+            graph.reset()
+
+    def test_pool_whose_first_capture_failed_is_captured_into_again(
+        self, device: GraphDevice
+    ) -> None:
+        """A capture that failed leaves the pool usable."""
+        pool, stream = device.create_memory_pool(), _ready_stream(device)
+        source = torch.ones(4, device=device.torch_device)
+        with (
+            contextlib.suppress(KeyError),
+            device.capture(device.create_graph(), pool=pool, stream=stream),
+        ):
+            _ = source * 2.0
+            raise KeyError("left")
+        graph, outputs = device.create_graph(), []
+        with device.capture(graph, pool=pool, stream=stream):
+            outputs.append(source * 3.0)
+        graph.replay()
+        device.synchronize()
+        assert outputs[0].tolist() == [3.0] * 4
+
+    def test_capture_inside_capture_refused(self, device: GraphDevice) -> None:
+        """Captures do not nest on a stream."""
+        pool = device.create_memory_pool()
+
+        def nested() -> None:
+            stream = device.current_stream()
+            with device.capture(device.create_graph(), pool=pool, stream=stream):
+                torch.zeros(4, device=device.torch_device).add_(1)
+
+        _refused_while_capturing(device, nested)
+        _assert_usable(device)
+
+    def test_synchronize_while_capturing_refused(self, device: GraphDevice) -> None:
+        """The host cannot wait for work that does not run."""
+        _refused_while_capturing(device, device.synchronize)
+        _assert_usable(device)
+
+    def test_stream_synchronize_while_capturing_refused(self, device: GraphDevice) -> None:
+        """Nor can it for one stream."""
+        _refused_while_capturing(device, lambda: _synchronize_current_stream(device))
+        _assert_usable(device)
+
+    def test_host_read_while_capturing_refused(self, device: GraphDevice) -> None:
+        """A value computed in a capture has no value yet."""
+        source = torch.ones((), device=device.torch_device)
+        _refused_while_capturing(device, lambda: float(source + 1))
+        _assert_usable(device)
+
+    def test_capture_of_default_stream_refused(self, device: GraphDevice) -> None:
+        """The default stream cannot be captured."""
+        default = device.current_stream()
+
+        def capture() -> None:
+            graph = device.create_graph()
+            with device.capture(graph, pool=device.create_memory_pool(), stream=default):
+                torch.zeros(4, device=device.torch_device).add_(1)
+
+        _refused(capture)
+        _assert_usable(device)
+
+    def test_second_capture_into_graph_refused(self, device: GraphDevice) -> None:
+        """A graph is good for one capture, and survives the attempt at another."""
+        buffer = torch.zeros(4, device=device.torch_device)
+        stream, pool = _ready_stream(device), device.create_memory_pool()
+        graph = device.create_graph()
+
+        def capture() -> None:
+            with device.capture(graph, pool=pool, stream=stream):
+                buffer.add_(1)
+
+        capture()
+        _refused(capture)
+        graph.replay()
+        device.synchronize()
+        assert buffer.tolist() == [1.0] * 4
+
+    def test_replay_of_empty_or_reset_graph_refused(self, device: GraphDevice) -> None:
+        """There is nothing to replay before the capture and after the reset."""
+        _refused(device.create_graph().replay)
+        buffer = torch.zeros(4, device=device.torch_device)
+        graph = _captured(device, lambda: buffer.add_(1))
+        graph.reset()
+        _refused(graph.replay)
+        _assert_usable(device)
+
+    def test_task_group_outside_capture_refused(self, device: GraphDevice) -> None:
+        """A task group belongs to a graph."""
+        stream = _ready_stream(device)
+        _refused(lambda: device.begin_task_group(stream))
+        _assert_usable(device)
+
+    def test_end_of_task_update_without_begin_refused(self, device: GraphDevice) -> None:
+        """Begin and end come in pairs."""
+        stream = _ready_stream(device)
+        _refused(lambda: device.end_task_update(stream))
+        _assert_usable(device)
+
+    def test_memory_figures_are_consistent(self, device: GraphDevice) -> None:
+        """Figures are bytes, and nest."""
+        held = torch.zeros(1024, device=device.torch_device)
+        figures = device.memory_figures()
+        assert 0 <= figures.allocated <= figures.reserved <= figures.total
+        assert 0 <= figures.free <= figures.total
+        device.empty_cache()
+        del held
+
+    def test_captured_graph_takes_streams_until_it_is_reset(self, device: GraphDevice) -> None:
+        """What a graph takes of the device's streams comes back; a device may not tell of them."""
+        values = torch.ones(4, device=device.torch_device)
+        _captured(device, lambda: values.add_(1)).reset()
+        device.synchronize()
+        before = device.free_streams()
+        if before is None:
+            return
+
+        graph = _captured(device, lambda: values.add_(1))
+        during = device.free_streams()
+        graph.reset()
+
+        assert during is not None
+        assert 0 <= during <= before
+        assert device.free_streams() == before
+
+    def _update(
+        self,
+        device: GraphDevice,
+        stream: Stream,
+        handle: object,
+        source: torch.Tensor,
+        factor: float,
+        out: torch.Tensor,
+    ) -> None:
+        device.begin_task_update(stream, handle)
+        self.issue_updatable(source, factor, out)
+        device.end_task_update(stream)
+
+
+def _ready_stream(device: GraphDevice) -> Stream:
+    """Return a new stream, after what the current one has issued is done."""
+    device.synchronize()
+    return device.create_stream()
+
+
+def _captured(device: GraphDevice, body: Callable[[], object]) -> DeviceGraph:
+    """Capture a body into a new graph of a pool and stream of its own."""
+    graph = device.create_graph()
+    stream = _ready_stream(device)
+    with device.capture(graph, pool=device.create_memory_pool(), stream=stream):
+        body()
+    return graph
+
+
+def _synchronize_current_stream(device: GraphDevice) -> None:
+    device.current_stream().synchronize()
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+def _refused(action: Callable[[], object]) -> RuntimeError:
+    """Return the error with which the device refuses, or fail."""
+    try:
+        action()
+    except RuntimeError as error:
+        return error
+    raise AssertionError("the device did not refuse")
+
+
+def _refused_while_capturing(device: GraphDevice, action: Callable[[], object]) -> None:
+    """Try an illegal action inside a capture, which has to be refused with its own error."""
+    refusals: list[RuntimeError] = []
+
+    def body() -> None:
+        refusals.append(_refused(action))
+        raise refusals[0]
+
+    raised = _refused(lambda: _captured(device, body))
+    assert raised is refusals[0]
+
+
+def _assert_usable(device: GraphDevice) -> None:
+    """Capture and replay a small graph, and find nothing left over from what came before."""
+    assert not device.is_capturing()
+    device.synchronize()
+    buffer = torch.zeros(4, device=device.torch_device)
+    graph = _captured(device, lambda: buffer.add_(1))
+    graph.replay()
+    device.synchronize()
+    assert buffer.tolist() == [1.0] * 4
