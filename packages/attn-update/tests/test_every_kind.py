@@ -21,7 +21,13 @@ from attn_update import (
 )
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES
 from npu_graph_testing.attention import assert_layers_equal
-from npu_graph_testing.attention.cases import CaseModel, all_cases, all_kinds, lengths_of_process
+from npu_graph_testing.attention.cases import (
+    CaseModel,
+    all_cases,
+    all_kinds,
+    find_case,
+    lengths_of_process,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +87,24 @@ def fail_one_update(model: CaseModel, lane: UpdateLane, random: Random) -> None:
         lane.run(*model.prepared(model.draw(random, model.case.keys[0])))
     assert caught.value.layer_name == f"layers.{layer}"
     assert caught.value.operator == model.recorder.kinds[model.kind_name].operator
+
+
+def test_launch_that_takes_another_number_of_kernels_is_an_error_of_its_layer(
+    npu_device: NpuDevice, any_updater: UpdaterChoice
+) -> None:
+    """Whether an attention call is one kernel or two may depend on its lengths."""
+    random = Random(3)
+    model = make_model(npu_device, find_case("v1 decode"), dtype=torch.float16)
+    lane = UpdateLane(npu_device, updater=any_updater)
+    key = model.case.keys[0]
+    lane.run(*model.prepared(model.draw(random, key)))
+    model.device.synchronize()  # type: ignore[attr-defined]
+    with (
+        cann_sim.injected_faults("two_kernels(aclnnFusedInferAttentionScoreV3):2"),
+        pytest.raises(UpdateError, match="the task group has 1 kernels") as caught,
+    ):
+        lane.run(*model.prepared(model.draw(random, key)))
+    assert caught.value.layer_name == "layers.1"
 
 
 def test_every_kind_has_a_case() -> None:

@@ -2,13 +2,15 @@
 
 vLLM-Ascend's `update_attn_params` replays and then updates on a stream of its own, which nothing on
 the device makes wait for the replay before. A host synchronisation in front of every replay makes
-that right. Without it, as soon as the host runs ahead, a replay takes the lengths of a later step,
-or its record is taken by the replay before and it waits for ever. So the schedules of
-`test_fuzzed_schedules` do find a wrong order.
+that right. Without it, as soon as the host runs ahead, a replay may take the lengths of a later
+step, or its record is taken by the replay before and it waits for ever. The simulated device finds
+that nothing orders them, under whatever schedule: `test_fuzzed_schedules` does find a wrong order.
 """
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from npu_graph_testing.attention.cases import DrawnStep
 
 SCHEDULES, STEPS = 40, 4
-RIGHT, WRONG, DEADLOCK = "right", "wrong value", "deadlock"
+RIGHT, WRONG, NAMED = "right", "wrong value", "named"
 
 
 def run_as_seed(model: CaseModel, drawn: DrawnStep, stream: Stream) -> list[torch.Tensor]:
@@ -52,8 +54,13 @@ def release(model: CaseModel, device: NpuDevice, stream: Stream) -> None:
         except RuntimeError:
             for event in events:
                 event.record(stream)
+    # A record that no wait took: on values in memory a wait takes it, on older events a reset.
     for event in events:
+        event.record(stream)
+        event.wait(stream)
         event.reset(stream)
+    with contextlib.suppress(RuntimeError):
+        device.synchronize()
     device.synchronize()
 
 
@@ -78,9 +85,9 @@ def outcomes(device: NpuDevice, schedules: int, *, synchronises: bool) -> Counte
                 outputs.append(run_as_seed(model, step, stream))
             device.synchronize()
         except RuntimeError as error:
-            if "deadlock" not in str(error):
+            if not re.search("nothing orders|recorded twice before this wait", str(error)):
                 raise
-            found[DEADLOCK] += 1
+            found[NAMED] += 1
             continue
         finally:
             release(model, device, stream)
@@ -94,10 +101,8 @@ def outcomes(device: NpuDevice, schedules: int, *, synchronises: bool) -> Counte
     return found
 
 
-def test_seed_order_without_its_host_synchronisation_fails(npu_device: NpuDevice) -> None:
-    found = outcomes(npu_device, 20, synchronises=False)
-    assert found[DEADLOCK] > 0
-    assert found[WRONG] > 0
+def test_seed_order_without_its_host_synchronisation_is_named(npu_device: NpuDevice) -> None:
+    assert outcomes(npu_device, 20, synchronises=False) == {NAMED: 20}
 
 
 def test_seed_order_with_its_host_synchronisation_is_right(npu_device: NpuDevice) -> None:

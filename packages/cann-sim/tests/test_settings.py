@@ -26,6 +26,7 @@ WRONG = [
     ("CANN_SIM_SCHEDULE", "fuzz:", "expected free or fuzz:<seed>"),
     ("CANN_SIM_SCHEDULE", "fuzz:-1", "expected free or fuzz:<seed>"),
     ("CANN_SIM_FAULTS", "allocation", "expected <kind>:<first>,"),
+    ("CANN_SIM_UPDATE_CHECK", "of", "expected on or off"),
     ("CANN_SIM_TRACE", "/no/such/folder/trace.json", "expected a file in a folder that exists"),
     ("CANN_SIM_COVERAGE", "/tmp", "expected a file in a folder that exists"),
     ("CANN_SIM_KERNEL", "null", "none of that name. Unset it, or use CANN_SIM_KERNELS"),

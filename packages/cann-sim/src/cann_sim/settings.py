@@ -23,7 +23,7 @@ EXTERNAL_EVENT_FORMS: Final = ("value", "event")
 
 _PREFIX: Final = "CANN_SIM_"
 _FAULT: Final = re.compile(
-    r"(allocation|stream|capture_end|task_update|(launch|run)(\([^,]+\))?)"
+    r"(allocation|stream|capture_end|task_update|(launch|run|two_kernels)(\([^,]+\))?)"
     r":([1-9][0-9]*)(?:-([1-9][0-9]*)|\+)?"
 )
 
@@ -96,8 +96,8 @@ def _one_of(*values: str) -> tuple[str, Callable[[str], bool]]:
 
 _FAULTS: Final = (
     "<kind>:<first>, <kind>:<first>-<last> or <kind>:<first>+ with commas between them; a kind is "
-    "allocation, stream, capture_end, task_update, or launch or run with or without an operator in "
-    "brackets"
+    "allocation, stream, capture_end, task_update, or launch, run or two_kernels with or without "
+    "an operator in brackets"
 )
 _FILE: Final = ("a file in a folder that exists", _is_writable_place)
 
@@ -118,5 +118,6 @@ _EXPECTED: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = MappingProxy
         ),
         "CANN_SIM_STREAMS": ("a whole number above 0", _is_count),
         "CANN_SIM_TRACE": _FILE,
+        "CANN_SIM_UPDATE_CHECK": _one_of("on", "off"),
     }
 )

@@ -200,8 +200,7 @@ def test_update_of_one_stream_by_two_threads_is_refused_to_the_second(npu: Any) 
     assert updatable.result() == 3.0
 
 
-def test_update_that_races_a_replay_counts_from_when_the_task_is_reached(npu: Any) -> None:
-    """Before the replay comes to the task it changes that replay, afterwards the next one."""
+def test_update_before_the_replay_comes_to_the_task_changes_that_replay(npu: Any) -> None:
     updatable = Updatable(npu)
     updatable.graph.replay()  # waits before the task
     with npu.stream(updatable.stream):
@@ -212,6 +211,9 @@ def test_update_that_races_a_replay_counts_from_when_the_task_is_reached(npu: An
     updatable.event.record(updatable.stream)
     assert updatable.result() == 3.0
 
+
+def test_update_that_only_luck_puts_behind_the_replay_is_named(npu: Any) -> None:
+    updatable = Updatable(npu)
     gate, graph = npu.ExternalEvent(), npu.NPUGraph()
     with npu.graph(graph):
         main = npu.current_stream()
@@ -227,10 +229,12 @@ def test_update_that_races_a_replay_counts_from_when_the_task_is_reached(npu: An
         time.sleep(0.001)
     updatable.update(5.0)
     gate.record(updatable.stream)
+    expected = (
+        r"aclnnMuls: nothing orders the task update on stream \d+ behind the replay on stream"
+    )
+    with pytest.raises(RuntimeError, match=expected):
+        npu.synchronize()
     assert updatable.result() == 4.0
-    graph.replay()
-    gate.record(updatable.stream)
-    assert updatable.result() == 6.0
 
 
 def test_update_of_a_handle_that_never_was_is_refused(npu: Any, acl: Any) -> None:

@@ -5,6 +5,7 @@ Arguments: scenario, first seed, number of seeds. It prints how many schedules e
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -73,13 +74,26 @@ class Protocol:
             except RuntimeError:
                 continue
             break
+        # A record that no wait took: in one form a wait takes it, in the other a reset.
+        self.event.record(self.streams[1])
+        self.event.wait(self.streams[1])
         self.event.reset(self.streams[1])
+        with contextlib.suppress(RuntimeError):
+            self.npu.synchronize()
         self.npu.synchronize()
 
 
 def kept(protocol: Protocol) -> None:
     for step in range(STEPS):
         protocol.streams[0].wait_stream(protocol.npu.current_stream())
+        protocol.replay(step)
+        protocol.update(float(step + 2))
+
+
+def synchronised(protocol: Protocol) -> None:
+    """The host waits for the replay of a step before it updates the next, as engines do."""
+    for step in range(STEPS):
+        protocol.npu.synchronize()
         protocol.replay(step)
         protocol.update(float(step + 2))
 
@@ -107,13 +121,42 @@ def two_updaters(protocol: Protocol) -> None:
         protocol.update(float(step + 2), record=False)
 
 
+def no_wait(protocol: Protocol) -> None:
+    """The graph was captured without a wait in front of its task group."""
+    for step in range(STEPS):
+        protocol.streams[0].wait_stream(protocol.npu.current_stream())
+        protocol.replay(step)
+        protocol.update(float(step + 2))
+
+
 def no_update(protocol: Protocol) -> None:
     """The argument changes and nothing updates the graph: what was captured is used."""
     for step in range(STEPS):
         protocol.replay(step)
 
 
-SCENARIOS = {f.__name__: f for f in (kept, early_update, missing_record, two_updaters, no_update)}
+SCENARIOS = {
+    f.__name__: f
+    for f in (
+        kept,
+        synchronised,
+        early_update,
+        missing_record,
+        two_updaters,
+        no_wait,
+        no_update,
+    )
+}
+NAMED = {
+    "named deadlock": r"deadlock: .*stream \d+, graph \d+, before operator aclnnMuls waits for "
+    r"(the external event at 0x[0-9a-f]+, which was (never recorded|not recorded again)|"
+    r"event \d+, whose record on stream \d+ has not run or was reset)",
+    "named race": r"aclnnMuls: nothing orders (this replay behind the task update on stream \d+|"
+    r"the task update on stream \d+ behind the (replay|one) on stream \d+)",
+    "named freed arguments": r"aclnnMuls: the task update on stream \d+ came while this replay was "
+    r"at the kernel, whose arguments it freed",
+    "named lost record": r"event (at 0x[0-9a-f]+|\d+) was recorded twice before this wait",
+}
 
 
 def outcome(protocol: Protocol, scenario: str, seed: int) -> str:
@@ -125,14 +168,9 @@ def outcome(protocol: Protocol, scenario: str, seed: int) -> str:
     try:
         protocol.npu.synchronize()
     except RuntimeError as error:
-        named = re.search(
-            r"deadlock: .*stream \d+, graph \d+, before operator aclnnMuls waits for "
-            r"(the external event at 0x[0-9a-f]+, which was (never recorded|not recorded again)|"
-            r"event \d+, whose record on stream \d+ has not run or was reset)",
-            str(error),
-        )
+        named = [name for name, text in NAMED.items() if re.search(text, str(error))]
         protocol.release()
-        return "named deadlock" if named else f"error {error}"
+        return named[0] if named else f"error {error}"
     finally:
         protocol.npu.synchronize()
         cann_sim.set_schedule("free")
@@ -142,7 +180,7 @@ def outcome(protocol: Protocol, scenario: str, seed: int) -> str:
 def main() -> None:
     scenario, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     protocol = Protocol()
-    protocol.waiting = scenario != "no_update"
+    protocol.waiting = scenario not in {"no_update", "no_wait"}
     protocol.capture()
     found = Counter(outcome(protocol, scenario, seed) for seed in range(first, first + count))
     print(json.dumps(found))  # noqa: T201 (the answer of the program)

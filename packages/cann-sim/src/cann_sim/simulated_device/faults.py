@@ -26,6 +26,9 @@ def set_faults(faults: str) -> None:
             - ``run``, ``run(aclnnAdd)``: a kernel while it runs, 507015, in a replay 507011
             - ``capture_end``: the end of a capture, 507903
             - ``task_update``: a kernel launched in a task update, 507000
+            - ``two_kernels``, ``two_kernels(<operator>)``: does not fail, but makes a launch two
+              kernels instead of one; a task update that meets another number of them than the
+              capture is 507000
 
     Raises:
         InactiveError: The simulator is not loaded in this process.

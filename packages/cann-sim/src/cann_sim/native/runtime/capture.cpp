@@ -220,6 +220,10 @@ aclError Join(const char* function, const std::shared_ptr<Capture>& capture, Str
     return error;
   }
   graph.branches.push_back({stream.id, {}, nullptr});
+  if (graph.branches.size() > 1) {
+    graph.branches.back().ordered = std::make_unique<OrderedLane>("the branch of graph " + std::to_string(graph.id) +
+                                                                  " from stream " + std::to_string(stream.id));
+  }
   capture->streams.push_back(&stream);
   capture->open_groups.push_back(nullptr);
   stream.capture = capture;

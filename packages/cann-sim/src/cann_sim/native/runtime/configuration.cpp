@@ -78,6 +78,11 @@ bool KernelsAreNull() {
   return null;
 }
 
+bool ChecksUpdates() {
+  static const bool unchecked = OneOf("CANN_SIM_UPDATE_CHECK", "off", "on", "'on' or 'off'");
+  return !unchecked && !KernelsAreNull();
+}
+
 std::string ScheduleText() { return Text("CANN_SIM_SCHEDULE", "free"); }
 
 std::string TraceFileName() { return Text("CANN_SIM_TRACE", ""); }

@@ -12,6 +12,7 @@ size_t DeviceMemoryBytes();   // CANN_SIM_MEMORY_GB, default 8 GiB a device
 size_t StreamLimit();         // CANN_SIM_STREAMS, default 2048 a device
 double DeadlockSeconds();     // CANN_SIM_DEADLOCK_SECONDS, default 1.5
 bool KernelsAreNull();        // CANN_SIM_KERNELS=null
+bool ChecksUpdates();         // unless CANN_SIM_UPDATE_CHECK=off, or kernels do nothing
 std::string ScheduleText();    // CANN_SIM_SCHEDULE, default "free"
 std::string TraceFileName();    // CANN_SIM_TRACE, default empty: no trace
 std::string FaultsText();      // CANN_SIM_FAULTS, default empty

@@ -2,11 +2,14 @@
 
 #include <acl/acl_rt.h>
 
+#include <stdexcept>
+
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
 #include "monitor.h"
 #include "submission.h"
+#include "written_values.h"
 
 namespace {
 
@@ -31,7 +34,15 @@ std::shared_ptr<EventPoint> Latest(Event& event) {
 }
 
 bool IsDone(const std::shared_ptr<EventPoint>& point) {
-  return point == nullptr || TheMonitor().Look([&] { return point->done; });
+  if (point == nullptr) {
+    return true;
+  }
+  return TheMonitor().Look([&] {
+    if (point->done) {
+      cann_sim::TakeKnown(point->known);
+    }
+    return point->done;
+  });
 }
 
 // The point of an external event stays the same: its flag.
@@ -47,14 +58,20 @@ cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventRecord, [point = std::move(point)] {
     TheMonitor().Update([&] {
       point->time = std::chrono::steady_clock::now();
+      point->known = cann_sim::TellKnown();
+      point->twice = point->done && cann_sim::OrderIsChecked();
       point->failure = cann_sim::FailureOfThisStream();
       point->done = true;
     });
   });
 }
 
-std::shared_ptr<const cann_sim::StreamFailure> FailureOf(const EventPoint& point) {
-  return TheMonitor().Look([&] { return point.failure; });
+// Behind a wait for the point: what became of the stream that recorded it.
+std::shared_ptr<const cann_sim::StreamFailure> TakePoint(const EventPoint& point) {
+  return TheMonitor().Look([&] {
+    cann_sim::TakeKnown(point.known);
+    return point.failure;
+  });
 }
 
 std::string DescribeEvent(uint32_t event, const EventPoint& point) {
@@ -71,7 +88,10 @@ std::string DescribeInGraph(uint32_t event) {
 cann_sim::Task WaitTaskOf(uint32_t event, std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventWait, [event, point = std::move(point)] {
     TheMonitor().Wait([&] { return DescribeEvent(event, *point); }, [&] { return point->done; });
-    cann_sim::ThrowFailure(FailureOf(*point));
+    cann_sim::ThrowFailure(TakePoint(*point));
+    if (TheMonitor().Look([&] { return point->twice; })) {
+      throw std::runtime_error(cann_sim::DescribeLostRecord("event " + std::to_string(event)));
+    }
   });
 }
 
@@ -92,7 +112,7 @@ aclError AwaitRecord(uint32_t event, const EventPoint& point) {
   if (!stuck.empty()) {
     return Fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "synchronise event " + std::to_string(event) + ": deadlock: " + stuck);
   }
-  const std::shared_ptr<const cann_sim::StreamFailure> failure = FailureOf(point);
+  const std::shared_ptr<const cann_sim::StreamFailure> failure = TakePoint(point);
   return failure == nullptr ? ACL_SUCCESS
                             : Fail(failure->code, "synchronise event " + std::to_string(event) + ": " + failure->what);
 }
@@ -118,7 +138,10 @@ aclError RecordInCapture(Stream& stream, Event& event) {
   point->branch = stream.branch;
   point->number = static_cast<uint32_t>(capture->graph->points.size()) + 1;
   const aclError error = cann_sim::RecordTask("aclrtRecordEvent", stream, MakeTask(TaskKind::kEventRecord, [point] {
-                                                TheMonitor().Update([&] { point->done = true; });
+                                                TheMonitor().Update([&] {
+                                                  point->known = cann_sim::TellKnown();
+                                                  point->done = true;
+                                                });
                                               }, point->number),
                                               point);
   if (error == ACL_SUCCESS) {
@@ -153,6 +176,7 @@ aclError WaitInCapture(const std::shared_ptr<Capture>& capture, Stream& stream, 
   const aclError error = cann_sim::RecordTask("aclrtStreamWaitEvent", stream, MakeTask(TaskKind::kEventWait, [point, number] {
                                                 TheMonitor().Wait([&] { return DescribeInGraph(number); },
                                                                   [&] { return point->done; });
+                                                cann_sim::TakeKnown(TheMonitor().Look([&] { return point->known; }));
                                               }, point->number));
   if (error == ACL_SUCCESS) {
     point->waited = true;
@@ -289,7 +313,7 @@ aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream_handle) {
   }
   const std::shared_ptr<EventPoint> point = Flag(event);
   return cann_sim::Submit("aclrtResetEvent", *stream, MakeTask(TaskKind::kEventReset, [point] {
-                            TheMonitor().Update([&] { point->done = false; });
+                            TheMonitor().Update([&] { point->done = point->twice = false; });
                           }));
 }
 

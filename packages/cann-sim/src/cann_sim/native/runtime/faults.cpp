@@ -17,7 +17,8 @@ namespace {
 using cann_sim::Fault;
 
 constexpr uint64_t kForEver = ~0ULL;
-constexpr std::array<const char*, 6> kNames = {"allocation", "stream", "launch", "run", "capture_end", "task_update"};
+constexpr std::array<const char*, 7> kNames = {"allocation",  "stream",      "launch",     "run",
+                                               "capture_end", "task_update", "two_kernels"};
 
 struct Rule {
   Fault fault;
@@ -67,11 +68,13 @@ std::string ReadRule(const std::string& text, Rule& rule) {
   }
   const auto known = std::find(kNames.begin(), kNames.end(), kind);
   if (known == kNames.end()) {
-    return "expected one of allocation, stream, launch, run, capture_end, task_update, found '" + kind + "' in '" + text + "'";
+    return "expected one of allocation, stream, launch, run, capture_end, task_update, two_kernels, found '" + kind + "' in '" + text + "'";
   }
   rule.fault = static_cast<Fault>(known - kNames.begin());
-  if (text.find('(') != std::string::npos && (rule.name.empty() || (rule.fault != Fault::kLaunch && rule.fault != Fault::kRun))) {
-    return "expected an operator in brackets behind launch or run only, found '" + text + "'";
+  const bool of_operator =
+      rule.fault == Fault::kLaunch || rule.fault == Fault::kRun || rule.fault == Fault::kTwoKernels;
+  if (text.find('(') != std::string::npos && (rule.name.empty() || !of_operator)) {
+    return "expected an operator in brackets behind launch, run or two_kernels only, found '" + text + "'";
   }
   if (colon == std::string::npos || !ReadRange(text.c_str() + colon + 1, rule)) {
     return "expected '<kind>:<first>', '<kind>:<first>-<last>' or '<kind>:<first>+' with counts from 1, found '" + text + "'";

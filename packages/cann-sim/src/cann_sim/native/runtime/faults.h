@@ -7,18 +7,18 @@
 
 namespace cann_sim {
 
-enum class Fault { kAllocation, kStream, kLaunch, kRun, kCaptureEnd, kTaskUpdate };
+enum class Fault { kAllocation, kStream, kLaunch, kRun, kCaptureEnd, kTaskUpdate, kTwoKernels };
 
 // Replaces the faults and counts from 1 again. Returns what is wrong with the text, or an empty text:
 //
 //   faults = fault *("," fault)
 //   fault  = kind ["(" operator ")"] ":" first ["-" last | "+"]
-//   kind   = "allocation" | "stream" | "launch" | "run" | "capture_end" | "task_update"
+//   kind   = "allocation" | "stream" | "launch" | "run" | "capture_end" | "task_update" | "two_kernels"
 //
-// The occasions of each kind, or of each operator of `launch` and `run`, count from 1.
+// The occasions of each kind, or of each operator of `launch`, `run` and `two_kernels`, count from 1.
 std::string SetFaults(const std::string& text);
 
-// Counts an occasion. Whether it is to fail; `name` is that of the operator, for `launch` and `run`.
+// Counts an occasion. Whether it is to fail; `name` is that of the operator, for the kinds that have one.
 bool FaultIsDue(Fault fault, const char* name = "");
 // The same, and the refusal where it is.
 aclError InjectFault(Fault fault, aclError code, const char* function, const char* name = "");

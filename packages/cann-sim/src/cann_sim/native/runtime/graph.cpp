@@ -98,9 +98,13 @@ class Graph::Turn {
     const uint64_t mine = graph_.next_turn_++;
     TheMonitor().Wait([this] { return "another replay of graph " + std::to_string(graph_.id) + " to end"; },
                       [this, mine] { return graph_.turn_ == mine; });
+    TakeKnown(TheMonitor().Look([this] { return graph_.known_; }));
   }
   ~Turn() {
-    TheMonitor().Update([this] { ++graph_.turn_; });
+    TheMonitor().Update([this] {
+      graph_.known_ = TellKnown();
+      ++graph_.turn_;
+    });
   }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -130,12 +134,17 @@ void Graph::RunTasks() {
   });
   size_t running = branches.size() - 1;
   std::vector<std::exception_ptr> failures(branches.size());
+  const Known begun = TellKnown();
+  std::vector<Known> ended(branches.size());
   for (size_t branch = 1; branch < branches.size(); ++branch) {
     RunBesides("the branch of graph " + std::to_string(id) + " from stream " + std::to_string(branches[branch].stream_id),
-               [this, branch, &failures] {
+               [this, branch, &failures, &begun, &ended] {
+                 const OnLane on(*branches[branch].ordered);
+                 TakeKnown(begun);
                  TraceAsBranch(device.id, id, branch, branches[branch].stream_id);
                  const Span span("replay", [this] { return "graph " + std::to_string(id); });
                  failures[branch] = RunBranch(branches[branch].tasks);
+                 ended[branch] = TellKnown();
                },
                [&running] { --running; });
   }
@@ -145,6 +154,9 @@ void Graph::RunTasks() {
     failures[0] = RunBranch(branches[0].tasks);
   }
   TheMonitor().WaitForAll(running);
+  for (const Known& known : ended) {
+    TakeKnown(known);
+  }
   for (const std::exception_ptr& failure : failures) {
     if (failure != nullptr) {
       std::rethrow_exception(failure);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "order.h"
 #include "task.h"
 
 namespace cann_sim {
@@ -19,7 +20,8 @@ struct TaskGroup;
 
 // An event record inside a graph. Every replay begins with all of them undone.
 struct GraphPoint {
-  bool done = false;  // guarded by the monitor
+  bool done = false;  // guarded by the monitor, as is what had happened before it
+  Known known;
   bool waited = false;
   bool waited_by_origin = false;
   size_t branch = 0;
@@ -33,6 +35,8 @@ struct Branch {
   std::shared_ptr<GraphPoint> last_point;
   // Taken in the queue of the last of its streams on the device.
   size_t queue_entries = 0;
+  // Of a side branch; the first runs in the lane that replays the graph.
+  std::unique_ptr<OrderedLane> ordered = nullptr;
 };
 
 class Graph {
@@ -66,7 +70,8 @@ class Graph {
   // Replays take turns, in the order in which their streams came to them.
   class Turn;
   std::atomic<uint64_t> next_turn_{0};
-  uint64_t turn_ = 0;  // guarded by the monitor
+  uint64_t turn_ = 0;  // guarded by the monitor, as is what had happened at the end of the last
+  Known known_;
 };
 
 // Handles of graphs, so that a destroyed one is refused and a running one lives until its replay ends.

@@ -27,6 +27,7 @@ std::map<uint64_t, std::deque<std::function<void()>>>& Reports() {
 
 void CallOnThread(uint64_t thread, aclrtCallback callback, void* data, bool block) {
   auto done = std::make_shared<bool>(false);
+  cann_sim::MeetHost();
   TheMonitor().Update([&] {
     Reports()[thread].push_back([=] {
       callback(data);
@@ -35,6 +36,7 @@ void CallOnThread(uint64_t thread, aclrtCallback callback, void* data, bool bloc
   });
   if (block) {
     TheMonitor().Wait([] { return "a callback that aclrtProcessReport has not run"; }, [&] { return *done; });
+    cann_sim::MeetHost();
   }
 }
 
@@ -48,7 +50,9 @@ aclError aclrtLaunchHostFunc(aclrtStream handle, aclrtHostFunc function, void* a
   return cann_sim::Submit("aclrtLaunchHostFunc", *stream,
                           MakeTask(TaskKind::kHostFunction, [=] {
                             const cann_sim::Schedule::Outside outside;
+                            cann_sim::MeetHost();
                             function(argument);
+                            cann_sim::MeetHost();
                           }));
 }
 

@@ -28,6 +28,7 @@ constexpr int kNapsOfNullKernels = 2;
 
 void Stream::Enqueue(Task task) {
   TheProgress().Note();
+  task.known = TellKnown();
   bool wake = false;
   bool start = false;
   {
@@ -49,7 +50,11 @@ void Stream::Enqueue(Task task) {
 
 bool Stream::Idle() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return queue_.empty() && !busy_;
+  const bool idle = queue_.empty() && !busy_;
+  if (idle) {
+    TakeKnown(known_);
+  }
+  return idle;
 }
 
 void Stream::Wake() {
@@ -107,6 +112,7 @@ aclError Stream::Synchronize(int32_t milliseconds) {
     return error;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
+  TakeKnown(known_);
   if (failure_ == nullptr) {
     return ACL_SUCCESS;
   }
@@ -175,6 +181,7 @@ std::optional<Task> Stream::NextTaken() {
 
 void Stream::Work() {
   TraceAsStream(device.id, id);
+  const OnLane on(ordered_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
     AwaitTask(lock);
@@ -195,7 +202,9 @@ void Stream::Work() {
         Run(*task);
       }
     }
+    Known known = TellKnown();
     lock.lock();
+    known_ = std::move(known);
     busy_ = false;
     if (queue_.empty()) {
       idle_.notify_all();
@@ -225,6 +234,7 @@ std::shared_ptr<const StreamFailure> Stream::Run(Task& task) {
   try {
     const Progress::Run run("stream " + std::to_string(id));
     const Span span(task);
+    TakeKnown(task.known);
     FailOnPurpose(task);
     task.run();
   } catch (const Stopped&) {

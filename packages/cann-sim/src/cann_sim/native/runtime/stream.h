@@ -13,6 +13,7 @@
 #include <string>
 
 #include "device_failure.h"
+#include "order.h"
 #include "schedule.h"
 #include "task.h"
 
@@ -27,7 +28,8 @@ enum class StreamState : uint8_t { kRunning, kCapturing, kUpdating, kDestroyed }
 
 class Stream {
  public:
-  Stream(Device& device, int32_t id, uint32_t priority) : device(device), id(id), priority(priority) {}
+  Stream(Device& device, int32_t id, uint32_t priority)
+      : device(device), id(id), priority(priority), ordered_("stream " + std::to_string(id)) {}
 
   Device& device;
   const int32_t id;
@@ -74,6 +76,7 @@ class Stream {
   aclError AwaitIdle(int32_t milliseconds);
 
   Lane lane_;
+  OrderedLane ordered_;
   std::mutex mutex_;
   std::condition_variable not_empty_;
   std::condition_variable idle_;
@@ -86,6 +89,7 @@ class Stream {
   bool busy_ = false;
   std::atomic<bool> stopping_{false};
   std::shared_ptr<const StreamFailure> failure_;  // null while all is well
+  Known known_;  // what had happened when it last ran dry
 };
 
 // The stream behind a handle, the default stream of the current device where it is null; null (with an error set)

@@ -8,6 +8,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "faults.h"
+#include "schedule.h"
 #include "task_group.h"
 
 namespace {
@@ -24,7 +25,15 @@ aclError LaunchWhileCapturing(Stream& stream, cann_sim::Kernel kernel) {
   std::shared_ptr<cann_sim::GroupTask> group_task;
   if (group != nullptr) {
     group_task = std::make_shared<cann_sim::GroupTask>(std::move(kernel));
-    task.run = [group_task] { group_task->Run(); };
+    if (group->tasks.empty()) {
+      task.run = [group, group_task] {
+        group->Fetch();
+        cann_sim::TheSchedule().Step();
+        group_task->Run();
+      };
+    } else {
+      task.run = [group_task] { group_task->Run(); };
+    }
   } else {
     task.run = std::move(kernel.run);
   }
@@ -33,6 +42,24 @@ aclError LaunchWhileCapturing(Stream& stream, cann_sim::Kernel kernel) {
     group->tasks.push_back(std::move(group_task));
   }
   return error;
+}
+
+// Gives the kernel to its stream: to run, to capture, or to update a task group.
+aclError GiveKernel(Stream& stream, cann_sim::Kernel kernel) {
+  if (stream.state.load(std::memory_order_acquire) != StreamState::kRunning) {
+    const std::lock_guard<std::mutex> lock(cann_sim::CaptureMutex());
+    const StreamState state = stream.state.load();
+    if (state == StreamState::kCapturing) {
+      ++cann_sim::TheCounters().captured_launches;
+      return LaunchWhileCapturing(stream, std::move(kernel));
+    }
+    if (state == StreamState::kUpdating) {
+      return cann_sim::UpdateTask(stream, std::move(kernel));
+    }
+  }
+  ++cann_sim::TheCounters().launches;
+  stream.Enqueue({TaskKind::kKernel, kernel.name, std::move(kernel.run)});
+  return ACL_SUCCESS;
 }
 
 }  // namespace
@@ -51,20 +78,12 @@ aclError LaunchKernel(aclrtStream handle, Kernel kernel) {
   if (configuration::KernelsAreNull()) {
     kernel.run = [] {};
   }
-  if (stream->state.load(std::memory_order_acquire) != StreamState::kRunning) {
-    const std::lock_guard<std::mutex> lock(CaptureMutex());
-    const StreamState state = stream->state.load();
-    if (state == StreamState::kCapturing) {
-      ++TheCounters().captured_launches;
-      return LaunchWhileCapturing(*stream, std::move(kernel));
-    }
-    if (state == StreamState::kUpdating) {
-      return UpdateTask(*stream, std::move(kernel));
+  if (FaultIsDue(Fault::kTwoKernels, kernel.name)) {
+    if (const aclError error = GiveKernel(*stream, {kernel.name, [] {}}); error != ACL_SUCCESS) {
+      return error;
     }
   }
-  ++TheCounters().launches;
-  stream->Enqueue({TaskKind::kKernel, kernel.name, std::move(kernel.run)});
-  return ACL_SUCCESS;
+  return GiveKernel(*stream, std::move(kernel));
 }
 
 aclError Submit(const char* function, Stream& stream, Task task) {

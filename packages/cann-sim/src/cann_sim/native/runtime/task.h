@@ -6,6 +6,8 @@
 #include <functional>
 #include <string>
 
+#include "order.h"
+
 namespace cann_sim {
 
 enum class TaskKind {
@@ -30,6 +32,7 @@ struct Task {
   const char* name = "";      // of a kernel its aclnn name, else what NameOf says; in static memory
   std::function<void()> run;  // throws to report a failure
   uint64_t handle = 0;        // number of the event or address of the value that it concerns, for dumps
+  Known known = nullptr;      // what had happened when it was given to its stream
 };
 
 // Entries of the queue of a captured stream that a task takes on an Ascend 910B; see docs/fidelity.md.

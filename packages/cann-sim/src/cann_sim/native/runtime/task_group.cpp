@@ -2,8 +2,11 @@
 
 #include <acl/acl_rt.h>
 
+#include <algorithm>
 #include <cstring>
+#include <stdexcept>
 #include <unordered_map>
+#include <utility>
 
 #include "capture.h"
 #include "configuration.h"
@@ -48,19 +51,74 @@ namespace cann_sim {
 GroupTask::GroupTask(Kernel kernel)
     : name(kernel.name), run_(std::make_shared<const std::function<void()>>(std::move(kernel.run))) {}
 
+void GroupTask::Fetch() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (OrderIsChecked()) {
+    if (!mistake_.empty()) {
+      throw std::runtime_error(std::exchange(mistake_, ""));
+    }
+    if (!HappenedBefore(update_)) {
+      throw std::runtime_error(std::string(name) + ": nothing orders this replay behind the task update on " + update_.where +
+                               ", so it may take the arguments before or behind it. Capture a wait for an external event in "
+                               "front of the task group, and record that event behind the update");
+    }
+    const Moment now = Moment::Now();
+    const auto run = std::find_if(runs_.begin(), runs_.end(), [&](const Moment& moment) { return moment.lane == now.lane; });
+    (run == runs_.end() ? runs_.emplace_back() : *run) = now;
+  }
+  fetched_ = run_;
+  replaced_by_.clear();
+}
+
 void GroupTask::Run() {
   std::shared_ptr<const std::function<void()>> run;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    run = run_;
+    run = fetched_;
   }
   (*run)();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  fetched_.reset();
+  if (!replaced_by_.empty()) {
+    throw std::runtime_error(std::string(name) + ": the task update on " + replaced_by_ +
+                             " came while this replay was at the kernel, whose arguments it freed. Let the stream of the "
+                             "updates wait for an event that is recorded behind the replay");
+  }
+}
+
+std::string GroupTask::FindMistake() const {
+  const std::string update = std::string(name) + ": nothing orders the task update on " + OrderedLane::Here() + " behind ";
+  for (const Moment& moment : runs_) {
+    if (!HappenedBefore(moment)) {
+      return update + "the replay on " + moment.where +
+             ", which may still need the arguments that it frees. Let the stream of the updates wait for an event that is "
+             "recorded behind that replay";
+    }
+  }
+  return HappenedBefore(update_) ? "" : update + "the one on " + update_.where + ", so either may be the last";
 }
 
 void GroupTask::Replace(std::function<void()> run) {
   auto replacement = std::make_shared<const std::function<void()>>(std::move(run));
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (OrderIsChecked()) {
+    if (std::string mistake = FindMistake(); !mistake.empty()) {
+      mistake_ = mistake;
+      throw std::runtime_error(mistake);
+    }
+    runs_.clear();
+    update_ = Moment::Now();
+  }
+  if (fetched_ != nullptr) {
+    replaced_by_ = OrderedLane::Here();
+  }
   run_.swap(replacement);
+}
+
+void TaskGroup::Fetch() {
+  for (const auto& task : tasks) {
+    task->Fetch();
+  }
 }
 
 std::shared_ptr<TaskGroup> OpenTaskGroup(const Stream& stream) { return stream.capture->open_groups[stream.branch]; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "error_message.h"
@@ -29,9 +30,10 @@ bool Holds(uint64_t found, uint64_t value, uint32_t condition) {
 template <typename Value>
 std::function<void()> Writing(void* address, Value value, int32_t stream) {
   return [=] {
-    cann_sim::NoteWrittenValue(address, value, stream);
-    cann_sim::TheMonitor().Update(
-        [=] { __atomic_store_n(static_cast<uint64_t*>(address), uint64_t{value}, __ATOMIC_SEQ_CST); });
+    cann_sim::TheMonitor().Update([=] {
+      cann_sim::NoteWrittenValue(address, value, stream, cann_sim::TellKnown());
+      __atomic_store_n(static_cast<uint64_t*>(address), uint64_t{value}, __ATOMIC_SEQ_CST);
+    });
   };
 }
 
@@ -59,10 +61,19 @@ aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrt
   }
   return cann_sim::Submit("aclrtValueWait", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWait, [=] {
                             const auto what = [=] { return cann_sim::DescribeExternalEvent(address, value); };
-                            cann_sim::TheMonitor().Wait(what, [=] {
-                              return Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
-                                           condition);
+                            cann_sim::LastWrite last;
+                            cann_sim::TheMonitor().Wait(what, [=, &last] {
+                              if (!Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
+                                         condition)) {
+                                return false;
+                              }
+                              last = cann_sim::LastWriteTo(address);
+                              return true;
                             });
+                            cann_sim::TakeKnown(last.known);
+                            if (last.twice) {
+                              throw std::runtime_error(cann_sim::DescribeLostRecord(cann_sim::NameOfExternalEvent(address)));
+                            }
                           }, reinterpret_cast<uintptr_t>(address)));
 }
 
