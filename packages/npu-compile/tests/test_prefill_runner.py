@@ -304,4 +304,6 @@ def test_modes_name_their_run_modes() -> None:
         "piecewise": (RunMode.BREAKABLE, RunMode.BREAKABLE),
         "full_decode_and_piecewise": (RunMode.BREAKABLE, RunMode.FULL),
         "breakable": (RunMode.BREAKABLE, RunMode.BREAKABLE),
+        "torchair": (RunMode.EAGER, RunMode.FULL),
+        "measured": (RunMode.EAGER, RunMode.EAGER),
     }
