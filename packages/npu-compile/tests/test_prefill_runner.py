@@ -24,8 +24,8 @@ SPECS = {
     "table": InputSpec(dtype=torch.float32, trailing_shape=(2,), pad_value=-1, per_sequence=True),
 }
 DYNAMIC = {"ids": (0,), "table": (0,)}
-MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable")
-CAPTURING = MODES[2:]
+MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable", "measured")
+CAPTURING = MODES[2:5]
 MAX_SEQUENCES = 3
 
 

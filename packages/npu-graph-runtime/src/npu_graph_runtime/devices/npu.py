@@ -468,7 +468,7 @@ def _signal_handlers_kept() -> Iterator[None]:
     """Put back what SIGINT and SIGTERM did before the block.
 
     Both compilers set handlers as they are imported, after which Ctrl-C ends nothing any more: they
-    reset Dynamo and then let the signal be ignored (torch_npu 2.13 and 2.14).
+    reset Dynamo and then let the signal be ignored (torch_npu 2.10 to 2.14).
     """
     if threading.current_thread() is not threading.main_thread():
         yield
