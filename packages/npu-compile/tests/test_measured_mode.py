@@ -217,8 +217,6 @@ def test_steps_that_cost_the_same_run_as_the_first_allowed_mode(
 ) -> None:
     same = {2: dict.fromkeys((EAGER, BREAKABLE, FULL), 1.0)}
     for names, first in (
-        (("piecewise", "full"), BREAKABLE),
-        (("full", "eager"), FULL),
         ((), EAGER),
         (("full_decode_and_piecewise", "eager"), FULL),
     ):

@@ -292,10 +292,9 @@ print("compiled", len(graphs), "captured", session.num_graphs)
 """
 
 
-@pytest.mark.parametrize("name", ["npugraph_ex", "torchair"])
-def test_what_torch_npu_compiles_is_captured_by_us_alone(name: str) -> None:
+def test_what_torch_npu_compiles_is_captured_by_us_alone(fx_compiler: str) -> None:
     # A process of its own: where npugraph_ex has compiled, torchair cannot be loaded.
-    command = [sys.executable, "-W", "ignore", "-c", FX_COMPILER_PROGRAM, name]
+    command = [sys.executable, "-W", "ignore", "-c", FX_COMPILER_PROGRAM, fx_compiler]
 
     done = subprocess.run(command, check=False, capture_output=True, text=True)
 

@@ -315,40 +315,34 @@ class Model:
 def test_full_is_chosen_for_a_model_of_many_layers_and_all_memory_comes_back(
     npu: NpuDevice,
 ) -> None:
-    model, chooser = Model.of(npu), RunModeChooser(npu)
+    model = Model.of(npu)
     candidates = {mode: model.candidate(mode) for mode in (EAGER, BREAKABLE, FULL)}
-    launches: dict[RunMode, int] = {}
     with CaptureSession(npu, model.context):  # torch_npu makes its streams with the first ones
-        chooser.choose(KEY, {EAGER: candidates[EAGER]})
+        RunModeChooser(npu).choose(KEY, {EAGER: candidates[EAGER]})
     reserved, streams = model.reserved(), npu.free_streams()
 
-    def counted(mode: RunMode) -> Callable[[], None]:
-        def step() -> None:
-            npu.synchronize()
-            before = cann_sim.counters()
-            candidates[mode].step()
-            npu.synchronize()
-            launches[mode] = (cann_sim.counters() - before).launches
+    def calls_so_far() -> float:
+        npu.synchronize()
+        counters = cann_sim.counters()
+        return float(counters.launches + counters.replays)
 
-        return step
-
-    for make_step in (lambda mode: candidates[mode].step, counted):
-        steps = {
-            mode: dataclasses.replace(each, step=make_step(mode))
-            for mode, each in candidates.items()
-        }
+    by_time, by_calls = RunModeChooser(npu), RunModeChooser(npu, clock=calls_so_far)
+    for chooser in (by_time, by_calls):
         with CaptureSession(npu, model.context):
-            choice = chooser.choose(KEY, steps)
+            chooser.choose(KEY, candidates)
 
-        assert choice.chosen is FULL, str(choice)
-        assert set(choice.seconds) == set(candidates)
         assert all(not each.captured_keys for each in model.captured.values())
         assert model.reserved() == reserved
         assert npu.free_streams() == streams
 
-    assert launches[FULL] == 0  # but for the one replay
-    assert launches[BREAKABLE] == 2 * 3  # what runs eagerly, and its copy to where it is read
-    assert launches[EAGER] > 100
+    seconds = by_time.choices[KEY].seconds
+    assert seconds[by_time.choices[KEY].chosen] <= 1.03 * min(seconds.values())
+    assert by_calls.choices[KEY].chosen is FULL
+    calls = by_calls.choices[KEY].seconds
+    assert calls[FULL] == 1
+    # Four segments; what runs eagerly between them, each with a copy to where it is read.
+    assert calls[BREAKABLE] == 4 + 2 * 3
+    assert calls[EAGER] > 100
 
 
 def test_choices_are_immutable(fake: FakeDevice) -> None:

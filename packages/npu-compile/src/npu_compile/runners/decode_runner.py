@@ -309,6 +309,8 @@ class DecodeRunner:
         """Return a way to run decode steps that is measured."""
         if mode is not RunMode.FULL:
             return self._steps.candidate(prepare, key, mode)
+        lane = self._lane
+        assert lane is not None  # noqa: S101
         replay = self._steps.padding_step(key, mode)
         steps: list[tuple[UpdatePlan, StepParameters]] = []
 
@@ -321,13 +323,15 @@ class DecodeRunner:
                 steps.append((plan, _captured_parameters(plan)))
 
         def step() -> Any:
-            assert self._lane is not None  # noqa: S101
             steps.reverse()
-            return self._lane.run(*steps[0], replay)
+            return lane.run(*steps[0], replay)
 
         def release() -> None:
-            self.compiled.release([key])
-            self._release_recorded(key)
+            try:
+                lane.drain()
+            finally:
+                self.compiled.release([key])
+                self._release_recorded(key)
 
         return RunModeCandidate(step=step, capture=capture, release=release)
 
