@@ -161,6 +161,28 @@ def test_runner_gives_the_rows_of_the_model_for_any_batch(
         torch.testing.assert_close(output, model(**inputs))
 
 
+def test_what_the_model_marks_may_be_measured_too(
+    model: Model, attention: SequenceAttention, device: FakeDevice, context: GraphContext
+) -> None:
+    measured = ["breakable", "full"]  # of which the latter runs prefill eagerly
+    runner = _runner(
+        model, attention, device, context, "measured", sizes=(8,), measured_modes=measured
+    )
+    _capture(runner, attention)
+
+    for seed, lengths in enumerate(BATCHES[:3]):
+        inputs = _inputs(lengths, seed)
+        output = runner.run(inputs, {"default": {"lengths": lengths}}).clone()
+        device.synchronize()
+        attention.lengths = lengths
+        torch.testing.assert_close(output, model(**inputs))
+
+    choice = runner.run_mode_choices[8]
+    assert set(choice.seconds) == {RunMode.BREAKABLE, RunMode.EAGER}
+    is_captured = choice.chosen is RunMode.BREAKABLE
+    assert runner.compiled.num_captured_graphs == (3 if is_captured else 0)
+
+
 @pytest.mark.parametrize("mode", CAPTURING)
 def test_runner_replays_segments_of_the_smallest_size_that_fits(
     mode: str,
