@@ -67,7 +67,7 @@ def folder(request: pytest.FixtureRequest, checkpoint: Path, half_checkpoint: Pa
 
 @pytest.fixture(scope="module")
 def modes(folder: Path, request: pytest.FixtureRequest) -> tuple[str, ...]:
-    if "half" not in folder.name or request.config.getoption("--every-mode"):
+    if "half" not in folder.name or request.config.getoption("--every-mode", default=False):
         return MODES
     return tuple(mode for mode in MODES if mode not in COMPILED_LONG)
 

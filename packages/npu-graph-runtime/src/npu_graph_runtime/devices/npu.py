@@ -4,7 +4,8 @@ Also the one place for what is private to torch_npu. All of it is in torch_npu 2
 wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
 `_C._npu_endAllocateCurrentStreamToPool`, two C++ functions that it exports for extensions, and two
-compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`. Each stands below with the reason, and with what is done where a later version lacks it.
+compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`. Each stands below with
+the reason, and with what is done where a later version lacks it.
 """
 
 from __future__ import annotations
