@@ -36,7 +36,7 @@ from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint  # noq
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MODES = ("eager", "piecewise", "breakable", "full")
+MODES = ("eager", "piecewise", "breakable", "full", "torchair", "measured")
 WARMUP_ROUNDS = 5
 MAX_LENGTH = 1024
 BLOCKS_PER_SEQUENCE = 8

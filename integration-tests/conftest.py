@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 pytest_plugins = "cann_sim.pytest_plugin"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--every-mode", action="store_true", help="modes that compile long, in every dtype"
+    )
+
+
 @pytest.fixture(scope="session")
 def device() -> NpuDevice:
     return NpuDevice()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import cann_sim
 
@@ -27,6 +27,9 @@ from npu_graph_runtime import (  # noqa: E402
     GraphKey,
     NpuDevice,
     RunMode,
+    RunModeCandidate,
+    RunModeChoice,
+    RunModeChooser,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +69,36 @@ def steps() -> Iterator[torch.Tensor]:
         yield torch.randn(TOKENS, HIDDEN, generator=generator)
 
 
+def measured_choice(
+    layer: TensorParallelLayer,
+    captured: GraphedCallable,
+    hidden: torch.Tensor,
+    context: GraphContext,
+) -> RunModeChoice:
+    """Return what all ranks choose together, by the slowest of them."""
+    captured.release_all()
+    host = dist.new_group(backend="gloo")
+
+    def exchange(row: tuple[int, ...]) -> list[tuple[int, ...]]:
+        rows: list[Any] = [None] * dist.get_world_size()
+        dist.all_gather_object(rows, row, group=host)
+        return rows
+
+    def replay() -> torch.Tensor:
+        with context.run(RunMode.FULL, KEY):
+            output: torch.Tensor = captured(hidden)
+        return output
+
+    candidates = {
+        RunMode.EAGER: RunModeCandidate(step=lambda: layer(hidden)),
+        RunMode.FULL: RunModeCandidate(
+            step=replay, capture=replay, release=lambda: captured.release(KEY)
+        ),
+    }
+    with CaptureSession(captured.device, context):
+        return RunModeChooser(captured.device, exchange=exchange).choose(KEY, candidates)
+
+
 def main() -> None:
     rank, ranks, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
     device = NpuDevice(rank)
@@ -84,12 +117,15 @@ def main() -> None:
         with context.run(RunMode.FULL, KEY):
             replayed.append(captured(hidden).cpu())
         errors.append((replayed[-1].double() - layer.reference(given)).abs().max().item())
+    num_collectives = cann_sim.counters().collectives
+    num_replayed = captured.counters.replayed
     result = {
-        "replayed": captured.counters.replayed,
+        "choice": str(measured_choice(layer, captured, hidden, context)),
         "equal": all(torch.equal(a, b) for a, b in zip(eager, replayed, strict=True)),
         "error": max(errors),
         "outputs": [output.tolist() for output in replayed],
-        "collectives": cann_sim.counters().collectives,
+        "collectives": num_collectives,
+        "replayed": num_replayed,
     }
     sys.stdout.write(json.dumps(result) + "\n")
     dist.destroy_process_group()

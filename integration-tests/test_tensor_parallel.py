@@ -20,3 +20,6 @@ def test_captured_layer_of_two_ranks_replays_what_it_computes_eagerly(
         # One for each step, eagerly and replayed, and those of the warm-up.
         assert result["collectives"] >= 12
     assert first["outputs"] == second["outputs"]
+    # Each step that is measured holds a collective: the ranks ran the same ones, and chose alike.
+    assert first["choice"] == second["choice"]
+    assert "a step, " in first["choice"]

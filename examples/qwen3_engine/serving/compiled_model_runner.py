@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths
     from npu_compile import CompiledModel, DecodeObserver
-    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime import GraphDevice, RunModeChoice
     from qwen3_engine.qwen3.model import Qwen3Model
     from qwen3_engine.serving.step_batch import StepBatch
 
@@ -161,6 +161,12 @@ class CompiledModelRunner:
             lambda size: state.load((1,) * size, (_PADDING_KV_LENGTH,) * size),
             on_captured=on_captured,
         )
+
+    @property
+    def run_mode_choices(self) -> tuple[RunModeChoice, ...]:
+        """What mode ``measured`` chose for each capture size of prefill and decode, and why."""
+        runners = (self._prefill_runner, self._decode_runner)
+        return tuple(choice for each in runners for choice in each.run_mode_choices.values())
 
     def prefill(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of each sequence's last token, on the device."""

@@ -53,6 +53,8 @@ def test_a_split_model_is_told_piece_by_piece_and_does_not_run(
         ("full", 2, 0),
         ("full_decode_and_piecewise", 2, 3),
         ("breakable", None, None),
+        ("torchair", 2, 0),
+        ("measured", 6, 3),
     ],
 )
 def test_device_graphs_are_counted_by_mode(
@@ -67,7 +69,12 @@ def test_device_graphs_are_counted_by_mode(
     )
 
     assert explanation.num_device_graphs() == {"decode": decode, "prefill": prefill}
-    assert (explanation.report.plan is not None) == (mode == "full_decode_and_piecewise")
+    is_split = mode in {"full_decode_and_piecewise", "measured"}
+    assert (explanation.report.plan is not None) == is_split
+    assert ("at most 6; each size in the fastest of eager, full" in str(explanation)) == (
+        mode == "measured"
+    )
+    assert ("compiled further by npugraph_ex" in str(explanation)) == (mode == "torchair")
 
 
 def test_the_counted_graphs_are_those_that_are_captured(

@@ -22,6 +22,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"compiler": "piecewise", "splitting_ops": ["atb._npu_paged_attention"]},
         {"mode": "piecewise", "splitting_ops": ["atb::_npu_paged_attention"]},
     ),
+    ({"compiler": "npugraph_ex"}, {"mode": "torchair", "inner_compiler": "npugraph_ex"}),
     ({"compiler": "eager", "enable_debug_mode": True}, {"address_check": "always"}),
     ({"enable_debug_mode": False}, {}),
     ({"cudagraph_mode": "NONE"}, {"mode": "eager"}),

@@ -24,8 +24,8 @@ SPECS = {
     "table": InputSpec(dtype=torch.float32, trailing_shape=(2,), pad_value=-1, per_sequence=True),
 }
 DYNAMIC = {"ids": (0,), "table": (0,)}
-MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable")
-CAPTURING = MODES[2:]
+MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable", "measured")
+CAPTURING = MODES[2:5]
 MAX_SEQUENCES = 3
 
 
@@ -159,6 +159,28 @@ def test_runner_gives_the_rows_of_the_model_for_any_batch(
         device.synchronize()
         attention.lengths = lengths
         torch.testing.assert_close(output, model(**inputs))
+
+
+def test_what_the_model_marks_may_be_measured_too(
+    model: Model, attention: SequenceAttention, device: FakeDevice, context: GraphContext
+) -> None:
+    measured = ["breakable", "full"]  # of which the latter runs prefill eagerly
+    runner = _runner(
+        model, attention, device, context, "measured", sizes=(8,), measured_modes=measured
+    )
+    _capture(runner, attention)
+
+    for seed, lengths in enumerate(BATCHES[:3]):
+        inputs = _inputs(lengths, seed)
+        output = runner.run(inputs, {"default": {"lengths": lengths}}).clone()
+        device.synchronize()
+        attention.lengths = lengths
+        torch.testing.assert_close(output, model(**inputs))
+
+    choice = runner.run_mode_choices[8]
+    assert set(choice.seconds) == {RunMode.BREAKABLE, RunMode.EAGER}
+    is_captured = choice.chosen is RunMode.BREAKABLE
+    assert runner.compiled.num_captured_graphs == (3 if is_captured else 0)
 
 
 @pytest.mark.parametrize("mode", CAPTURING)
@@ -304,4 +326,6 @@ def test_modes_name_their_run_modes() -> None:
         "piecewise": (RunMode.BREAKABLE, RunMode.BREAKABLE),
         "full_decode_and_piecewise": (RunMode.BREAKABLE, RunMode.FULL),
         "breakable": (RunMode.BREAKABLE, RunMode.BREAKABLE),
+        "torchair": (RunMode.EAGER, RunMode.FULL),
+        "measured": (RunMode.EAGER, RunMode.EAGER),
     }

@@ -33,6 +33,13 @@ def npu() -> NpuDevice:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cycles", type=int, default=10, help="cycles of sleep and wake")
     parser.addoption("--models", type=int, default=16, help="random models, captured in segments")
+    parser.addoption("--fx-compilers", default="npugraph_ex", help="those of torch_npu, by comma")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "fx_compiler" in metafunc.fixturenames:
+        names = str(metafunc.config.getoption("--fx-compilers"))
+        metafunc.parametrize("fx_compiler", names.split(","))
 
 
 @pytest.fixture

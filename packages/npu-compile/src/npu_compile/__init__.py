@@ -11,7 +11,12 @@ from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.compilation.dynamo_backend import compile_graph
 from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.compilation.model_compilation import compile_model
-from npu_compile.configuration.config import CaptureFailure, CompileConfig, CompileMode
+from npu_compile.configuration.config import (
+    CaptureFailure,
+    CompileConfig,
+    CompileMode,
+    InnerCompiler,
+)
 from npu_compile.errors import (
     ConfigError,
     InputError,
@@ -36,6 +41,7 @@ __all__ = [
     "DecodeRunner",
     "DecodeStep",
     "Explanation",
+    "InnerCompiler",
     "InputError",
     "InputSpec",
     "NpuCompileError",

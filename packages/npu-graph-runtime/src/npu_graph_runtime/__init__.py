@@ -76,6 +76,8 @@ from npu_graph_runtime.observer import (
 from npu_graph_runtime.planning.capture_cost import CaptureBudget, CaptureCost
 from npu_graph_runtime.planning.capture_plan import CapturePlan
 from npu_graph_runtime.planning.capture_planner import CapturePlanner
+from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
+from npu_graph_runtime.planning.run_mode_chooser import RunModeCandidate, RunModeChooser
 from npu_graph_runtime.run_mode import RunMode
 
 __all__ = [
@@ -137,6 +139,9 @@ __all__ = [
     "RankFailedError",
     "ReplacedWeightError",
     "RunMode",
+    "RunModeCandidate",
+    "RunModeChoice",
+    "RunModeChooser",
     "RuntimeEvent",
     "RuntimeObserver",
     "SegmentedGraph",

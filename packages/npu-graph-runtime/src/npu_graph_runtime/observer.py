@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
+
 if TYPE_CHECKING:
     from npu_graph_runtime.device import MemoryFigures
     from npu_graph_runtime.graph_key import GraphKey
@@ -101,8 +103,9 @@ RuntimeEvent: TypeAlias = (
     | GraphReleased
     | CaptureSessionOpened
     | CaptureSessionClosed
+    | RunModeChoice
 )
-"""Any event of this module."""
+"""Any event."""
 
 
 class RuntimeObserver(Protocol):

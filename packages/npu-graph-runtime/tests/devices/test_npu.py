@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import ctypes
+import signal
+import subprocess
 import sys
 
 import pytest
@@ -12,6 +14,7 @@ from npu_graph_runtime import (
     DeviceUnavailableError,
     Event,
     ExternalEvent,
+    FeatureNotSupportedError,
     GraphContext,
     GraphDevice,
     GraphedCallable,
@@ -244,3 +247,69 @@ def test_memory_pool_is_torch_npus_own_handle(npu: NpuDevice) -> None:
     with npu.capture(third, pool=other.pool(), stream=stream):
         value + 3
     assert third.pool() == pool  # type: ignore[attr-defined]
+
+
+FX_COMPILER_PROGRAM = """
+import signal, sys
+import cann_sim
+cann_sim.activate()
+import torch
+from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, NpuDevice
+from npu_graph_runtime import RunMode
+
+device, context = NpuDevice(), GraphContext()
+handlers = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+compiler = device.fx_compiler(sys.argv[1])
+graphs = []
+
+def layer(x, weight, cache):
+    total = torch.relu(x @ weight) + x
+    cache.add_(total.sum())
+    return total
+
+def backend(graph, inputs):
+    graphs.append(graph)
+    return compiler(graph, inputs)
+
+x = torch.randn(4, 64, device="npu", dtype=torch.bfloat16)
+weight, cache = torch.randn(64, 64).to(x), torch.zeros(1).to(x)
+run = torch.compile(layer, backend=backend, fullgraph=True)
+graphed = GraphedCallable(run, device=device, context=context, run_mode=RunMode.FULL, name="layer")
+key = GraphKey(num_tokens=4)
+with torch.no_grad():
+    with CaptureSession(device, context) as session, context.run(RunMode.FULL, key):
+        graphed(x, weight, cache)
+    for _ in range(3):
+        x.copy_(torch.randn(4, 64))
+        expected_cache = cache.clone()
+        expected = layer(x, weight, expected_cache)
+        with context.run(RunMode.FULL, key):
+            found = graphed(x, weight, cache)
+        assert torch.equal(found.cpu(), expected.cpu())
+        assert torch.equal(cache.cpu(), expected_cache.cpu())
+assert handlers == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+print("compiled", len(graphs), "captured", session.num_graphs)
+"""
+
+
+def test_what_torch_npu_compiles_is_captured_by_us_alone(fx_compiler: str) -> None:
+    # A process of its own: where npugraph_ex has compiled, torchair cannot be loaded.
+    command = [sys.executable, "-W", "ignore", "-c", FX_COMPILER_PROGRAM, fx_compiler]
+
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+    assert done.stdout.splitlines()[-1:] == ["compiled 1 captured 1"], done.stderr
+
+
+def test_fx_compiler_that_there_is_not_is_a_typed_error(
+    npu: NpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match="'inductor', expected one of npugraph_ex, torchair"):
+        npu.fx_compiler("inductor")
+
+    # As where torch_npu was built without it.
+    monkeypatch.setitem(sys.modules, "npugraph_ex", None)
+    with pytest.raises(FeatureNotSupportedError, match=r"wheels of 2\.10 to 2\.14") as raised:
+        npu.fx_compiler("npugraph_ex")
+    assert isinstance(raised.value.__cause__, ImportError)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

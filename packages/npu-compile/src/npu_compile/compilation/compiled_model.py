@@ -14,6 +14,7 @@ from npu_compile.compilation.dynamo_call import (
     signature_with,
 )
 from npu_compile.compilation.graph_compiler import GraphCompiler
+from npu_compile.compilation.inner_compiler import inner_compiler_of
 from npu_compile.configuration.config import CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
@@ -57,16 +58,18 @@ class CompiledModel:
             such as the number of tokens; all others are fixed by the first call.
         context: run mode and graph key of the next call; a new one by default. Given where the
             model's own functions are marked by ``runs_eagerly(context)`` before it is compiled.
-        observer: told of captures and replays.
+        observer: told of captures and replays, and of run modes that were measured and chosen.
 
     Attributes:
         config: as given.
         device: as given.
+        observer: as given.
         context: as given or made; set by runners.
 
     Raises:
-        ConfigError: ``dynamic_arg_dims`` names an argument that the model does not take, or the
-            configuration names an unknown fusion.
+        ConfigError: ``dynamic_arg_dims`` names an argument that the model does not take, the
+            configuration names an unknown fusion, or mode ``torchair`` is for another device.
+        FeatureNotSupportedError: torch_npu has not the compiler that mode ``torchair`` uses.
     """
 
     def __init__(
@@ -81,25 +84,27 @@ class CompiledModel:
     ) -> None:
         self.config = config
         self.device = device
+        self.observer = observer
         self.context = GraphContext() if context is None else context
         self._name = name_of(model)
         self._dynamic_dims = dict(dynamic_arg_dims or {})
         self._signature = signature_with(model, self._dynamic_dims)
-        whole = GraphCompiler(config)
+        inner = inner_compiler_of(config, device)
+        whole = GraphCompiler(config, inner=inner)
         self._compilers = [whole]
         self._run_eagerly = self._run_capturable = behind_dynamo(model, whole)
-        if config.mode.splits:
+        if config.splits:
             # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
             # inputs of a captured one as well, and would be run in its place, with nothing split.
             splitting = GraphCompiler(config, self._prepare_piece)
             self._compilers = [splitting, whole]
             self._run_capturable = behind_dynamo(model, splitting)
-        elif not config.fuse:
+        elif not config.fuse and inner is None:
             self._run_eagerly = self._run_capturable = model
         self._call: Callable[..., Any] = self._run
         self._graphed: list[GraphedCallable] = []
         self._capture_plans: tuple[CapturePlan, ...] = ()
-        for mode in dict.fromkeys((config.mode.prefill_run_mode, config.mode.decode_run_mode)):
+        for mode in dict.fromkeys((*config.prefill_run_modes, *config.decode_run_modes)):
             if mode is not RunMode.EAGER:
                 self._call = GraphedCallable(
                     self._call,
@@ -215,7 +220,7 @@ class CompiledModel:
                 # Dynamo wraps what the backend raises; the caller wants the error that says why.
                 raise error.inner_exception from error
             except Unsupported as error:
-                if self.config.mode is not CompileMode.BREAKABLE:
+                if CompileMode.BREAKABLE not in self.config.modes:
                     raise
                 raise ConfigError(
                     f"compiling {self._name} in mode 'breakable' with fusions: it is not one graph "

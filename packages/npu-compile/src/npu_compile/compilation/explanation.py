@@ -16,7 +16,7 @@ from npu_compile.compilation.dynamo_call import (
 )
 from npu_compile.compilation.explanation_page import introduction
 from npu_compile.compilation.graph_compiler import GraphCompiler
-from npu_compile.configuration.config import CompileConfig
+from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
 from npu_graph_runtime import RunMode
@@ -56,13 +56,20 @@ class Explanation:
 
         That is one for each capture size and each piece between splitting ops, and one for each
         size where the whole model is captured. ``None`` in mode ``breakable``, where it depends on
-        what the model marks.
+        what the model marks. In mode ``measured`` it is the most that can be chosen.
         """
         sizes = {
-            "decode": (self.config.mode.decode_run_mode, self.config.capture_sizes),
-            "prefill": (self.config.mode.prefill_run_mode, self.config.prefill_capture_sizes),
+            "decode": (self.config.decode_run_modes, self.config.capture_sizes),
+            "prefill": (self.config.prefill_run_modes, self.config.prefill_capture_sizes),
         }
-        return {step: self._num_graphs(mode, len(each)) for step, (mode, each) in sizes.items()}
+        counts = {
+            step: [self._num_graphs(mode, len(each)) for mode in modes]
+            for step, (modes, each) in sizes.items()
+        }
+        return {
+            step: None if None in each else max(filter(None, each), default=0)
+            for step, each in counts.items()
+        }
 
     def to_mapping(self) -> dict[str, Any]:
         """Return all of it as plain data that JSON can hold."""
@@ -103,8 +110,13 @@ class Explanation:
                 f"{self.launches_before}"
             )
         for step, count in self.num_device_graphs().items():
-            shown = "as many as the marks of the model make" if count is None else count
+            shown = "as many as the marks of the model make" if count is None else str(count)
+            if self.config.mode is CompileMode.MEASURED:
+                names = ", ".join(mode.value for mode in self.config.modes)
+                shown = f"at most {shown}; each size in the fastest of {names}, when captured"
             yield f"device graphs for {step}: {shown}"
+        if self.config.mode is CompileMode.TORCHAIR:
+            yield f"compiled further by {self.config.inner_compiler.value}, which is not shown here"
 
     def _fusions(self) -> Iterator[str]:
         report = self.report.fusions
@@ -152,7 +164,7 @@ def explain(
     dims = dict(dynamic_arg_dims or {})
     signature = signature_with(model, dims)
     page, costs = PageObserver(), CostObserver()
-    compiler = GraphCompiler(config, run_uncompiled if config.mode.splits else None, (page, costs))
+    compiler = GraphCompiler(config, run_uncompiled if config.splits else None, (page, costs))
 
     def backend(
         graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from fx_passes import PassObserver, Pipeline
+    from npu_compile.compilation.inner_compiler import FxCompiler
     from npu_compile.configuration.config import CompileConfig
     from piecewise_split import Piece
 
@@ -29,6 +30,7 @@ class GraphCompiler:
     Args:
         config: which fusions run, and at which operators graphs are split.
         prepare_piece: makes of each piece what runs in its place; ``None`` leaves graphs whole.
+        inner: compiles whole graphs further, behind the fusions; called as a backend is.
         observers: look on between the passes that fuse.
 
     Attributes:
@@ -44,6 +46,7 @@ class GraphCompiler:
         config: CompileConfig,
         prepare_piece: Callable[[Piece], Callable[..., Any]] | None = None,
         observers: Sequence[PassObserver] = (),
+        inner: FxCompiler | None = None,
     ) -> None:
         check_sibling_versions()
         self.reports: list[CompilationReport] = []
@@ -51,6 +54,7 @@ class GraphCompiler:
         pipeline = _pipeline(config)
         self._pipeline = pipeline.observed_by(*observers) if pipeline else None
         self._prepare_piece = prepare_piece
+        self._inner = inner
         self._lock = threading.Lock()
 
     def __call__(
@@ -60,12 +64,12 @@ class GraphCompiler:
 
         Args:
             graph_module: the Dynamo graph; the callable keeps it.
-            example_inputs: unused; the graph's metadata has shapes and dtypes.
+            example_inputs: as Dynamo gives them; for an inner compiler alone, since the graph's
+                metadata has shapes and dtypes.
 
         Raises:
             SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
         """
-        del example_inputs
         fusions = self._pipeline.run(graph_module).report if self._pipeline else None
         plan = None
         num_captured_pieces = 0
@@ -75,6 +79,8 @@ class GraphCompiler:
             pieces = split(graph_module, plan)
             num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
             compiled = stitch(pieces, self._prepare_piece)
+        elif self._inner is not None:
+            compiled = self._inner(graph_module, example_inputs)
         report = CompilationReport(
             fusions=fusions, plan=plan, num_captured_pieces=num_captured_pieces
         )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, TypeVar
 
 from npu_compile.configuration.config_values import name_hint, require_boolean
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
@@ -19,6 +19,9 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+
+_Member = TypeVar("_Member", bound=Enum)
 
 
 class CompileMode(str, Enum):
@@ -34,6 +37,10 @@ class CompileMode(str, Enum):
             ``PIECEWISE``.
         BREAKABLE: as ``PIECEWISE``, but the model itself says what runs eagerly, by
             ``npu_graph_runtime.runs_eagerly``; without fusions no compiler is needed.
+        TORCHAIR: as ``FULL``, with a compiler of torch_npu's behind the fusions, which
+            ``inner_compiler`` names; capture and update are the same.
+        MEASURED: each graph key in that of ``measured_modes`` whose steps cost the host least, as
+            the runners measure it when they capture.
     """
 
     EAGER = "eager"
@@ -41,6 +48,8 @@ class CompileMode(str, Enum):
     PIECEWISE = "piecewise"
     FULL_DECODE_AND_PIECEWISE = "full_decode_and_piecewise"
     BREAKABLE = "breakable"
+    TORCHAIR = "torchair"
+    MEASURED = "measured"
 
     @property
     def splits(self) -> bool:
@@ -49,16 +58,35 @@ class CompileMode(str, Enum):
 
     @property
     def decode_run_mode(self) -> RunMode:
-        """The run mode of decode steps that a capture size fits."""
-        if self in {CompileMode.FULL, CompileMode.FULL_DECODE_AND_PIECEWISE}:
+        """The run mode of decode steps that a capture size fits; eager where it is measured."""
+        if self in {
+            CompileMode.FULL,
+            CompileMode.FULL_DECODE_AND_PIECEWISE,
+            CompileMode.TORCHAIR,
+        }:
             return RunMode.FULL
         return self.prefill_run_mode
 
     @property
     def prefill_run_mode(self) -> RunMode:
-        """The run mode of prefill and mixed steps that a capture size fits."""
+        """The run mode of prefill and mixed steps that a capture size fits; likewise."""
         captures = self.splits or self is CompileMode.BREAKABLE
         return RunMode.BREAKABLE if captures else RunMode.EAGER
+
+
+_NOT_MEASURED: Final = frozenset({CompileMode.MEASURED, CompileMode.TORCHAIR})
+
+
+class InnerCompiler(str, Enum):
+    """Which of torch_npu's compilers mode ``torchair`` uses; a process can use one of them.
+
+    Attributes:
+        NPUGRAPH_EX: npugraph_ex, told to run eagerly, so that it captures nothing itself.
+        TORCHAIR: torchair in its mode ``reduce-overhead``, likewise; torch_npu deprecates it.
+    """
+
+    NPUGRAPH_EX = "npugraph_ex"
+    TORCHAIR = "torchair"
 
 
 class CaptureFailure(str, Enum):
@@ -84,6 +112,12 @@ class CompileConfig:
         splitting_ops: names of the operators (``"namespace::name"`` or
             ``"namespace::name.overload"``) at which the graph is split. Needed by, and only used
             in, the modes ``piecewise`` and ``full_decode_and_piecewise``.
+        measured_modes: what mode ``measured`` chooses from: any of ``eager``, ``full``,
+            ``piecewise``, ``full_decode_and_piecewise`` and ``breakable``, strings accepted, in the
+            order of preference for steps that cost the same. By default ``eager``, ``full`` and,
+            with ``splitting_ops``, ``piecewise``. Used in that mode only.
+        inner_compiler: what mode ``torchair`` compiles with; a string is accepted. Used in that
+            mode only.
         capture_sizes: batch sizes (rows of the decode batch) for which graphs are captured; a batch
             is padded to the next one, its bucket, in every mode. Sorted and unique after
             construction.
@@ -109,6 +143,8 @@ class CompileConfig:
 
     mode: CompileMode = CompileMode.EAGER
     splitting_ops: tuple[str, ...] = ()
+    measured_modes: tuple[CompileMode, ...] = ()
+    inner_compiler: InnerCompiler = InnerCompiler.NPUGRAPH_EX
     capture_sizes: tuple[int, ...] = ()
     prefill_capture_sizes: tuple[int, ...] = ()
     fuse: bool = True
@@ -122,6 +158,9 @@ class CompileConfig:
         set_field = object.__setattr__
         set_field(self, "mode", _member(CompileMode, "mode", self.mode))
         set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
+        set_field(self, "measured_modes", self._read_measured_modes())
+        inner = _member(InnerCompiler, "inner_compiler", self.inner_compiler)
+        set_field(self, "inner_compiler", inner)
         failure = _member(CaptureFailure, "capture_failure", self.capture_failure)
         set_field(self, "capture_failure", failure)
         set_field(self, "capture_budget", _budget(self.capture_budget))
@@ -135,11 +174,32 @@ class CompileConfig:
         )
         _positive("warmup_runs", self.warmup_runs)
         require_boolean("fuse", self.fuse)
-        if self.mode.splits and not self.splitting_ops:
+        if self.splits and not self.splitting_ops:
+            mode = next(each for each in self.modes if each.splits)
             raise ConfigError(
-                f"reading the configuration: mode {self.mode.value!r} needs splitting_ops, found "
+                f"reading the configuration: mode {mode.value!r} needs splitting_ops, found "
                 "none; name the attention operator of the model, e.g. ('my_engine::attention',)"
             )
+
+    @property
+    def modes(self) -> tuple[CompileMode, ...]:
+        """The modes that steps may run in: those that are measured, or the one."""
+        return self.measured_modes if self.mode is CompileMode.MEASURED else (self.mode,)
+
+    @property
+    def splits(self) -> bool:
+        """Whether the graph is split at splitting ops."""
+        return any(mode.splits for mode in self.modes)
+
+    @property
+    def decode_run_modes(self) -> tuple[RunMode, ...]:
+        """The run modes of decode steps that a capture size fits; one unless it is measured."""
+        return tuple(dict.fromkeys(mode.decode_run_mode for mode in self.modes))
+
+    @property
+    def prefill_run_modes(self) -> tuple[RunMode, ...]:
+        """Likewise of prefill and mixed steps."""
+        return tuple(dict.fromkeys(mode.prefill_run_mode for mode in self.modes))
 
     @classmethod
     def of(cls, config: CompileConfig | Mapping[str, Any] | None) -> CompileConfig:
@@ -211,6 +271,27 @@ class CompileConfig:
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {key: _plain(value) for key, value in values.items()}
 
+    def _read_measured_modes(self) -> tuple[CompileMode, ...]:
+        given = _sequence("measured_modes", self.measured_modes)
+        modes = tuple(_member(CompileMode, "measured_modes", each) for each in given)
+        for mode in modes:
+            if mode in _NOT_MEASURED:
+                known = [each.value for each in CompileMode if each not in _NOT_MEASURED]
+                raise ConfigError(
+                    f"reading the configuration: measured_modes holds {mode.value!r}, which is "
+                    f"compiled in another way; expected some of {', '.join(known)}"
+                )
+        if CompileMode.BREAKABLE in modes and any(mode.splits for mode in modes):
+            raise ConfigError(
+                "reading the configuration: measured_modes holds 'breakable' and a mode that "
+                "splits, which both run segments, and the same ones; name one of the two"
+            )
+        if modes or self.mode is not CompileMode.MEASURED:
+            return tuple(dict.fromkeys(modes))
+        # What takes no memory is preferred, then what is one graph.
+        split = (CompileMode.PIECEWISE,) if self.splitting_ops else ()
+        return (CompileMode.EAGER, CompileMode.FULL, *split)
+
     @classmethod
     def _from_toml(cls, text: str) -> CompileConfig:
         try:
@@ -220,7 +301,7 @@ class CompileConfig:
         return cls.from_mapping(values)
 
 
-def _member(enumeration: type[Enum], key: str, value: object) -> Enum:
+def _member(enumeration: type[_Member], key: str, value: object) -> _Member:
     try:
         return enumeration(value)
     except ValueError:
@@ -255,7 +336,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(each) for each in value]
     if isinstance(value, CaptureBudget):
         limits = dataclasses.asdict(value)
         return {key: limit for key, limit in limits.items() if limit is not None}

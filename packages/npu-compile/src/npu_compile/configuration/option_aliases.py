@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 _COMPILERS: Final = MappingProxyType(
-    {"eager": "eager", "npugraph": "full", "piecewise": "piecewise"}
+    {
+        "eager": "eager",
+        "npugraph": "full",
+        "piecewise": "piecewise",
+        "npugraph_ex": "torchair",
+    }
 )
 _CUDAGRAPH_MODES: Final = MappingProxyType(
     {

@@ -16,17 +16,19 @@ from npu_graph_runtime import (
     CaptureSizes,
     DeviceError,
     RunMode,
+    RunModeCandidate,
+    RunModeChooser,
     largest_first,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from torch import Tensor
 
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, CapturePlan, GraphKey
+    from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
 
 
 class CapturedSteps:
@@ -34,7 +36,8 @@ class CapturedSteps:
 
     Args:
         compiled: the model.
-        run_mode: how they are captured and replayed.
+        run_modes: how they are captured and replayed; of several each key has that which is
+            measured to be the fastest, see :meth:`choose`.
         keys: the graph key of each size.
         inputs: the model's arguments.
         step_size: returns the sizes of a step of a number of tokens.
@@ -42,7 +45,8 @@ class CapturedSteps:
 
     Attributes:
         compiled: as given.
-        run_mode: as given.
+        run_modes: as given.
+        choices: what was measured and chosen, by size.
         keys: as given, without those of the sizes in `skipped`, and of those that `plan` dropped.
         skipped: sizes that the device refused to capture, each with its error.
         plan: what was measured and decided where the configuration has a budget.
@@ -51,7 +55,7 @@ class CapturedSteps:
     def __init__(
         self,
         compiled: CompiledModel,
-        run_mode: RunMode,
+        run_modes: Sequence[RunMode],
         keys: Mapping[int, GraphKey],
         *,
         inputs: Mapping[str, InputSpec],
@@ -59,7 +63,8 @@ class CapturedSteps:
         what: str,
     ) -> None:
         self.compiled = compiled
-        self.run_mode = run_mode
+        self.run_modes = tuple(run_modes)
+        self.choices: dict[int, RunModeChoice] = {}
         self.keys = dict(keys)
         self.skipped: dict[int, DeviceError] = {}
         self.plan: CapturePlan | None = None
@@ -70,6 +75,7 @@ class CapturedSteps:
         # Empty without sizes: no step is loaded into them then.
         largest = step_size(max(self.keys)) if self.keys else StepSize(tokens=0, sequences=0)
         self._buffers = InputBuffers(inputs, largest=largest, device=compiled.device)
+        self._modes = dict.fromkeys(self.keys.values(), self.run_modes[0])
         self._captured: set[GraphKey] = set()
         self._pool: object = None
         self._is_captured = False
@@ -79,6 +85,89 @@ class CapturedSteps:
         """Return the bucket of a step; ``num_rows`` where no capture size is large enough."""
         bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
         return num_rows if bucket is None else bucket
+
+    @property
+    def is_to_capture(self) -> bool:
+        """Whether there is a size, and a run mode of it, that may be captured."""
+        return bool(self._all_keys) and self.run_modes != (RunMode.EAGER,)
+
+    def mode_of(self, key: GraphKey) -> RunMode:
+        """Return the run mode of the steps of a key."""
+        return self._modes[key]
+
+    def choose(
+        self,
+        prepare: Callable[[int], None],
+        candidate: Callable[[GraphKey, RunMode], RunModeCandidate],
+        exchange: Exchange | None,
+    ) -> None:
+        """Measure the run modes of each size, if there are several, the largest size first.
+
+        Nothing stays captured: what is measured is captured in a session of its own, whose memory
+        is given back.
+
+        Args:
+            prepare: called with each size before it is measured.
+            candidate: returns a way to run steps of padding under a key.
+            exchange: for ranks that have to choose alike.
+
+        Raises:
+            DeviceError: the device refused a capture, and the configuration does not skip sizes.
+        """
+        if len(self.run_modes) == 1:
+            return
+        is_skipping = self.compiled.config.capture_failure is CaptureFailure.SKIP_SIZE
+        chooser = RunModeChooser(
+            self.compiled.device, exchange=exchange, observer=self.compiled.observer
+        )
+        with self.compiled.capture_session():
+            for key in largest_first(self._all_keys.values()):
+                prepare(key.num_tokens)
+                try:
+                    choice = chooser.choose(
+                        key, {mode: candidate(key, mode) for mode in self.run_modes}
+                    )
+                except DeviceError as error:
+                    if not is_skipping:
+                        raise
+                    self._skip(key, error)
+                    continue
+                if choice.refused and not is_skipping:
+                    raise next(filter(None, choice.refused.values()), None) or DeviceError(
+                        f"measuring {self._what} steps of {key}: the device of another rank "
+                        "refused a capture; see the error there"
+                    )
+                self._modes[key], self.choices[key.num_tokens] = choice.chosen, choice
+
+    def candidate(
+        self, prepare: Callable[[int], None], key: GraphKey, mode: RunMode
+    ) -> RunModeCandidate:
+        """Return a way to run steps of padding under a key, whose lengths `prepare` shows."""
+        step = self.padding_step(key, mode)
+
+        def run() -> Any:
+            # In serving the lengths of each step are shown to what runs eagerly.
+            prepare(key.num_tokens)
+            return step()
+
+        if mode is RunMode.EAGER:
+            return RunModeCandidate(step=run)
+        return RunModeCandidate(
+            step=run,
+            capture=lambda: self.capture_one(key, mode),
+            release=lambda: self.compiled.release([key]),
+        )
+
+    def padding_step(self, key: GraphKey, mode: RunMode) -> Callable[[], Any]:
+        """Return what loads a step of nothing but padding and runs it, under a key."""
+        size = self._step_sizes[key]
+        inputs = self._buffers.padding(size)
+
+        def run() -> Any:
+            self._buffers.load(inputs, own=size, size=size)
+            return self._call(key, mode)
+
+        return run
 
     def capture(
         self,
@@ -105,22 +194,36 @@ class CapturedSteps:
             DeviceError: the device refused a size that may not be skipped, or all.
         """
         self._is_captured = True
-        with self.compiled.capture_session(self._pool) as session:
-            self._pool = session.pool
-            planner = self._planner()
-            for done, key in enumerate(self._to_capture(planner), start=1):
-                prepare(key.num_tokens)
-                if not self._capture_or_drop(key, capture_one, planner):
-                    release_one(key)
-                num_all = len(self._all_keys)
-                if planner is not None:
-                    plan = planner.plan
-                    num_all = done + len(plan.planned)
-                    self._follow(plan, on_forecast)
-                if on_captured is not None:
-                    on_captured(key.num_tokens, done, num_all)
+        # What was measured to be fastest eagerly, or was refused then, is left as it is.
+        keys = [key for key in self.keys.values() if self._modes[key] is not RunMode.EAGER]
+        if keys:
+            with self.compiled.capture_session(self._pool) as session:
+                self._pool = session.pool
+                self._capture_all(keys, prepare, capture_one, on_captured, on_forecast, release_one)
         self._require_any()
         self._warn_of_left_out()
+
+    def _capture_all(
+        self,
+        keys: Sequence[GraphKey],
+        prepare: Callable[[int], None],
+        capture_one: Callable[[GraphKey], None],
+        on_captured: Callable[[int, int, int], None] | None,
+        on_forecast: Callable[[CapturePlan], None] | None,
+        release_one: Callable[[GraphKey], None],
+    ) -> None:
+        planner = self._planner(keys)
+        for done, key in enumerate(self._to_capture(keys, planner), start=1):
+            prepare(key.num_tokens)
+            if not self._capture_or_drop(key, capture_one, planner):
+                release_one(key)
+            num_all = len(keys)
+            if planner is not None:
+                plan = planner.plan
+                num_all = done + len(plan.planned)
+                self._follow(plan, on_forecast)
+            if on_captured is not None:
+                on_captured(key.num_tokens, done, num_all)
 
     def _capture_or_drop(
         self, key: GraphKey, capture_one: Callable[[GraphKey], None], planner: CapturePlanner | None
@@ -163,18 +266,21 @@ class CapturedSteps:
                 stacklevel=4,
             )
 
-    def _planner(self) -> CapturePlanner | None:
+    def _planner(self, keys: Sequence[GraphKey]) -> CapturePlanner | None:
         """Return what chooses the sizes; ``None`` where the configuration has no budget."""
         budget = self.compiled.config.capture_budget
         if budget is None:
             return None
         others = (plan.used for plan in self.compiled.capture_plans)
         used = sum(others, CaptureCost(streams=0, num_bytes=0))
-        return CapturePlanner(self.compiled.device, self._all_keys, budget=budget.left_by(used))
+        sizes = [key.num_tokens for key in keys]
+        return CapturePlanner(self.compiled.device, sizes, budget=budget.left_by(used))
 
-    def _to_capture(self, planner: CapturePlanner | None) -> Iterator[GraphKey]:
+    def _to_capture(
+        self, keys: Sequence[GraphKey], planner: CapturePlanner | None
+    ) -> Iterator[GraphKey]:
         if planner is None:
-            yield from largest_first(self._all_keys.values())
+            yield from largest_first(keys)
             return
         while (size := planner.next_size()) is not None:
             yield self._all_keys[size]
@@ -211,14 +317,18 @@ class CapturedSteps:
             stacklevel=5,
         )
 
-    def capture_one(self, key: GraphKey) -> None:
+    def capture_one(self, key: GraphKey, mode: RunMode | None = None) -> None:
         """Capture the graph of a key, inside a capture session.
+
+        Args:
+            key: of the graph.
+            mode: in place of the run mode of the key's steps.
 
         Raises:
             OutputError: an output does not have one row for each padded row.
         """
         size = key.num_tokens
-        own_rows(self._call(key), num_rows=size, padded_size=size)
+        own_rows(self._call(key, mode), num_rows=size, padded_size=size)
 
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
         """Return the key of a step, or ``None`` where it is to run eagerly.
@@ -234,14 +344,16 @@ class CapturedSteps:
             return self.keys.get(self.padded_size(num_rows))
         if agreed.bucket is None:
             return None
-        if agreed.mode is not self.run_mode or agreed.bucket not in self.keys:
+        key = self.keys.get(agreed.bucket)
+        if key is None or agreed.mode is not self._modes[key]:
+            modes = {self._modes[each].value for each in self.keys.values()}
             raise InputError(
                 f"running a {self._what} step: ranks agreed on mode {agreed.mode.value!r} and "
-                f"{agreed.bucket} rows, expected mode {self.run_mode.value!r} and one of "
-                f"{sorted(self.keys)}; give the agreement the capture sizes of this runner, and "
-                "run the step by the runner of the mode that was agreed on"
+                f"{agreed.bucket} rows, expected mode {' or '.join(map(repr, sorted(modes)))} and "
+                f"one of {sorted(self.keys)}; give the agreement the capture sizes of this runner, "
+                "and run the step by the runner of the mode that was agreed on"
             )
-        return self.keys[agreed.bucket]
+        return key
 
     def check(
         self, key: GraphKey, inputs: Mapping[str, Tensor], *, may_be_idle: bool = False
@@ -259,7 +371,7 @@ class CapturedSteps:
         """
         least = 0 if may_be_idle else 1
         own = self._buffers.check(inputs, size=self._step_sizes[key], least=least)
-        if self.run_mode is not RunMode.EAGER and not self._is_captured:
+        if self.is_to_capture and not self._is_captured:
             raise RunnerStateError(
                 f"running a {self._what} step: the {self._what} graphs are not captured; call "
                 "capture() first"
@@ -332,9 +444,11 @@ class CapturedSteps:
         self.plan = None
         self.keys = dict(self._all_keys)
         self._sizes = _capture_sizes(self.keys)
+        self.choices.clear()
+        self._modes = dict.fromkeys(self.keys.values(), self.run_modes[0])
 
-    def _call(self, key: GraphKey) -> Any:
-        with self.compiled.context.run(self.run_mode, key):
+    def _call(self, key: GraphKey, mode: RunMode | None = None) -> Any:
+        with self.compiled.context.run(self._modes[key] if mode is None else mode, key):
             return self.compiled(**self._buffers.views(self._step_sizes[key]))
 
 

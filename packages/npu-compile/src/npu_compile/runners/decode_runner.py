@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,7 +13,7 @@ from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
-from npu_graph_runtime import GraphKey, RunMode
+from npu_graph_runtime import GraphKey, RunMode, RunModeCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError
+    from npu_graph_runtime import (
+        AgreedStep,
+        CapturePlan,
+        DeviceError,
+        Exchange,
+        RunModeChoice,
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,8 +83,8 @@ class DecodeRunner:
         compiled: as given.
 
     Raises:
-        ConfigError: a capturing mode without capture sizes, or mode ``full`` without recorder or
-            lane.
+        ConfigError: a capturing mode without capture sizes, mode ``full`` without recorder or lane,
+            or mode ``measured`` without ``set_lengths``.
     """
 
     def __init__(
@@ -93,18 +100,24 @@ class DecodeRunner:
     ) -> None:
         self.compiled = compiled
         self._set_lengths = set_lengths
-        self._mode = compiled.config.mode.decode_run_mode
+        modes = compiled.config.decode_run_modes
         sizes = compiled.config.capture_sizes
-        if self._mode is not RunMode.EAGER and not sizes:
+        if modes != (RunMode.EAGER,) and not sizes:
             raise ConfigError(
                 f"making a decode runner for mode {compiled.config.mode.value!r}: capture_sizes is "
                 "empty, expected at least one size; name the batch sizes to capture"
             )
-        if self._mode is RunMode.FULL and (recorder is None or lane is None):
+        if RunMode.FULL in modes and (recorder is None or lane is None):
             raise ConfigError(
                 f"making a decode runner for mode {compiled.config.mode.value!r}: a recorder and "
                 "an update lane are needed to rewrite attention's arguments at each replay; pass "
                 "both"
+            )
+        if len(modes) > 1 and set_lengths is None:
+            raise ConfigError(
+                f"making a decode runner for mode {compiled.config.mode.value!r}: set_lengths is "
+                "needed, since only the runner knows which steps run eagerly or in segments; pass "
+                "what makes attention see the lengths of a step"
             )
         self._recorder = recorder
         self._lane = lane
@@ -113,7 +126,7 @@ class DecodeRunner:
         keys = {size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes}
         self._steps = CapturedSteps(
             compiled,
-            self._mode,
+            modes,
             keys,
             inputs=_by_token(inputs),
             step_size=lambda rows: StepSize(tokens=rows, sequences=rows),
@@ -138,6 +151,14 @@ class DecodeRunner:
         """
         return self._steps.plan
 
+    @property
+    def run_mode_choices(self) -> Mapping[int, RunModeChoice]:
+        """What each capture size was measured to cost in which run mode, and which was chosen.
+
+        Empty but for ``mode="measured"``, and before :meth:`capture`.
+        """
+        return MappingProxyType(self._steps.choices)
+
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
 
@@ -151,6 +172,7 @@ class DecodeRunner:
         *,
         on_captured: Callable[[int, int, int], None] | None = None,
         on_forecast: Callable[[CapturePlan], None] | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         """Capture a graph for every capture size, the largest first; nothing in mode ``eager``.
 
@@ -162,6 +184,8 @@ class DecodeRunner:
             on_captured: called after each size with (size, sizes done, sizes in all).
             on_forecast: called once with the plan, where the configuration has a
                 ``capture_budget``, when two sizes are captured and it says what all will take.
+            exchange: a collective on the host, for ranks that in mode ``measured`` have to choose
+                alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
 
         Raises:
             ConfigError: ``capture_budget`` holds none of the sizes.
@@ -171,10 +195,11 @@ class DecodeRunner:
                 size; what was captured is released.
             OutputError: an output of the model does not have one row for each row of the batch.
         """
-        if self._mode is RunMode.EAGER:
+        if not self._steps.is_to_capture:
             return
         self._steps.require_capturable()
         try:
+            self._steps.choose(prepare, partial(self._candidate, prepare), exchange)
             self._steps.capture(
                 prepare, self._capture, on_captured, on_forecast, self._release_recorded
             )
@@ -226,7 +251,7 @@ class DecodeRunner:
             self._show_lengths(num_rows, lengths, f"it is larger than {limit}" if limit else "")
             output = self._steps.call_eagerly(inputs, f"{num_rows} rows", limit=limit)
         else:
-            mode = self._mode
+            mode = self._steps.mode_of(key)
             own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
             if mode is RunMode.FULL:
                 output, update_seconds = self._replay(key, inputs, own, lengths)
@@ -259,19 +284,56 @@ class DecodeRunner:
                 self._release_recorded(key)
 
     def _capture(self, key: GraphKey) -> None:
-        if self._mode is not RunMode.FULL:
+        if self._steps.mode_of(key) is not RunMode.FULL:
             self._steps.capture_one(key)
             return
-        assert self._recorder is not None  # noqa: S101
-        with self._recorder.recording(key):
-            self._steps.capture_one(key)
-        self._recorded.add(key)
+        self._record(key)
         # All captures run the same model, so each must have recorded the layers of the first.
         first = next(iter(self._plans.values()), None)
         layers = [update.layer_name for update in first.updates] if first else None
-        self._plans[key] = UpdatePlan.compile(
-            self._recorder, key, groups=self._groups, layers=layers
-        )
+        self._plans[key] = self._compile_plan(key, layers)
+
+    def _record(self, key: GraphKey) -> None:
+        assert self._recorder is not None  # noqa: S101
+        with self._recorder.recording(key):
+            self._steps.capture_one(key, RunMode.FULL)
+        self._recorded.add(key)
+
+    def _compile_plan(self, key: GraphKey, layers: list[str] | None = None) -> UpdatePlan:
+        assert self._recorder is not None  # noqa: S101
+        return UpdatePlan.compile(self._recorder, key, groups=self._groups, layers=layers)
+
+    def _candidate(
+        self, prepare: Callable[[int], None], key: GraphKey, mode: RunMode
+    ) -> RunModeCandidate:
+        """Return a way to run decode steps that is measured."""
+        if mode is not RunMode.FULL:
+            return self._steps.candidate(prepare, key, mode)
+        lane = self._lane
+        assert lane is not None  # noqa: S101
+        replay = self._steps.padding_step(key, mode)
+        steps: list[tuple[UpdatePlan, StepParameters]] = []
+
+        def capture() -> None:
+            self._record(key)
+            # A lane leaves alone what the step before gave, so two plans of the same lengths take
+            # turns: each then updates everything, as steps of serving do.
+            for _ in range(2):
+                plan = self._compile_plan(key)
+                steps.append((plan, _captured_parameters(plan)))
+
+        def step() -> Any:
+            steps.reverse()
+            return lane.run(*steps[0], replay)
+
+        def release() -> None:
+            try:
+                lane.drain()
+            finally:
+                self.compiled.release([key])
+                self._release_recorded(key)
+
+        return RunModeCandidate(step=step, capture=capture, release=release)
 
     def _release_recorded(self, key: GraphKey) -> None:
         self._plans.pop(key, None)
@@ -287,7 +349,7 @@ class DecodeRunner:
             self._set_lengths(lengths)
             return
         has_attention = bool(lengths) or any(plan.updates for plan in self._plans.values())
-        if self._mode is RunMode.FULL and has_attention:
+        if RunMode.FULL in self._steps.run_modes and has_attention:
             raise RunnerStateError(
                 f"decoding a batch of {num_rows} rows in mode 'full': "
                 f"{reason or 'ranks agreed so'}, so it would run eagerly, and nothing would show "
@@ -313,6 +375,16 @@ class DecodeRunner:
         parameters = StepParameters(key=key, groups=lengths)
         output = self._lane.run(self._plans[key], parameters, replay)
         return output, time.perf_counter() - replayed
+
+
+def _captured_parameters(plan: UpdatePlan) -> StepParameters:
+    """Return the step parameters with which the launches of a plan were captured."""
+    groups: dict[str, dict[str, Lengths]] = {}
+    for update in plan.updates:
+        group = plan.group_of(update.slot)
+        names = plan.groups[group].arguments
+        groups.setdefault(group, {name: update.launch[name] for name in names})
+    return StepParameters(key=plan.key, groups=groups)
 
 
 def _by_token(inputs: Mapping[str, InputSpec]) -> dict[str, InputSpec]:

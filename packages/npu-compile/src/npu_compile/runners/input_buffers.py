@@ -84,6 +84,15 @@ class InputBuffers:
             self._views_by_size[size] = views
         return views
 
+    def padding(self, size: StepSize) -> dict[str, torch.Tensor]:
+        """Return the values of a step of nothing but padding, new tensors on the CPU."""
+        return {
+            name: torch.full(
+                (spec.rows(size), *spec.trailing_shape), spec.pad_value, dtype=spec.dtype
+            )
+            for name, spec in self._layout.specs.items()
+        }
+
     def check(
         self, values: Mapping[str, torch.Tensor], *, size: StepSize, least: int = 1
     ) -> StepSize:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
-from npu_graph_runtime import GraphKey, RunMode
+from npu_graph_runtime import GraphKey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError
+    from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError, Exchange, RunModeChoice
 
 
 class PrefillRunner:
@@ -60,7 +61,7 @@ class PrefillRunner:
         keys = {size: GraphKey(num_tokens=size) for size in sizes}
         self._steps = CapturedSteps(
             compiled,
-            compiled.config.mode.prefill_run_mode,
+            compiled.config.prefill_run_modes,
             keys,
             inputs=inputs,
             step_size=lambda tokens: StepSize(tokens=tokens, sequences=max_sequences),
@@ -83,6 +84,14 @@ class PrefillRunner:
         """
         return self._steps.plan
 
+    @property
+    def run_mode_choices(self) -> Mapping[int, RunModeChoice]:
+        """What each capture size was measured to cost in which run mode, and which was chosen.
+
+        Empty but for ``mode="measured"``, and before :meth:`capture`.
+        """
+        return MappingProxyType(self._steps.choices)
+
     def padded_size(self, num_tokens: int) -> int:
         """Return the tokens that the model will see; ``num_tokens`` where no size is that large."""
         return self._steps.padded_size(num_tokens)
@@ -93,6 +102,7 @@ class PrefillRunner:
         *,
         on_captured: Callable[[int, int, int], None] | None = None,
         on_forecast: Callable[[CapturePlan], None] | None = None,
+        exchange: Exchange | None = None,
     ) -> None:
         """Capture every prefill capture size, the largest first, if the mode captures prefill.
 
@@ -104,6 +114,8 @@ class PrefillRunner:
             on_captured: called after each size with (size, sizes done, sizes in all).
             on_forecast: called once with the plan, where the configuration has a
                 ``capture_budget``, when two sizes are captured and it says what all will take.
+            exchange: a collective on the host, for ranks that in mode ``measured`` have to choose
+                alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
 
         Raises:
             ConfigError: ``capture_budget`` holds none of the sizes.
@@ -113,10 +125,11 @@ class PrefillRunner:
                 size; what was captured is released.
             OutputError: an output of the model does not have one row for each token.
         """
-        if self._steps.run_mode is RunMode.EAGER or not self._steps.keys:
+        if not self._steps.is_to_capture:
             return
         self._steps.require_capturable()
         try:
+            self._steps.choose(prepare, partial(self._steps.candidate, prepare), exchange)
             self._steps.capture(
                 prepare, self._steps.capture_one, on_captured, on_forecast, lambda _: None
             )

@@ -3,14 +3,18 @@
 Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
 wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
-`_C._npu_endAllocateCurrentStreamToPool`, and two C++ functions that it exports for extensions. Each
-stands below with the reason, and with what is done where a later version lacks it.
+`_C._npu_endAllocateCurrentStreamToPool`, two C++ functions that it exports for extensions, and two
+compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`. Each stands below with
+the reason, and with what is done where a later version lacks it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
+import signal
+import threading
 import weakref
 from pathlib import Path
 from types import MappingProxyType
@@ -19,7 +23,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from npu_graph_runtime.device import MemoryFigures
-from npu_graph_runtime.errors import CaptureStateError, DeviceUnavailableError
+from npu_graph_runtime.errors import (
+    CaptureStateError,
+    DeviceUnavailableError,
+    FeatureNotSupportedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +37,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+
+    FxCompiler = Callable[[torch.fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
 
 # Begin, launch, end and record in one call; torch_npu 2.10 to 2.14 have it for this operator.
@@ -293,6 +303,43 @@ class NpuDevice:
         weak: Tensor = weak_ref_tensor(tensor)
         return weak
 
+    def fx_compiler(self, name: str) -> FxCompiler:
+        """Return a compiler of Dynamo's graphs that torch_npu brings, which captures nothing.
+
+        It runs its own passes and returns Python code that launches the operators one by one, on
+        the current stream, for the caller to capture. Both are in torch_npu 2.10 to 2.14.
+
+        Args:
+            name: ``npugraph_ex``; or ``torchair`` for its older form, whose mode is
+                ``reduce-overhead``, and which torch_npu says will be removed. Where one of them is
+                loaded the other may not be any more.
+
+        Raises:
+            ValueError: another name.
+            FeatureNotSupportedError: this torch_npu was built without it, or this process uses the
+                other one.
+        """
+        if name not in _FX_COMPILERS:
+            raise ValueError(
+                f"looking for an FX compiler of torch_npu: found {name!r}, expected one of "
+                f"{', '.join(_FX_COMPILERS)}"
+            )
+        try:
+            with _signal_handlers_kept():
+                # Under these names torch_npu puts them into sys.modules.
+                module = importlib.import_module(name)
+                config = module.CompilerConfig()
+                _FX_COMPILERS[name](config)
+                compiler: FxCompiler = module.get_npu_backend(compiler_config=config)
+        except Exception as error:
+            raise FeatureNotSupportedError(
+                f"looking for the FX compiler {name!r}: torch_npu {self._torch_npu.__version__} on "
+                f"{self.name} has none that can be imported ({type(error).__name__}: {error}), "
+                "expected one as in the wheels of 2.10 to 2.14; install one of these, and use one "
+                f"of {', '.join(_FX_COMPILERS)} in a process"
+            ) from error
+        return compiler
+
     def create_memory_pool(self) -> object:
         """Return a graph pool handle, good for as many captures as are wanted.
 
@@ -401,6 +448,41 @@ class NpuDevice:
                 with contextlib.suppress(RuntimeError):
                     end(self.index, native_pool)
             raise
+
+
+def _npugraph_ex_captures_nothing(config: Any) -> None:
+    config.force_eager = True
+
+
+def _torchair_captures_nothing(config: Any) -> None:
+    config.mode = "reduce-overhead"
+    config.debug.run_eagerly = True
+
+
+_FX_COMPILERS = MappingProxyType(
+    {"npugraph_ex": _npugraph_ex_captures_nothing, "torchair": _torchair_captures_nothing}
+)
+
+
+@contextlib.contextmanager
+def _signal_handlers_kept() -> Iterator[None]:
+    """Put back what SIGINT and SIGTERM did before the block.
+
+    Both compilers set handlers as they are imported, after which Ctrl-C ends nothing any more: they
+    reset Dynamo and then let the signal be ignored (torch_npu 2.10 to 2.14).
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(each) for each in signals]
+    try:
+        yield
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            # None stands for a handler that is not Python's; it cannot be set again from here.
+            if handler is not None:
+                signal.signal(each, handler)
 
 
 class _Pool(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have any

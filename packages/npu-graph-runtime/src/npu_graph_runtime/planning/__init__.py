@@ -1,1 +1,1 @@
-"""Which capture sizes fit a device: what captures cost, forecast from the first two of them."""
+"""What captures cost, which capture sizes fit a device, and which run mode is fastest."""

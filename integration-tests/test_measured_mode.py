@@ -1,0 +1,82 @@
+"""Mode measured on the example engine: what it chooses where counts decide, and what is left."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import cann_sim
+import qwen3_engine.serving.compiled_model_runner as adoption
+from attn_update import UpdateLane
+from npu_graph_runtime import RunMode, RunModeChooser
+from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner
+from qwen3_engine.tiny_checkpoint import TinyShape
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from npu_graph_runtime import NpuDevice
+
+SIZES = (2, 4)
+PREFILL_SIZES = (16, 64)
+LAYERS = TinyShape().num_layers
+
+
+@pytest.fixture
+def lanes(monkeypatch: pytest.MonkeyPatch) -> list[UpdateLane]:
+    """The update lanes that engines make."""
+    made: list[UpdateLane] = []
+
+    def make(*args: Any, **options: Any) -> UpdateLane:
+        made.append(UpdateLane(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(adoption, "UpdateLane", make)
+    return made
+
+
+def test_one_replay_is_chosen_over_many_launches_and_nothing_else_is_kept(
+    checkpoint: Path,
+    device: NpuDevice,
+    lanes: list[UpdateLane],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def calls_so_far() -> float:
+        device.synchronize()
+        counters = cann_sim.counters()
+        return float(counters.launches + counters.replays + counters.task_updates)
+
+    # What the host asks of the device stands for its time, so that the machine's load does not.
+    by_calls = functools.partial(RunModeChooser, clock=calls_so_far)
+    monkeypatch.setattr("npu_compile.runners.captured_steps.RunModeChooser", by_calls)
+    runner = CompiledModelRunner.load(
+        checkpoint,
+        {"mode": "measured", "capture_sizes": SIZES, "prefill_capture_sizes": PREFILL_SIZES},
+        device=device,
+        num_blocks=8,
+        max_length=128,
+    )
+    try:
+        runner.capture()
+        choices = {choice.key.num_tokens: choice for choice in runner.run_mode_choices}
+        num_graphs = runner.compiled.num_captured_graphs
+    finally:
+        runner.close()
+
+    # A replay and an update a layer; segments replay between eager attention.
+    assert {size: choice.chosen for size, choice in choices.items()} == {
+        **dict.fromkeys(SIZES, RunMode.FULL),
+        **dict.fromkeys(PREFILL_SIZES, RunMode.BREAKABLE),
+    }, [str(choice) for choice in choices.values()]
+    calls = choices[2].seconds
+    assert calls[RunMode.FULL] == 1 + LAYERS
+    assert calls[RunMode.FULL] < calls[RunMode.BREAKABLE] < calls[RunMode.EAGER]
+    assert set(choices[16].seconds) == {RunMode.EAGER, RunMode.BREAKABLE}
+    assert num_graphs == len(SIZES) + len(PREFILL_SIZES) * (LAYERS + 1)
+    # Each measured step in mode full rewrote every launch, as a step of serving does.
+    counters = lanes[-1].counters
+    assert counters.steps == len(SIZES) * (2 + choices[2].rounds)
+    assert counters.updates == counters.steps * LAYERS
+    assert counters.skipped == 0
