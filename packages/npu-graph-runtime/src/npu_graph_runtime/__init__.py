@@ -72,11 +72,14 @@ from npu_graph_runtime.observer import (
     GraphReplayed,
     RuntimeEvent,
     RuntimeObserver,
+    SegmentReplayed,
 )
 from npu_graph_runtime.planning.capture_cost import CaptureBudget, CaptureCost
 from npu_graph_runtime.planning.capture_plan import CapturePlan
 from npu_graph_runtime.planning.capture_planner import CapturePlanner
 from npu_graph_runtime.run_mode import RunMode
+from npu_graph_runtime.tracing.trace import Trace
+from npu_graph_runtime.tracing.trace_observer import SnapshotDevice, TraceObserver
 
 __all__ = [
     "ERROR_CODES",
@@ -139,11 +142,15 @@ __all__ = [
     "RunMode",
     "RuntimeEvent",
     "RuntimeObserver",
+    "SegmentReplayed",
     "SegmentedGraph",
     "Side",
+    "SnapshotDevice",
     "Stream",
     "TaskDevice",
     "TaskGroupError",
+    "Trace",
+    "TraceObserver",
     "UnknownDeviceError",
     "WeakOutputError",
     "__version__",

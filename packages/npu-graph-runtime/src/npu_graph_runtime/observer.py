@@ -43,6 +43,27 @@ class GraphReplayed:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SegmentReplayed:
+    """A segment of a graph was handed to the device, or a function between two of them was run.
+
+    Told in front of the `GraphReplayed` of the whole.
+
+    Attributes:
+        name: of the graphed callable.
+        key: of the graph.
+        segment: what messages call the segment: its number and place, or the eager call.
+        runs_eagerly: whether it is a function that runs eagerly.
+        seconds: host time of it.
+    """
+
+    name: str
+    key: GraphKey
+    segment: str
+    runs_eagerly: bool
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphMissed:
     """A call found no graph under its key and no capture session was open.
 
@@ -97,6 +118,7 @@ class CaptureSessionClosed:
 RuntimeEvent: TypeAlias = (
     GraphCaptured
     | GraphReplayed
+    | SegmentReplayed
     | GraphMissed
     | GraphReleased
     | CaptureSessionOpened

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
@@ -125,9 +126,33 @@ class SegmentedGraph:
             DeviceError: the device refused a captured segment, which is named.
             Exception: whatever an eager function raises, unchanged.
         """
+        self._run(self._replays)
+
+    def replay_observed(self, tell: Callable[[str, bool, float], None]) -> None:
+        """Replay, and tell of each segment what it is called, whether it runs eagerly, and seconds.
+
+        Raises:
+            EagerSegmentError: as for :meth:`replay`, like all else.
+        """
+
+        def timed(segment: CapturedSegment | EagerSegment, replay: Callable[[], None]) -> None:
+            started = time.perf_counter()
+            replay()
+            seconds = time.perf_counter() - started
+            runs_eagerly = isinstance(segment, EagerSegment)
+            tell(
+                segment.name if isinstance(segment, EagerSegment) else str(segment),
+                runs_eagerly,
+                seconds,
+            )
+
+        pairs = zip(self.segments, self._replays, strict=True)
+        self._run([functools.partial(timed, *pair) for pair in pairs])
+
+    def _run(self, replays: Sequence[Callable[[], None]]) -> None:
         number = -1
         try:
-            for number, replay in enumerate(self._replays):  # noqa: B007 - read where it fails
+            for number, replay in enumerate(replays):  # noqa: B007 - read where it fails
                 replay()
         except GraphRuntimeError:
             raise
