@@ -43,12 +43,22 @@ def one_layer() -> dict[str, object]:
 
 def four_layers() -> dict[str, object]:
     """Return what `npu-compile` is told of a model of four layers, decoded in whole graphs."""
-    config = CompileConfig(mode=CompileMode.FULL, capture_sizes=(_ROWS,))
-    return {**qwen3_of(num_layers=4), "config": config}
+    return qwen3_of(num_layers=4, mode=CompileMode.FULL, capture_sizes=(_ROWS,))
 
 
-def qwen3_of(num_layers: int) -> dict[str, object]:
-    """Return what `npu-compile` is told of a model of some layers."""
+def qwen3_of(
+    num_layers: int,
+    *,
+    mode: CompileMode = CompileMode.FULL_DECODE_AND_PIECEWISE,
+    capture_sizes: tuple[int, ...] = (1, 2, 4, _ROWS),
+) -> dict[str, object]:
+    """Return what `npu-compile` is told of a model of some layers.
+
+    Args:
+        num_layers: of the model.
+        mode: of its configuration.
+        capture_sizes: of decode.
+    """
     device, context = NpuDevice(), GraphContext()
     recorder = Recorder(device)
 
@@ -85,9 +95,9 @@ def qwen3_of(num_layers: int) -> dict[str, object]:
         "model": model,
         "inputs": {name: value.to(device.torch_device) for name, value in inputs.items()},
         "config": CompileConfig(
-            mode=CompileMode.FULL_DECODE_AND_PIECEWISE,
+            mode=mode,
             splitting_ops=(model.attention.name,),
-            capture_sizes=(1, 2, 4, 8),
+            capture_sizes=capture_sizes,
             prefill_capture_sizes=(64, 128),
         ),
         "dynamic_arg_dims": dict.fromkeys(inputs, (0,)),

@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.__about__ import __version__
 from npu_compile.command_line.device_failures import find_failures
+from npu_compile.command_line.figures.figure import require_drawable, require_folder
 from npu_compile.command_line.figures.fusion_figure import draw_fusions
 from npu_compile.command_line.figures.times_figure import draw_times
 from npu_compile.command_line.figures.trace_figure import draw_trace
 from npu_compile.command_line.installation_check import check_installation
 from npu_compile.command_line.mode_times import as_table, eager_of, modes_of, time_modes
-from npu_compile.command_line.named_model import NamedModel
+from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
 from npu_compile.command_line.planned_captures import plan_captures
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.step_trace import trace_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
-from npu_compile.errors import ConfigError, NpuCompileError
-from npu_graph_runtime import CaptureBudget, GraphRuntimeError
+from npu_compile.errors import ConfigError
+from npu_graph_runtime import CaptureBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -169,9 +170,12 @@ def _of_model(run: Callable[[argparse.Namespace], None]) -> Callable[[argparse.N
 
     def run_and_tell(options: argparse.Namespace) -> int:
         try:
+            for path in options.plot:
+                require_drawable(path)
+            for path in filter(None, (options.html, options.output)):
+                require_folder(path, "writing")
             run(options)
-        # Those of this package, of the leaves where a value does not fit, and of the device.
-        except (ValueError, NpuCompileError, GraphRuntimeError) as error:
+        except TOLD_ERRORS as error:
             sys.stderr.write(f"npu-compile: {error}\n")
             return 1
         return 0
@@ -283,7 +287,7 @@ def _command(
     parser.add_argument("model", metavar="MODULE:FUNCTION", help=_MODEL)
     parser.add_argument("--config", help="as for the command config, in place of the function's")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.set_defaults(run=_of_model(run))
+    parser.set_defaults(run=_of_model(run), plot=[], html=None, output=None)
     return parser
 
 
@@ -292,7 +296,6 @@ def _add_plot(parser: argparse.ArgumentParser, what: str) -> None:
         "--plot",
         metavar="FILE",
         action="append",
-        default=[],
         help=f"draw {what} into a file, .svg or .png; needs npu-compile[plot]; may be repeated",
     )
 

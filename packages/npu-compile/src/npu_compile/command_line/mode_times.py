@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import statistics
 import time
 from typing import TYPE_CHECKING, Any
 
-from npu_compile.command_line.sample_steps import SampleSteps
+from npu_compile.command_line.sample_steps import SampleSteps, tells_lengths
 from npu_compile.configuration.config import CompileMode
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import RunMode
@@ -66,13 +67,13 @@ class _Clock:
 
 def modes_of(named: NamedModel) -> tuple[CompileMode, ...]:
     """Return the modes that a model says enough for, whose decode steps differ."""
-    config = named.configuration
+    config = named.config
     modes = [CompileMode.EAGER]
     if config.splitting_ops:
         modes.append(CompileMode.PIECEWISE)
     if named.context is not None:
         modes.append(CompileMode.BREAKABLE)
-    if named.decode.get("recorder") is not None:
+    if named.decode.get("recorder") is not None or not tells_lengths(named):
         modes.append(CompileMode.FULL)
     return tuple(modes)
 
@@ -105,16 +106,12 @@ def time_modes(
     times: dict[CompileMode, list[tuple[float, float]]] = {mode: [] for mode in modes}
     try:
         for mode, clock in clocks.items():
-            config = dataclasses.replace(named.configuration, mode=mode, prefill_capture_sizes=())
+            config = dataclasses.replace(named.config, mode=mode, prefill_capture_sizes=())
             steps = SampleSteps(named, config, device=device, decode_observer=clock)
             running[mode] = steps
-            steps.capture(
-                lambda size, done, total, name=mode.value: progress.captured(
-                    f"{name}: ", size, done, total
-                )
-            )
+            steps.capture(functools.partial(progress.captured, f"{mode.value}: "))
         for number in range(_WARMUP_STEPS + num_steps):
-            progress.say(f"step {number + 1} of {_WARMUP_STEPS + num_steps}")
+            progress.step(number + 1, _WARMUP_STEPS + num_steps)
             for mode, steps in running.items():
                 device.synchronize()
                 started = time.perf_counter()

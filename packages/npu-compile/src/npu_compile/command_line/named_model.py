@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.configuration.config import CompileConfig
-from npu_compile.errors import ConfigError
+from npu_compile.errors import ConfigError, NpuCompileError
+from npu_graph_runtime import GraphRuntimeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+# What commands tell a person in a line: errors of this package, of the leaves where a value does
+# not fit, and of the device. All others are faults, and keep their traceback.
+TOLD_ERRORS = (ValueError, NpuCompileError, GraphRuntimeError)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,21 +29,22 @@ class NamedModel:
     Attributes:
         model: as for `compile_model`.
         inputs: example arguments of a decode step by name, tensors ``[rows, ...]`` of one batch.
-        config: as for `compile_model`; a mapping is read.
+        config: as for `compile_model`.
         dynamic_arg_dims: as for `compile_model`.
         device: as for `compile_model`; commands that run the model.
         context: as for `compile_model`.
         decode: further arguments of `DecodeRunner` (``inputs``, which by default are declared as
             the example inputs are, ``recorder``, ``groups``, ``set_lengths``), and ``lengths``: a
             function that returns what `DecodeRunner.run` is given for a number of padded rows and
-            the number of the step, from 0; without it the model has no attention with lengths.
+            the number of the step, from 0. Without ``lengths`` and ``recorder`` the model has no
+            attention that is told lengths.
         prefill: likewise the arguments of `PrefillRunner`, and ``lengths``: what its
             ``set_lengths`` is called with before a capture. Without it no prefill is captured.
     """
 
     model: Callable[..., Any]
     inputs: Mapping[str, Any]
-    config: CompileConfig | Mapping[str, Any] | None = None
+    config: CompileConfig = dataclasses.field(default_factory=CompileConfig)
     dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None
     device: Any = None
     context: Any = None
@@ -67,11 +73,6 @@ class NamedModel:
             )
         given = dict(made) if config is None else {**made, "config": config}
         return cls(**{**given, "config": CompileConfig.of(given.get("config"))})
-
-    @property
-    def configuration(self) -> CompileConfig:
-        """The configuration, read."""
-        return CompileConfig.of(self.config)
 
     def explanation(self) -> Explanation:
         """Say what is done to the model.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,7 @@ def plan_captures(
     Raises:
         ConfigError: the mode captures nothing, there is no size, or the budget holds none.
     """
-    config = dataclasses.replace(named.configuration, capture_budget=budget)
+    config = dataclasses.replace(named.config, capture_budget=budget)
     if sizes is not None:
         config = dataclasses.replace(config, capture_sizes=sizes)
     if config.mode is CompileMode.EAGER or not config.capture_sizes:
@@ -67,7 +68,7 @@ def plan_captures(
             # That sizes are left out is what is asked for here.
             warnings.filterwarnings("ignore", message="capturing the .* graphs")
             steps.capture(
-                lambda size, done, total: progress.captured("", size, done, total),
+                functools.partial(progress.captured, ""),
                 lambda plan: progress.say(f"forecast of {len(plan.sizes)} sizes: {plan.forecast}"),
             )
         runners = {"prefill": steps.prefill_runner, "decode": steps.runner}

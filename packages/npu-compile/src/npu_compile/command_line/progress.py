@@ -31,6 +31,11 @@ class Progress:
         """Say that a size is captured."""
         self.say(f"{what}captured size {size}, {done} of {total}")
 
+    def step(self, number: int, total: int) -> None:
+        """Say that a step begins: each on a terminal, else some ten of them."""
+        if self._is_terminal or number % -(-total // 10) == 0:
+            self.say(f"step {number} of {total}")
+
     def end(self) -> None:
         """Leave the line free for what comes next."""
         if self._has_line:

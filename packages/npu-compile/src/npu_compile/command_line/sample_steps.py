@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update import UpdateLane
+from attn_update import Recorder, UpdateLane
 from npu_compile.compilation.model_compilation import compile_model
 from npu_compile.configuration.config import CompileMode
 from npu_compile.errors import ConfigError
@@ -82,6 +82,9 @@ class SampleSteps:
             observer=observer,
         )
         is_full = config.mode.decode_run_mode is RunMode.FULL
+        self._own_recorder: Recorder | None = None
+        if is_full and not tells_lengths(named):
+            self._own_recorder = given["recorder"] = Recorder(device)
         self._lane = UpdateLane(device) if is_full and given.get("recorder") is not None else None
         self.runner = DecodeRunner(
             self._compiled,
@@ -138,6 +141,8 @@ class SampleSteps:
         self.runner.release()
         if self._lane is not None:
             self._lane.close()
+        if self._own_recorder is not None:
+            self._own_recorder.close()
 
     def _prefill_runner(
         self, given: Mapping[str, Any] | None, config: CompileConfig
@@ -149,6 +154,11 @@ class SampleSteps:
         arguments.pop("lengths", None)
         self._prefill_set_lengths: Callable[[Any], None] = arguments["set_lengths"]
         return PrefillRunner(self._compiled, **arguments)
+
+
+def tells_lengths(named: NamedModel) -> bool:
+    """Return whether a model has attention that is told lengths."""
+    return bool({"lengths", "recorder"} & named.decode.keys())
 
 
 def _has_rows(value: object) -> bool:

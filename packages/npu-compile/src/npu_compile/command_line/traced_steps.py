@@ -6,13 +6,15 @@ A process of its own, because a device writes its own trace for a process, and e
 from __future__ import annotations
 
 import argparse
+import functools
 import json
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attn_update import AddressedDevice
-from npu_compile.command_line.named_model import NamedModel
+from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.sample_steps import SampleSteps
 from npu_compile.configuration.config import CompileConfig
@@ -60,13 +62,13 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
     device = SampleSteps.device_of(named)
     steps = SampleSteps(
         named,
-        named.configuration,
+        named.config,
         device=device,
         observer=TraceObserver(trace, device),
         decode_observer=_StepObserver(trace),
     )
     try:
-        steps.capture(lambda size, done, total: progress.captured("", size, done, total))
+        steps.capture(functools.partial(progress.captured, ""))
         began = time.perf_counter()
         for number in range(_WARMUP_STEPS + num_steps):
             if number == _WARMUP_STEPS:
@@ -106,8 +108,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quiet", action="store_true")
     options = parser.parse_args(arguments)
     config = CompileConfig.from_json(options.config) if options.config else None
-    named = NamedModel.load(options.model, config)
-    traced = trace_steps(named, options.steps, Progress(quiet=options.quiet))
+    progress = Progress(quiet=options.quiet)
+    try:
+        traced = trace_steps(NamedModel.load(options.model, config), options.steps, progress)
+    except TOLD_ERRORS as error:
+        sys.exit(f"npu-compile: {error}")
+    finally:
+        progress.end()
     options.output.write_text(json.dumps(traced), encoding="utf-8")
 
 

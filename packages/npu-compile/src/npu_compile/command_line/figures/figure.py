@@ -34,6 +34,40 @@ _SETTINGS = {
 }
 
 
+def require_drawable(path: str | Path) -> None:
+    """See that a figure can be drawn into a file, before the work whose result it shows.
+
+    Raises:
+        ConfigError: another ending, no such folder, or there is no matplotlib.
+    """
+    place = Path(path)
+    if place.suffix not in _FORMATS:
+        raise ConfigError(
+            f"drawing {str(path)!r}: expected a file that ends in {' or '.join(_FORMATS)}"
+        )
+    require_folder(place, "drawing")
+    try:
+        importlib.import_module("matplotlib.figure")
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"drawing {str(path)!r}: {error}; install matplotlib by the extra `plot`: "
+            "pip install 'npu-compile[plot]'"
+        ) from error
+
+
+def require_folder(path: str | Path, doing: str) -> None:
+    """See that there is a folder for a file.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if not Path(path).parent.is_dir():
+        raise ConfigError(
+            f"{doing} {str(path)!r}: there is no folder {str(Path(path).parent)!r}; name another "
+            "file"
+        )
+
+
 class Figure:
     """One figure with one pair of axes.
 
@@ -46,23 +80,14 @@ class Figure:
         axes: of matplotlib.
 
     Raises:
-        ConfigError: another ending, or there is no matplotlib.
+        ConfigError: as for :func:`require_drawable`.
     """
 
     def __init__(self, path: str | Path, *, width: float, height: float) -> None:
+        require_drawable(path)
         self._path = Path(path)
-        if self._path.suffix not in _FORMATS:
-            raise ConfigError(
-                f"drawing {str(path)!r}: expected a file that ends in {' or '.join(_FORMATS)}"
-            )
-        try:
-            self._matplotlib: Any = importlib.import_module("matplotlib")
-            figures: Any = importlib.import_module("matplotlib.figure")
-        except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"drawing {str(path)!r}: {error}; install matplotlib by the extra `plot`: "
-                "pip install 'npu-compile[plot]'"
-            ) from error
+        self._matplotlib: Any = importlib.import_module("matplotlib")
+        figures: Any = importlib.import_module("matplotlib.figure")
         with self._matplotlib.rc_context(_SETTINGS):
             # No backend is chosen, so no window and no state of pyplot.
             self._figure = figures.Figure(figsize=(width, height), layout="constrained")

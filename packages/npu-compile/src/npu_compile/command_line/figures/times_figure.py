@@ -30,13 +30,13 @@ def draw_times(times: Sequence[ModeTimes], path: str | Path) -> None:
         axes.barh(row, median - update, color=BLUE, height=0.6)
         axes.barh(row, update, left=median - update, color=ORANGE, height=0.6)
         axes.plot([low, high], [row, row], color=INK, linewidth=1.2)
-        ratio = (
-            f"  eager / this: {eager.median_us / median:.1f}" if eager not in {None, each} else ""
-        )
+        ratio = ""
+        if eager is not None and eager is not each:
+            ratio = f" (eager is {eager.median_us / median:.1f} times that)"
         axes.text(max(high, median) + widest * 0.015, row, f"{median:.0f} us{ratio}", va="center")
     axes.set_yticks(range(len(times)), [each.mode.value for each in times])
     axes.invert_yaxis()
-    axes.set_xlim(0, widest * 1.35)
+    axes.set_xlim(0, widest * 1.4)
     axes.set_xlabel("host microseconds of a decode step, median and quartiles")
     if any(statistics.median(each.update_us) for each in times):
         axes.set_title("orange: issuing attention's updates", color=GREY, loc="left", fontsize=9)
