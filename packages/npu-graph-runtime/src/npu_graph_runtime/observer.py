@@ -34,11 +34,13 @@ class GraphReplayed:
     Attributes:
         name: of the graphed callable.
         key: of the graph.
+        began: when the call began, by ``time.perf_counter``.
         seconds: host time of the replay call; the device may still be working.
     """
 
     name: str
     key: GraphKey
+    began: float
     seconds: float
 
 
@@ -53,6 +55,7 @@ class SegmentReplayed:
         key: of the graph.
         segment: what messages call the segment: its number and place, or the eager call.
         runs_eagerly: whether it is a function that runs eagerly.
+        began: when it began, by ``time.perf_counter``.
         seconds: host time of it.
     """
 
@@ -60,6 +63,7 @@ class SegmentReplayed:
     key: GraphKey
     segment: str
     runs_eagerly: bool
+    began: float
     seconds: float
 
 

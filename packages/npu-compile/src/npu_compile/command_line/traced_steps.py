@@ -30,17 +30,16 @@ UPDATES_TRACK = "issuing updates"
 _WARMUP_STEPS = 3
 
 
-class _StepObserver:
-    """Puts each step and its updates into a trace."""
+class _UpdateObserver:
+    """Puts the updates of each step into a trace."""
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+        self.latest: DecodeStep | None = None
 
     def observe_decode(self, step: DecodeStep, /) -> None:
         now = time.perf_counter()
-        name = f"step of {step.num_rows} rows, padded to {step.padded_size}"
-        mode = step.run_mode.value
-        self._trace.add_span(STEPS_TRACK, name, begin=now - step.seconds, end=now, mode=mode)
+        self.latest = step
         if step.update_seconds:
             begin = now - step.update_seconds
             self._trace.add_span(UPDATES_TRACK, "updates", begin=begin, end=now)
@@ -59,13 +58,14 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
         whose updates they tell of; ``began`` and ``ended``, in microseconds of the events' clock.
     """
     trace = Trace("npu-compile")
+    updates = _UpdateObserver(trace)
     device = SampleSteps.device_of(named)
     steps = SampleSteps(
         named,
         named.config,
         device=device,
         observer=TraceObserver(trace, device),
-        decode_observer=_StepObserver(trace),
+        decode_observer=updates,
     )
     try:
         steps.capture(functools.partial(progress.captured, ""))
@@ -74,7 +74,7 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
             if number == _WARMUP_STEPS:
                 device.synchronize()
                 began = time.perf_counter()
-            steps.run(number)
+            _run_traced(steps, number, trace, updates)
         device.synchronize()
         ended = time.perf_counter()
         layers = _layers(device, steps.runner)
@@ -86,6 +86,16 @@ def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[s
         "began": began * 1e6,
         "ended": ended * 1e6,
     }
+
+
+def _run_traced(steps: SampleSteps, number: int, trace: Trace, updates: _UpdateObserver) -> None:
+    begin = time.perf_counter()
+    steps.run(number)
+    end = time.perf_counter()
+    step = updates.latest
+    assert step is not None  # noqa: S101
+    name = f"step of {step.num_rows} rows, padded to {step.padded_size}"
+    trace.add_span(STEPS_TRACK, name, begin=begin, end=end, mode=step.run_mode.value)
 
 
 def _layers(device: object, runner: DecodeRunner) -> Mapping[str, str]:

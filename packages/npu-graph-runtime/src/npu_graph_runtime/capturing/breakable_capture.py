@@ -128,23 +128,25 @@ class SegmentedGraph:
         """
         self._run(self._replays)
 
-    def replay_observed(self, tell: Callable[[str, bool, float], None]) -> None:
-        """Replay, and tell of each segment what it is called, whether it runs eagerly, and seconds.
+    def replay_observed(self, tell: Callable[[str, bool, float, float], None]) -> None:
+        """Replay, and tell of each segment what it is called and whether it runs eagerly.
+
+        Args:
+            tell: called behind each segment; last come when it began and how many seconds it took,
+                by ``time.perf_counter``.
 
         Raises:
             EagerSegmentError: as for :meth:`replay`, like all else.
         """
 
         def timed(segment: CapturedSegment | EagerSegment, replay: Callable[[], None]) -> None:
-            started = time.perf_counter()
+            began = time.perf_counter()
             replay()
-            seconds = time.perf_counter() - started
-            runs_eagerly = isinstance(segment, EagerSegment)
-            tell(
-                segment.name if isinstance(segment, EagerSegment) else str(segment),
-                runs_eagerly,
-                seconds,
-            )
+            seconds = time.perf_counter() - began
+            if isinstance(segment, EagerSegment):
+                tell(segment.name, True, began, seconds)  # noqa: FBT003
+            else:
+                tell(str(segment), False, began, seconds)  # noqa: FBT003
 
         pairs = zip(self.segments, self._replays, strict=True)
         self._run([functools.partial(timed, *pair) for pair in pairs])

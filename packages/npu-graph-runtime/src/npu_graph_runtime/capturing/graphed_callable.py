@@ -451,13 +451,14 @@ class GraphedCallable:
     def _replay_observed(self, captured: _CapturedGraph, observer: RuntimeObserver) -> None:
         graph, replay = captured.graph, None
 
-        def tell(segment: str, runs_eagerly: bool, seconds: float) -> None:
+        def tell(segment: str, runs_eagerly: bool, began: float, seconds: float) -> None:
             observer.observe(
                 SegmentReplayed(
                     name=self.name,
                     key=captured.key,
                     segment=segment,
                     runs_eagerly=runs_eagerly,
+                    began=began,
                     seconds=seconds,
                 )
             )
@@ -467,7 +468,8 @@ class GraphedCallable:
         started = time.perf_counter()
         self._replay(captured, replay)
         seconds = time.perf_counter() - started
-        observer.observe(GraphReplayed(name=self.name, key=captured.key, seconds=seconds))
+        key = captured.key
+        observer.observe(GraphReplayed(name=self.name, key=key, began=started, seconds=seconds))
 
     def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
         # Segments name what the device refused, so this is of a function that runs eagerly.

@@ -60,7 +60,7 @@ class TraceObserver:
         """Add an event to the trace; called behind what it reports."""
         now = time.perf_counter()
         if isinstance(event, (GraphReplayed, SegmentReplayed)):
-            self._add_replay(event, now)
+            self._add_replay(event)
         elif isinstance(event, GraphCaptured):
             begin = now - event.seconds - event.warmup_seconds
             captured_from = now - event.seconds
@@ -83,14 +83,14 @@ class TraceObserver:
         else:
             self._add_moment(event, now)
 
-    def _add_replay(self, event: GraphReplayed | SegmentReplayed, now: float) -> None:
+    def _add_replay(self, event: GraphReplayed | SegmentReplayed) -> None:
         stream = self._device.current_stream()
         if stream not in self._tracks:
             self._tracks[stream] = f"replays queued on stream {len(self._tracks) + 1}"
         name = event.segment if isinstance(event, SegmentReplayed) else f"replay {event.name}"
-        begin = now - event.seconds
+        end = event.began + event.seconds
         key = str(event.key)
-        self._trace.add_span(self._tracks[stream], name, begin=begin, end=now, key=key)
+        self._trace.add_span(self._tracks[stream], name, begin=event.began, end=end, key=key)
 
     def _add_moment(self, event: GraphMissed | GraphReleased, now: float) -> None:
         what = "missed" if isinstance(event, GraphMissed) else "released"
