@@ -81,7 +81,8 @@ def _draw_replays(bars: _Bars, device: Sequence[Mapping[str, Any]]) -> None:
         number = layers.setdefault(event["args"]["layer"], len(layers))
         bars.add(event, 1.0, BLUE, height=0.55, text=str(number))
     for event in _with_role(device, WAIT):
-        bars.add(event, 1.0, RED, height=0.55)
+        if not event["args"]["in_time"]:
+            bars.add(event, 1.0, RED, height=0.55, edge=RED)
 
 
 def _with_role(device: Sequence[Mapping[str, Any]], role: str) -> list[Mapping[str, Any]]:
