@@ -144,9 +144,9 @@ class SegmentedGraph:
             replay()
             seconds = time.perf_counter() - began
             if isinstance(segment, EagerSegment):
-                tell(segment.name, True, began, seconds)  # noqa: FBT003
+                tell(segment.name, True, began, seconds)
             else:
-                tell(str(segment), False, began, seconds)  # noqa: FBT003
+                tell(str(segment), False, began, seconds)
 
         pairs = zip(self.segments, self._replays, strict=True)
         self._run([functools.partial(timed, *pair) for pair in pairs])
