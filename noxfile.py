@@ -255,6 +255,17 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Make a site of all documents in build/docs/site; a dead link or anchor stops it."""
+    python = _installer(session).environment(
+        "docs", tool_requirements("docs"), python=sys.executable
+    )
+    session.run(python, "tools/site_pages.py", "build/docs/pages", external=True)
+    zensical = str(Path(python).parent / "zensical")
+    session.run(zensical, "build", "--clean", "--strict", external=True)
+
+
+@nox.session(default=False)
 def schedules(session: nox.Session) -> None:
     """Run 10,000 fuzzed schedules, and 100 steps of every kind; the gate runs a share of them."""
     _long_tests(session, "attn-update", "tests/test_every_kind.py", "--bursts=25")
