@@ -79,7 +79,8 @@ def types(session: nox.Session, package: Package) -> None:
 def types_others(session: nox.Session) -> None:
     """Check the types of the example, the integration tests, the benchmarks and the tools."""
     python = _everything(session)
-    for target in ("examples/qwen3_engine", "integration-tests", "benchmarks", "tools"):
+    examples = ("examples/qwen3_engine", "examples/one_package")
+    for target in (*examples, "integration-tests", "benchmarks", "tools"):
         _mypy(session, python, ROOT, target)
 
 

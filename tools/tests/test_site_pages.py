@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from site_pages import DeadLinkError, gather, pages, with_site_links
 
 ROOT = Path(__file__).parents[2]

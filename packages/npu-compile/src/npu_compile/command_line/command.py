@@ -11,6 +11,7 @@ import dataclasses
 import json
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.__about__ import __version__
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _MODEL = (
     "a function without arguments that returns a mapping of what the command is to know of a model"
 )
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+_UNITS = MappingProxyType({"": 1, "K": 2**10, "M": 2**20, "G": 2**30})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

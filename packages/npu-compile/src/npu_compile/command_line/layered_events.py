@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,13 +16,15 @@ TELL = "tell"
 UPDATE = "update"
 WAIT = "wait"
 
-_NAMES = {
-    ATTENTION: "attention of {layer}",
-    RESET: "reset the event of {layer}",
-    TELL: "tell of the update of {layer}",
-    UPDATE: "update {layer}",
-    WAIT: "wait for the update of {layer}",
-}
+_NAMES = MappingProxyType(
+    {
+        ATTENTION: "attention of {layer}",
+        RESET: "reset the event of {layer}",
+        TELL: "tell of the update of {layer}",
+        UPDATE: "update {layer}",
+        WAIT: "wait for the update of {layer}",
+    }
+)
 
 
 def track_of(event: Mapping[str, Any]) -> tuple[int, int]:

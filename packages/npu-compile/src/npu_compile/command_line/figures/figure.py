@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from npu_compile.errors import ConfigError
@@ -21,17 +22,19 @@ PALE_BLUE = "#ddf0ff"
 
 _FORMATS = (".svg", ".png")
 # Text stays text in an SVG, and equal figures become equal files.
-_SETTINGS = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "npu-compile",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "text.color": INK,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
+_SETTINGS = MappingProxyType(
+    {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "npu-compile",
+        "font.family": "sans-serif",
+        "font.size": 9,
+        "text.color": INK,
+        "axes.edgecolor": GREY,
+        "axes.labelcolor": INK,
+        "xtick.color": INK,
+        "ytick.color": INK,
+    }
+)
 
 
 def require_drawable(path: str | Path) -> None:
@@ -88,7 +91,7 @@ class Figure:
         self._path = Path(path)
         self._matplotlib: Any = importlib.import_module("matplotlib")
         figures: Any = importlib.import_module("matplotlib.figure")
-        with self._matplotlib.rc_context(_SETTINGS):
+        with self._matplotlib.rc_context(dict(_SETTINGS)):
             # No backend is chosen, so no window and no state of pyplot.
             self._figure = figures.Figure(figsize=(width, height), layout="constrained")
             self.axes: Any = self._figure.add_subplot()
@@ -101,7 +104,7 @@ class Figure:
         """
         dated = {"Date": None} if self._path.suffix == ".svg" else {}
         try:
-            with self._matplotlib.rc_context(_SETTINGS):
+            with self._matplotlib.rc_context(dict(_SETTINGS)):
                 self._figure.savefig(self._path, dpi=160, facecolor="white", metadata=dated or None)
         except OSError as error:
             raise ConfigError(f"drawing {str(self._path)!r}: {error}; name another file") from error
