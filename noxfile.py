@@ -79,7 +79,8 @@ def types(session: nox.Session, package: Package) -> None:
 def types_others(session: nox.Session) -> None:
     """Check the types of the example, the integration tests, the benchmarks and the tools."""
     python = _everything(session)
-    for target in ("examples/qwen3_engine", "integration-tests", "benchmarks", "tools"):
+    examples = ("examples/qwen3_engine", "examples/one_package")
+    for target in (*examples, "integration-tests", "benchmarks", "tools"):
         _mypy(session, python, ROOT, target)
 
 
@@ -252,6 +253,17 @@ def bench(session: nox.Session) -> None:
         if name not in scripts:
             session.error(f"no benchmark is named {name!r}; there are: {', '.join(scripts)}")
         session.run(python, str(scripts[name]), *options, env=environment, external=True)
+
+
+@nox.session(default=False)
+def docs(session: nox.Session) -> None:
+    """Make a site of all documents in build/docs/site; a dead link or anchor stops it."""
+    python = _installer(session).environment(
+        "docs", tool_requirements("docs"), python=sys.executable
+    )
+    session.run(python, "tools/site_pages.py", "build/docs/pages", external=True)
+    zensical = str(Path(python).parent / "zensical")
+    session.run(zensical, "build", "--clean", "--strict", external=True)
 
 
 @nox.session(default=False)

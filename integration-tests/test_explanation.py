@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import cann_sim
 import npu_compile
-from npu_compile import CompileConfig
+from npu_compile import CompileConfig, explain
 from qwen3_engine.demonstration.explained_model import tiny_qwen3
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ FUSIONS = {"fuse_add_rms_norm": 4, "fuse_swiglu": 2}
 
 @pytest.fixture(scope="module")
 def asked() -> Iterator[Mapping[str, Any]]:
-    arguments: Mapping[str, Any] = tiny_qwen3()
+    told = tiny_qwen3()
+    arguments: Mapping[str, Any] = {name: told[name] for name in signature(explain).parameters}
     yield arguments
     arguments["model"].attention.close()
 
@@ -34,6 +36,14 @@ def test_fusions_of_a_real_model_are_counted(asked: Mapping[str, Any]) -> None:
     counts = explanation.report.fusions.match_counts()
     assert {rule: counts[rule] for rule in FUSIONS} == FUSIONS
     assert explanation.num_device_graphs() == {"decode": 4, "prefill": 2 * 3}
+    for operators, launches in (
+        (explanation.operators_before, explanation.launches_before),
+        (explanation.operators_after, explanation.launches_after),
+    ):
+        assert operators is not None
+        # Attention behind the engine's operator returns nothing, and is not among the launches.
+        assert sum(bool(each.shapes) for each in operators) == launches
+        assert sum("attention" in each.name for each in operators) == 2
     page = explanation.html()
     assert all(f"<code>{rule}</code>" in page for rule in FUSIONS)
 

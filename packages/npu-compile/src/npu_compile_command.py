@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import sys
 
+# Those about a model: they try fusions whose operators torch_npu brings, or run it.
+_WITH_NPU = frozenset({"explain", "plan", "bench", "trace"})
+
 
 def main() -> None:
-    """Run the command and end the process.
-
-    With torch alone, but for `explain`: it tries the fusions whose operators torch_npu brings.
-    """
-    if sys.argv[1:2] != ["explain"]:
+    """Run the command and end the process; with torch alone where no model is asked about."""
+    if not _WITH_NPU.intersection(sys.argv[1:2]):
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     try:
         from npu_compile.command_line.command import main as run  # noqa: PLC0415 - after it

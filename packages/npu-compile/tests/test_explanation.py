@@ -190,7 +190,7 @@ def test_command_tells_it_as_text_json_and_page(
         (["explained_models:more"], "found ['inputs', 'mode', 'model']"),
         (["explained_models:unfit"], "missing a required argument: 'x'"),
         (["explained_models:good", "--config", '{"mode": "ful"}'], "did you mean 'full'"),
-        (["explained_models:good", "--html", "absent/page.html"], "writing the page"),
+        (["explained_models:good", "--html", "absent/page.html"], "there is no folder"),
     ],
 )
 @pytest.mark.usefixtures("module")

@@ -8,13 +8,13 @@ from npu_graph_runtime import GraphKey, GraphReplayed
 
 
 def test_event_changed_raises() -> None:
-    event = GraphReplayed(name="a", key=GraphKey(num_tokens=1), seconds=1.0)
+    event = GraphReplayed(name="a", key=GraphKey(num_tokens=1), began=0.0, seconds=1.0)
     with pytest.raises(dataclasses.FrozenInstanceError):
         event.seconds = 2.0  # type: ignore[misc]
 
 
 def test_event_equality_is_by_value() -> None:
     key = GraphKey(num_tokens=1)
-    assert GraphReplayed(name="a", key=key, seconds=1.0) == GraphReplayed(
-        name="a", key=GraphKey(num_tokens=1), seconds=1.0
+    assert GraphReplayed(name="a", key=key, began=0.0, seconds=1.0) == GraphReplayed(
+        name="a", key=GraphKey(num_tokens=1), began=0.0, seconds=1.0
     )

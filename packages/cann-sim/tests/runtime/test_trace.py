@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PROGRAM = """
+import time
 import cann_sim
 cann_sim.activate()
+print("began", time.monotonic())
 import torch, torch_npu
 npu = torch.npu
 value, product, total = torch.ones(4).npu(), torch.zeros(4).npu(), torch.zeros(4).npu()
@@ -47,7 +49,7 @@ with npu.stream(updates):
     npu.graph_task_update_end(updates)
     event.record(updates)
 npu.synchronize()
-print("streams", npu.current_stream().stream_id, updates.stream_id)
+print("ended", time.monotonic())
 """
 
 
@@ -59,6 +61,7 @@ class Span:
     category: str
     begin: float
     end: float
+    event: str
 
     def holds(self, other: Span) -> bool:
         same = (self.process, self.track) == (other.process, other.track)
@@ -81,6 +84,7 @@ def read_spans(path: Path) -> list[Span]:
             category=entry["cat"],
             begin=entry["ts"],
             end=entry["ts"] + entry["dur"],
+            event=entry.get("args", {}).get("event", ""),
         )
         for entry in entries
         if entry["ph"] == "X"
@@ -89,13 +93,23 @@ def read_spans(path: Path) -> list[Span]:
 
 
 @pytest.fixture(scope="module")
-def spans(run_forked: Any, tmp_path_factory: pytest.TempPathFactory) -> list[Span]:
-    path = tmp_path_factory.mktemp("trace") / "trace.json"
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("trace") / "trace.json"
+
+
+@pytest.fixture(scope="module")
+def printed(run_forked: Any, path: Path) -> str:
     done = run_forked(
         PROGRAM, environment={"CANN_SIM_TRACE": str(path), "CANN_SIM_DEADLOCK_SECONDS": "0.2"}
     )
     assert "stuck" in done.output, done.errors
-    assert "streams" in done.output, done.errors
+    assert "ended" in done.output, done.errors
+    output: str = done.output
+    return output
+
+
+@pytest.fixture(scope="module")
+def spans(printed: str, path: Path) -> list[Span]:
     return read_spans(path)
 
 
@@ -158,6 +172,32 @@ def test_trace_shows_host_calls_before_what_they_cause(spans: list[Span]) -> Non
     assert any(
         span.name.startswith("aclrtSynchronizeDevice") for span in spans if span.process == "host"
     )
+
+
+def test_trace_has_an_arrow_from_the_record_that_ended_a_wait(
+    spans: list[Span], path: Path
+) -> None:
+    arrows = [entry for entry in json.loads(path.read_text()) if entry["ph"] in "sf"]
+    assert [entry["ph"] for entry in arrows] == ["s", "f"]
+    assert arrows[0]["id"] == arrows[1]["id"]
+    wait = only(spans, "MEM_WAIT_VALUE", "wait")
+    assert wait.begin < arrows[1]["ts"] <= wait.end
+    (record,) = (
+        span for span in spans if span.name == "MEM_WRITE_VALUE" and span.begin == arrows[0]["ts"]
+    )
+    assert record.event == wait.event
+    assert record.event.startswith("0x")
+    assert record.track != wait.track
+
+
+def test_trace_has_the_times_of_the_monotonic_clock(spans: list[Span], printed: str) -> None:
+    lines = [line.split() for line in printed.splitlines()]
+    began, ended = (
+        next(float(words[1]) * 1e6 for words in lines if words[:1] == [name])
+        for name in ("began", "ended")
+    )
+    first = only(spans, "aclnnAbs", "host")
+    assert began < first.begin < first.end < ended
 
 
 def test_trace_of_a_child_process_is_a_file_of_its_own(run_forked: Any, tmp_path: Path) -> None:

@@ -22,3 +22,11 @@ def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
     `torch._dynamo.mark_dynamic`, torch 2.10 to 2.14: documented, and public by no other name.
     """
     torch._dynamo.mark_dynamic(tensor, dimension)
+
+
+def schema_of(target: object) -> torch.FunctionSchema | None:
+    """Return the schema of an operator, ``None`` of anything else: `_schema`, torch 2.10 to 2.14.
+
+    There is no public road to it.
+    """
+    return target._schema if isinstance(target, torch._ops.OpOverload) else None

@@ -72,6 +72,7 @@ from npu_graph_runtime.observer import (
     GraphReplayed,
     RuntimeEvent,
     RuntimeObserver,
+    SegmentReplayed,
 )
 from npu_graph_runtime.planning.capture_cost import CaptureBudget, CaptureCost
 from npu_graph_runtime.planning.capture_plan import CapturePlan
@@ -79,6 +80,8 @@ from npu_graph_runtime.planning.capture_planner import CapturePlanner
 from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
 from npu_graph_runtime.planning.run_mode_chooser import RunModeCandidate, RunModeChooser
 from npu_graph_runtime.run_mode import RunMode
+from npu_graph_runtime.tracing.trace import Trace
+from npu_graph_runtime.tracing.trace_observer import SnapshotDevice, TraceObserver
 
 __all__ = [
     "ERROR_CODES",
@@ -144,11 +147,15 @@ __all__ = [
     "RunModeChooser",
     "RuntimeEvent",
     "RuntimeObserver",
+    "SegmentReplayed",
     "SegmentedGraph",
     "Side",
+    "SnapshotDevice",
     "Stream",
     "TaskDevice",
     "TaskGroupError",
+    "Trace",
+    "TraceObserver",
     "UnknownDeviceError",
     "WeakOutputError",
     "__version__",

@@ -36,11 +36,36 @@ class GraphReplayed:
     Attributes:
         name: of the graphed callable.
         key: of the graph.
+        began: when the call began, by ``time.perf_counter``.
         seconds: host time of the replay call; the device may still be working.
     """
 
     name: str
     key: GraphKey
+    began: float
+    seconds: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class SegmentReplayed:
+    """A segment of a graph was handed to the device, or a function between two of them was run.
+
+    Told in front of the `GraphReplayed` of the whole.
+
+    Attributes:
+        name: of the graphed callable.
+        key: of the graph.
+        segment: what messages call the segment: its number and place, or the eager call.
+        runs_eagerly: whether it is a function that runs eagerly.
+        began: when it began, by ``time.perf_counter``.
+        seconds: host time of it.
+    """
+
+    name: str
+    key: GraphKey
+    segment: str
+    runs_eagerly: bool
+    began: float
     seconds: float
 
 
@@ -99,6 +124,7 @@ class CaptureSessionClosed:
 RuntimeEvent: TypeAlias = (
     GraphCaptured
     | GraphReplayed
+    | SegmentReplayed
     | GraphMissed
     | GraphReleased
     | CaptureSessionOpened

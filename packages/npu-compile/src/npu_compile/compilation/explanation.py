@@ -16,6 +16,7 @@ from npu_compile.compilation.dynamo_call import (
 )
 from npu_compile.compilation.explanation_page import introduction
 from npu_compile.compilation.graph_compiler import GraphCompiler
+from npu_compile.compilation.launched_operators import LaunchObserver
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import torch
 
     from npu_compile.compilation.compilation_report import CompilationReport
+    from npu_compile.compilation.launched_operators import LaunchedOperator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +43,9 @@ class Explanation:
         launches_before: operators that one step launches before any fusion; views, sizes and
             elements of tuples are not among them. ``None`` where no fusion rule ran.
         launches_after: those after it.
+        operators_before: what is launched before any fusion, attention's opaque operators included,
+            which the numbers leave out; ``None`` where no fusion rule ran.
+        operators_after: those after it.
         fusions_page: what :meth:`html` shows of the fusions.
     """
 
@@ -49,6 +54,8 @@ class Explanation:
     report: CompilationReport
     launches_before: int | None
     launches_after: int | None
+    operators_before: tuple[LaunchedOperator, ...] | None = dataclasses.field(repr=False)
+    operators_after: tuple[LaunchedOperator, ...] | None = dataclasses.field(repr=False)
     fusions_page: PageObserver = dataclasses.field(repr=False, compare=False)
 
     def num_device_graphs(self) -> dict[str, int | None]:
@@ -163,8 +170,9 @@ def explain(
     config = CompileConfig.of(config)
     dims = dict(dynamic_arg_dims or {})
     signature = signature_with(model, dims)
-    page, costs = PageObserver(), CostObserver()
-    compiler = GraphCompiler(config, run_uncompiled if config.splits else None, (page, costs))
+    page, costs, operators = PageObserver(), CostObserver(), LaunchObserver()
+    prepare = run_uncompiled if config.splits else None
+    compiler = GraphCompiler(config, prepare, (page, costs, operators))
 
     def backend(
         graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
@@ -199,6 +207,8 @@ def explain(
         report=compiler.reports[0],
         launches_before=costs.before.launches if costs.before else None,
         launches_after=costs.after.launches if costs.after else None,
+        operators_before=operators.before,
+        operators_after=operators.after,
         fusions_page=page,
     )
 

@@ -159,6 +159,11 @@ class DecodeRunner:
         """
         return MappingProxyType(self._steps.choices)
 
+    @property
+    def update_plans(self) -> Mapping[GraphKey, UpdatePlan]:
+        """The update plans of the captured graphs; empty but in run mode ``FULL``."""
+        return MappingProxyType(self._plans)
+
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
@@ -125,9 +126,35 @@ class SegmentedGraph:
             DeviceError: the device refused a captured segment, which is named.
             Exception: whatever an eager function raises, unchanged.
         """
+        self._run(self._replays)
+
+    def replay_observed(self, tell: Callable[[str, bool, float, float], None]) -> None:
+        """Replay, and tell of each segment what it is called and whether it runs eagerly.
+
+        Args:
+            tell: called behind each segment; last come when it began and how many seconds it took,
+                by ``time.perf_counter``.
+
+        Raises:
+            EagerSegmentError: as for :meth:`replay`, like all else.
+        """
+
+        def timed(segment: CapturedSegment | EagerSegment, replay: Callable[[], None]) -> None:
+            began = time.perf_counter()
+            replay()
+            seconds = time.perf_counter() - began
+            if isinstance(segment, EagerSegment):
+                tell(segment.name, True, began, seconds)
+            else:
+                tell(str(segment), False, began, seconds)
+
+        pairs = zip(self.segments, self._replays, strict=True)
+        self._run([functools.partial(timed, *pair) for pair in pairs])
+
+    def _run(self, replays: Sequence[Callable[[], None]]) -> None:
         number = -1
         try:
-            for number, replay in enumerate(self._replays):  # noqa: B007 - read where it fails
+            for number, replay in enumerate(replays):  # noqa: B007 - read where it fails
                 replay()
         except GraphRuntimeError:
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import functools
 import time
 import warnings
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -21,7 +22,13 @@ from npu_graph_runtime.errors import (
     WeakOutputError,
 )
 from npu_graph_runtime.failures.diagnosis import diagnose
-from npu_graph_runtime.observer import GraphCaptured, GraphMissed, GraphReleased, GraphReplayed
+from npu_graph_runtime.observer import (
+    GraphCaptured,
+    GraphMissed,
+    GraphReleased,
+    GraphReplayed,
+    SegmentReplayed,
+)
 from npu_graph_runtime.run_mode import RunMode
 
 if TYPE_CHECKING:
@@ -432,9 +439,9 @@ class GraphedCallable:
                 "weak_outputs=False"
             ) from error
 
-    def _replay(self, captured: _CapturedGraph) -> None:
+    def _replay(self, captured: _CapturedGraph, replay: Callable[[], None] | None = None) -> None:
         try:
-            captured.replay()
+            (replay or captured.replay)()
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
@@ -442,10 +449,27 @@ class GraphedCallable:
         self._num_replayed += 1
 
     def _replay_observed(self, captured: _CapturedGraph, observer: RuntimeObserver) -> None:
+        graph, replay = captured.graph, None
+
+        def tell(segment: str, runs_eagerly: bool, began: float, seconds: float) -> None:
+            observer.observe(
+                SegmentReplayed(
+                    name=self.name,
+                    key=captured.key,
+                    segment=segment,
+                    runs_eagerly=runs_eagerly,
+                    began=began,
+                    seconds=seconds,
+                )
+            )
+
+        if isinstance(graph, SegmentedGraph):
+            replay = functools.partial(graph.replay_observed, tell)
         started = time.perf_counter()
-        self._replay(captured)
+        self._replay(captured, replay)
         seconds = time.perf_counter() - started
-        observer.observe(GraphReplayed(name=self.name, key=captured.key, seconds=seconds))
+        key = captured.key
+        observer.observe(GraphReplayed(name=self.name, key=key, began=started, seconds=seconds))
 
     def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
         # Segments name what the device refused, so this is of a function that runs eagerly.

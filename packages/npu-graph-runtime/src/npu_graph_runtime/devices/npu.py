@@ -30,7 +30,7 @@ from npu_graph_runtime.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -377,6 +377,11 @@ class NpuDevice:
             free=free,
             total=total,
         )
+
+    def memory_snapshot(self) -> Sequence[Mapping[str, Any]]:
+        """Return the segments of the caching allocator, as ``torch.npu.memory_snapshot`` does."""
+        segments: Sequence[Mapping[str, Any]] = self._npu.memory_snapshot()
+        return [segment for segment in segments if segment["device"] == self.index]
 
     def free_streams(self) -> int | None:
         """Return how many streams the device can still give, or ``None`` where CANN does not tell.

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -34,6 +35,18 @@ constexpr size_t kBufferBytes = 1 << 16;
 int64_t Now() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+// The write of a value to an address: the record of an external event, or its reset.
+struct ValueWrite {
+  Track track;
+  int64_t begin = 0;
+};
+
+std::string EventArgument(uint64_t address) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "\"event\":\"0x%llx\"", static_cast<unsigned long long>(address));
+  return text;
 }
 
 std::string Microseconds(int64_t nanoseconds) {
@@ -68,14 +81,32 @@ class TraceFile {
     }
   }
 
-  void Add(const Track& track, const char* category, const std::string& name, int64_t begin, int64_t end) {
+  void Add(const Track& track, const char* category, const std::string& name, int64_t begin, int64_t end,
+           const std::string& arguments = "") {
     const std::lock_guard<std::mutex> lock(mutex_);
-    Append(Quoted(name) + ",\"cat\":\"" + category + "\",\"ph\":\"X\",\"ts\":" + Microseconds(begin - start_) +
+    Append(Quoted(name) + ",\"cat\":\"" + category + "\",\"ph\":\"X\",\"ts\":" + Microseconds(begin) +
                ",\"dur\":" + Microseconds(end - begin),
-           track, "");
+           track, arguments.empty() ? "" : ",\"args\":{" + arguments + "}");
     if (text_.size() > kBufferBytes) {
-      Write();
+      Flush();
     }
+  }
+
+  void NoteWrite(uint64_t address, const ValueWrite& write) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    writes_[address] = write;
+  }
+
+  // An arrow to the end of a wait from the write that ended it, the latest one.
+  void NoteWait(uint64_t address, const Track& track, int64_t end) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = writes_.find(address);
+    if (found == writes_.end()) {
+      return;
+    }
+    ++arrows_;
+    Arrow("s", found->second.track, found->second.begin, "");
+    Arrow("f", track, end, ",\"bp\":\"e\"");
   }
 
   // The file is complete. What comes later, and what a child of fork does, is not in it.
@@ -85,7 +116,7 @@ class TraceFile {
       return;
     }
     text_ += "\n]\n";
-    Write();
+    Flush();
     close(file_);
     file_ = -1;
   }
@@ -97,7 +128,13 @@ class TraceFile {
     first_ = false;
   }
 
-  void Write() {
+  void Arrow(const char* phase, const Track& track, int64_t time, const std::string& rest) {
+    Append(std::string("\"external event\",\"cat\":\"external event\",\"ph\":\"") + phase +
+               "\",\"id\":" + std::to_string(arrows_) + ",\"ts\":" + Microseconds(time),
+           track, rest);
+  }
+
+  void Flush() {
     size_t written = 0;
     while (file_ >= 0 && getpid() == process_ && written < text_.size()) {
       const ssize_t count = write(file_, text_.data() + written, text_.size() - written);
@@ -110,11 +147,12 @@ class TraceFile {
   }
 
   const pid_t process_;
-  const int64_t start_ = Now();
   std::mutex mutex_;
   int file_ = -1;
   bool first_ = true;
   std::string text_;
+  std::map<uint64_t, ValueWrite> writes_;
+  int64_t arrows_ = 0;
   std::set<int64_t> processes_;
   std::set<std::pair<int64_t, int64_t>> tracks_;
 };
@@ -179,9 +217,23 @@ void Span::Begin(const char* category, std::string name) {
   category_ = category;
   name_ = std::move(name);
   begin_ = Now();
+  if (kind_ == TaskKind::kValueWrite) {
+    // Before it is done: the wait may end before this span does.
+    TheTraceFile().NoteWrite(handle_, {OwnTrack(), begin_});
+  }
 }
 
-void Span::End() { TheTraceFile().Add(OwnTrack(), category_, name_, begin_, Now()); }
+void Span::End() {
+  const int64_t end = Now();
+  const Track& track = OwnTrack();
+  const bool writes = kind_ == TaskKind::kValueWrite;
+  const bool waits = kind_ == TaskKind::kValueWait;
+  TheTraceFile().Add(track, category_, name_, begin_, end, writes || waits ? EventArgument(handle_) : "");
+  if (waits) {
+    // Inside the wait, not where it ends, so that the arrow ends at it.
+    TheTraceFile().NoteWait(handle_, track, end - 1);
+  }
+}
 
 void TraceAsStream(int32_t device, int32_t stream) {
   if (kTraced) {

@@ -1,5 +1,7 @@
 // What the device and the host did, as a file in the trace event format of Chrome, which Perfetto opens. CANN_SIM_TRACE
-// names the file. Each stream, each side branch of a graph and each host thread has a track of its own.
+// names the file. Each stream, each side branch of a graph and each host thread has a track of its own; an arrow goes from
+// the record of an external event to the wait that it ended. Times are those of the monotonic clock, so that what the
+// program itself measured by it can be put beside them.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,8 @@ class Span {
   // A task of a stream or of a graph.
   explicit Span(const Task& task) {
     if (kTraced) {
+      kind_ = task.kind;
+      handle_ = task.handle;
       Begin(CategoryOf(task.kind), task.name);
     }
   }
@@ -49,6 +53,8 @@ class Span {
 
   const char* category_ = "";
   std::string name_;
+  TaskKind kind_ = TaskKind::kHostFunction;  // where it is a task
+  uint64_t handle_ = 0;
   int64_t begin_ = 0;  // nanoseconds
 };
 

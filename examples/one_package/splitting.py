@@ -1,0 +1,33 @@
+"""An engine adopts piecewise-split alone: attention stays its own, the rest goes as it likes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from piecewise_split import plan_split, run_uncompiled, split, stitch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from piecewise_split import Piece
+
+
+class SplittingEngine:
+    """Runs a model piece by piece; `compiled` counts the pieces that went through `prepare`."""
+
+    def __init__(self, model: Callable[..., torch.Tensor], attention: str) -> None:
+        self.compiled = 0
+        self._attention = attention
+        self.step: Callable[..., Any] = torch.compile(model, backend=self._compile)
+
+    def _compile(self, graph_module: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
+        plan = plan_split(graph_module, [self._attention])
+        return stitch(split(graph_module, plan), self._prepare)
+
+    def _prepare(self, piece: Piece) -> Callable[..., Any]:
+        """Return what runs in place of a piece: here an engine's own compiler or capture goes."""
+        if not piece.is_splitting:
+            self.compiled += 1
+        return run_uncompiled(piece)

@@ -1,0 +1,105 @@
+"""The engines of docs/how-to/adopt-one-package.md, which adopt one leaf each, do what they say."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from one_package.capturing import CapturingEngine
+from one_package.fusing import FusingEngine
+from one_package.splitting import SplittingEngine
+from one_package.updating import UpdatingEngine
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import NpuDevice
+
+ROOT = Path(__file__).parents[1]
+PROGRAMS = {
+    "fusing": "fx_passes",
+    "splitting": "piecewise_split",
+    "capturing": "npu_graph_runtime",
+    "updating": "attn_update",
+}
+PAGE = (ROOT / "docs" / "how-to" / "adopt-one-package.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("name", "leaf"), PROGRAMS.items())
+def test_program_stands_on_its_leaf_and_in_the_page(name: str, leaf: str) -> None:
+    path = ROOT / "examples" / "one_package" / f"{name}.py"
+    text = path.read_text(encoding="utf-8")
+    needed = {
+        node.module
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ImportFrom) and node.module not in {"__future__", "typing"}
+    }
+    assert needed == {leaf}
+    _, _, program = text.partition("\n\nclass ")
+    assert f"class {program}" in PAGE
+    lines = [line for line in program.splitlines() if line.strip()]
+    assert len(lines) <= 35, f"{name}: {len(lines)} lines"
+    assert re.search(rf"examples/one_package/{name}\.py", PAGE)
+
+
+def test_fusing_engine_fuses(device: NpuDevice) -> None:
+    weight = torch.randn(16, dtype=torch.float16).to(device.torch_device)
+
+    def layer(x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        total = x + residual
+        normed: torch.Tensor = torch.ops.npu.npu_rms_norm(total, weight, 1e-6)[0]
+        return normed + total
+
+    x = torch.randn(4, 16, dtype=torch.float16).to(device.torch_device)
+    engine = FusingEngine(layer)
+    # The fused kernel rounds elsewhere, as its rule says.
+    torch.testing.assert_close(engine.step(x, x), layer(x, x), rtol=0, atol=4e-3)
+    assert engine.fused["fuse_add_rms_norm"] == 1
+
+
+def test_splitting_engine_leaves_attention_alone() -> None:
+    library = torch.library.Library("one_package", "FRAGMENT")  # type: ignore[no-untyped-call]
+    library.define("attention(Tensor x) -> Tensor")  # type: ignore[no-untyped-call]
+    library.impl("attention", torch.cos, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+
+    def model(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = torch.ops.one_package.attention(x + 1) * 2
+        return x
+
+    engine = SplittingEngine(model, "one_package::attention")
+    torch.testing.assert_close(engine.step(torch.ones(3)), model(torch.ones(3)))
+    assert engine.compiled == 4
+    del library
+
+
+def test_capturing_engine_replays_what_fits(device: NpuDevice) -> None:
+    engine = CapturingEngine(lambda rows: torch.tanh(rows) * 2, device, width=3)
+
+    for rows in (1, 3, 8):
+        batch = torch.randn(rows, 3).to(device.torch_device)
+        torch.testing.assert_close(engine.run(batch), torch.tanh(batch) * 2)
+    with pytest.raises(ValueError, match="9 rows, expected at most 8"):
+        engine.run(torch.zeros(9, 3))
+
+
+def test_updating_engine_gives_each_step_its_lengths(device: NpuDevice) -> None:
+    engine, place = UpdatingEngine(device), device.torch_device
+    query = torch.randn(2, 4, 64, dtype=torch.float16).to(place)
+    cache = torch.randn(8, 16, 4 * 64, dtype=torch.float16).to(place)
+    table = torch.arange(8, dtype=torch.int32).reshape(2, 4).to(place)
+
+    def attention(lengths: list[int]) -> torch.Tensor:
+        arguments = {"query": query, "key": cache, "value": cache, "block_table": table}
+        sizes = {"block_size": 16, "num_heads": 4, "num_key_value_heads": 4, "scale": 0.125}
+        given = {"actual_seq_lengths": [1, 2], "actual_seq_lengths_kv": lengths}
+        return engine.attend("layers.0", {**arguments, **sizes, "input_layout": "TND", **given})
+
+    output = engine.capture(lambda: attention([1, 1]))
+    for lengths in ([7, 30], [8, 31]):
+        engine.run([1, 2], lengths)
+        device.synchronize()
+        torch.testing.assert_close(output, attention(lengths), rtol=0, atol=0)

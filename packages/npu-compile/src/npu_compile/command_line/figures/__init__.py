@@ -1,0 +1,1 @@
+"""Pictures of what commands found, drawn by matplotlib, which the extra ``plot`` brings."""

@@ -1,0 +1,116 @@
+"""The operators of a model before and after fusion, side by side."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.command_line.figures.figure import (
+    FAINT,
+    GREEN,
+    GREY,
+    INK,
+    PALE_GREEN,
+    PALE_RED,
+    RED,
+    Figure,
+)
+from npu_compile.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fx_passes import MatchRecord
+    from npu_compile.compilation.explanation import Explanation
+    from npu_compile.compilation.launched_operators import LaunchedOperator
+
+_WIDTH = 4.0
+_GAP = 1.6
+_HEIGHT = 0.74
+
+
+def draw_fusions(explanation: Explanation, path: str | Path) -> None:
+    """Draw what a step launches before fusion and after it, and what became what.
+
+    Raises:
+        ConfigError: the configuration fuses nothing, there is no matplotlib, or the file cannot be
+            written.
+    """
+    before, after = explanation.operators_before, explanation.operators_after
+    fusions = explanation.report.fusions
+    if before is None or after is None or fusions is None:
+        raise ConfigError(
+            f"drawing the fusions of {explanation.name}: the configuration says fuse=False"
+        )
+    left = {each.node: float(row) for row, each in enumerate(before)}
+    # A node may stay and compute something else, so names alone do not tell.
+    gone = {each.node for each in {*before} - {*after}}
+    new = {each.node for each in {*after} - {*before}}
+    links = [_became(match, gone, new) for match in fusions.matches()]
+    right = _rows_after(after, left, links)
+    lowest = max((*left.values(), *right.values()), default=0.0)
+    figure = Figure(path, width=8.0, height=0.7 + 0.27 * (lowest + 2))
+    axes = figure.axes
+    for link in links:
+        for old, made in itertools.product(*link):
+            places = ([_WIDTH, _WIDTH + _GAP], [left[old], right[made]])
+            axes.plot(*places, color=GREEN, linewidth=0.9, alpha=0.7)
+    _column(axes, 0.0, before, left, gone, (PALE_RED, RED))
+    _column(axes, _WIDTH + _GAP, after, right, new, (PALE_GREEN, GREEN))
+    counts = (explanation.launches_before, explanation.launches_after)
+    for side, (what, count) in enumerate(zip(("before", "after"), counts, strict=True)):
+        place = side * (_WIDTH + _GAP) + _WIDTH / 2
+        text = f"{what} fusion: {count} launches"
+        axes.text(place, -1.0, text, ha="center", fontweight="bold", color=INK)
+    axes.set_xlim(-0.05, 2 * _WIDTH + _GAP + 0.05)
+    axes.set_ylim(lowest + 0.6, -1.5)
+    axes.axis("off")
+    figure.write()
+
+
+def _became(match: MatchRecord, gone: set[str], new: set[str]) -> tuple[list[str], list[str]]:
+    """Return the operators that a match replaced, and those in their place."""
+    old = {match.anchor, *match.removed, *match.replaced}
+    made = {match.anchor, *match.created, *match.replaced.values()}
+    return sorted(old & gone), sorted(made & new)
+
+
+def _rows_after(
+    after: Sequence[LaunchedOperator],
+    left: dict[str, float],
+    links: Sequence[tuple[Sequence[str], Sequence[str]]],
+) -> dict[str, float]:
+    """Return the rows on the right: of what stays as on the left, of what is new where it was."""
+    wanted = dict(left)
+    for old, made in links:
+        rows = [left[name] for name in old]
+        wanted.update((name, sum(rows) / len(rows)) for name in made if rows)
+    right: dict[str, float] = {}
+    free = 0.0
+    for each in after:
+        right[each.node] = max(free, wanted.get(each.node, free))
+        free = right[each.node] + 1.0
+    return right
+
+
+def _column(
+    axes: Any,
+    at: float,
+    operators: Sequence[LaunchedOperator],
+    rows: dict[str, float],
+    marked: set[str],
+    colours: tuple[str, str],
+) -> None:
+    for each in operators:
+        fill, edge = colours if each.node in marked else ("white", FAINT)
+        row = rows[each.node]
+        style = "solid" if each.shapes else "dashed"
+        x, y = (at, at + _WIDTH), (row - _HEIGHT / 2, row + _HEIGHT / 2)
+        corners = ((0, 0), (1, 0), (1, 1), (0, 1))
+        outline = [(x[i], y[j]) for i, j in corners]
+        axes.fill(*zip(*outline, strict=True), facecolor=fill, edgecolor=edge, linestyle=style)
+        axes.text(at + 0.08, row, each.name, va="center", fontsize=8, family="monospace")
+        axes.text(
+            at + _WIDTH - 0.08, row, each.shapes, va="center", ha="right", fontsize=6.5, color=GREY
+        )

@@ -1,0 +1,154 @@
+"""Host time of a decode step, by mode."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import statistics
+import time
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.command_line.sample_steps import SampleSteps, tells_lengths
+from npu_compile.configuration.config import CompileMode
+from npu_compile.errors import ConfigError
+from npu_graph_runtime import RunMode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npu_compile.command_line.named_model import NamedModel
+    from npu_compile.command_line.progress import Progress
+
+_WARMUP_STEPS = 3
+_MICROSECONDS = 1e6
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class ModeTimes:
+    """Host microseconds of the decode steps of one mode, from the call to its return.
+
+    Attributes:
+        mode: the mode.
+        step_us: of each step.
+        update_us: of each step, the part that issued attention updates.
+    """
+
+    mode: CompileMode
+    step_us: tuple[float, ...]
+    update_us: tuple[float, ...]
+
+    @property
+    def median_us(self) -> float:
+        """Median of the steps."""
+        return statistics.median(self.step_us)
+
+    def to_mapping(self, eager: ModeTimes | None) -> dict[str, Any]:
+        """Return all of it as plain data that JSON can hold."""
+        return {
+            "mode": self.mode.value,
+            "median_us": round(self.median_us, 2),
+            "median_update_us": round(statistics.median(self.update_us), 2),
+            "eager_over_this": None
+            if eager is None
+            else round(eager.median_us / self.median_us, 3),
+            "step_us": [round(value, 2) for value in self.step_us],
+        }
+
+
+class _Clock:
+    """Takes the updates' part of each step."""
+
+    def __init__(self) -> None:
+        self.update_us = 0.0
+
+    def observe_decode(self, step: Any, /) -> None:
+        self.update_us = step.update_seconds * _MICROSECONDS
+
+
+def modes_of(named: NamedModel) -> tuple[CompileMode, ...]:
+    """Return the modes that a model says enough for, whose decode steps differ."""
+    config = named.config
+    modes = [CompileMode.EAGER]
+    if config.splitting_ops:
+        modes.append(CompileMode.PIECEWISE)
+    if named.context is not None:
+        modes.append(CompileMode.BREAKABLE)
+    if named.decode.get("recorder") is not None or not tells_lengths(named):
+        modes.append(CompileMode.FULL)
+    return tuple(modes)
+
+
+def time_modes(
+    named: NamedModel, modes: Sequence[CompileMode], *, num_steps: int, progress: Progress
+) -> list[ModeTimes]:
+    """Time decode steps of a model in several modes, turn by turn, so that noise meets all alike.
+
+    The device is waited for between the steps, outside of what is timed.
+
+    Args:
+        named: the model.
+        modes: at most one of them captures attention in its graphs.
+        num_steps: timed in each mode.
+        progress: told of captures and steps.
+
+    Raises:
+        ConfigError: the model lacks what a mode needs, or modes do not go together.
+    """
+    device = SampleSteps.device_of(named)
+    configs = {
+        mode: dataclasses.replace(named.config, mode=mode, prefill_capture_sizes=())
+        for mode in modes
+    }
+    whole = [
+        mode.value for mode, each in configs.items() if RunMode.FULL in each.decode_run_modes
+    ]
+    if len(whole) > 1:
+        raise ConfigError(
+            f"timing the modes {', '.join(whole)}: all capture attention in their graphs, under "
+            "the same keys of one recorder; time one of them at a time"
+        )
+    clocks = {mode: _Clock() for mode in modes}
+    running: dict[CompileMode, SampleSteps] = {}
+    times: dict[CompileMode, list[tuple[float, float]]] = {mode: [] for mode in modes}
+    try:
+        for mode, clock in clocks.items():
+            steps = SampleSteps(named, configs[mode], device=device, decode_observer=clock)
+            running[mode] = steps
+            steps.capture(functools.partial(progress.captured, f"{mode.value}: "))
+        for number in range(_WARMUP_STEPS + num_steps):
+            progress.step(number + 1, _WARMUP_STEPS + num_steps)
+            for mode, steps in running.items():
+                device.synchronize()
+                started = time.perf_counter()
+                steps.run(number)
+                seconds = time.perf_counter() - started
+                if number >= _WARMUP_STEPS:
+                    times[mode].append((seconds * _MICROSECONDS, clocks[mode].update_us))
+        device.synchronize()
+    finally:
+        for steps in running.values():
+            steps.close()
+    return [
+        ModeTimes(
+            mode=mode,
+            step_us=tuple(step for step, _ in taken),
+            update_us=tuple(update for _, update in taken),
+        )
+        for mode, taken in times.items()
+    ]
+
+
+def as_table(times: Sequence[ModeTimes]) -> str:
+    """Return the medians as text for a person."""
+    eager = eager_of(times)
+    lines = [f"{'mode':<28}{'us/step':>10}{'updates':>10}{'eager / this':>14}"]
+    for each in times:
+        ratio = "-" if eager is None else f"{eager.median_us / each.median_us:.2f}"
+        update = statistics.median(each.update_us)
+        lines.append(f"{each.mode.value:<28}{each.median_us:>10.0f}{update:>10.0f}{ratio:>14}")
+    return "\n".join(lines)
+
+
+def eager_of(times: Sequence[ModeTimes]) -> ModeTimes | None:
+    """Return the times of mode ``eager``, if it was timed."""
+    return next((each for each in times if each.mode is CompileMode.EAGER), None)

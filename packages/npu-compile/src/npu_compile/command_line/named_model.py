@@ -1,0 +1,110 @@
+"""The model that a command is asked about, made by a function of the user's."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.compilation.explanation import Explanation, explain
+from npu_compile.configuration.config import CompileConfig
+from npu_compile.errors import ConfigError, NpuCompileError
+from npu_graph_runtime import GraphRuntimeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# What commands tell a person in a line: errors of this package, of the leaves where a value does
+# not fit, and of the device. All others are faults, and keep their traceback.
+TOLD_ERRORS = (ValueError, NpuCompileError, GraphRuntimeError)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class NamedModel:
+    """What the function of a command returned. Only ``model`` and ``inputs`` have to be there.
+
+    Attributes:
+        model: as for `compile_model`.
+        inputs: example arguments of a decode step by name, tensors ``[rows, ...]`` of one batch.
+        config: as for `compile_model`.
+        dynamic_arg_dims: as for `compile_model`.
+        device: as for `compile_model`; commands that run the model.
+        context: as for `compile_model`.
+        decode: further arguments of `DecodeRunner` (``inputs``, which by default are declared as
+            the example inputs are, ``recorder``, ``groups``, ``set_lengths``), and ``lengths``: a
+            function that returns what `DecodeRunner.run` is given for a number of padded rows and
+            the number of the step, from 0. Without ``lengths`` and ``recorder`` the model has no
+            attention that is told lengths.
+        prefill: likewise the arguments of `PrefillRunner`, and ``lengths``: what its
+            ``set_lengths`` is called with before a capture. Without it no prefill is captured.
+    """
+
+    model: Callable[..., Any]
+    inputs: Mapping[str, Any]
+    config: CompileConfig = dataclasses.field(default_factory=CompileConfig)
+    dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None
+    device: Any = None
+    context: Any = None
+    decode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    prefill: Mapping[str, Any] | None = None
+
+    @classmethod
+    def load(cls, name: str, config: CompileConfig | None = None) -> NamedModel:
+        """Call the function that makes a model.
+
+        Args:
+            name: ``module:function``; modules of the current folder are found too. The function
+                takes nothing and returns a mapping of the attributes of this class.
+            config: in place of the function's.
+
+        Raises:
+            ConfigError: there is no such function, or it returns something else.
+        """
+        made = _function(name)()
+        known = [field.name for field in dataclasses.fields(cls)]
+        if not isinstance(made, Mapping) or not {"model", "inputs"} <= made.keys() <= {*known}:
+            found = sorted(made) if isinstance(made, Mapping) else type(made).__name__
+            raise ConfigError(
+                f"making the model {name!r}: expected a mapping with model, inputs and, if wished, "
+                f"{', '.join(known[2:])}; found {found}"
+            )
+        given = dict(made) if config is None else {**made, "config": config}
+        return cls(**{**given, "config": CompileConfig.of(given.get("config"))})
+
+    def explanation(self) -> Explanation:
+        """Say what is done to the model.
+
+        Raises:
+            ConfigError: as for `explain`.
+        """
+        return explain(self.model, self.inputs, self.config, dynamic_arg_dims=self.dynamic_arg_dims)
+
+
+def _function(name: str) -> Callable[[], object]:
+    module_name, _, function_name = name.partition(":")
+    if not module_name or not function_name:
+        raise ConfigError(f"finding the model {name!r}: expected MODULE:FUNCTION")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"finding the model {name!r}: {error}; run the command where the module can be "
+            "imported, or set PYTHONPATH"
+        ) from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        raise ConfigError(
+            f"finding the model {name!r}: the module has no function {function_name!r}; it has "
+            f"{', '.join(_functions(module)) or 'none'}"
+        )
+    found: Callable[[], object] = function
+    return found
+
+
+def _functions(module: object) -> list[str]:
+    return [name for name, _ in inspect.getmembers(module, inspect.isfunction)]

@@ -1,0 +1,94 @@
+"""Which capture sizes of a model fit a budget, found by capturing them."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.command_line.sample_steps import SampleSteps
+from npu_compile.configuration.config import CompileMode
+from npu_compile.errors import ConfigError
+
+if TYPE_CHECKING:
+    from npu_compile.command_line.named_model import NamedModel
+    from npu_compile.command_line.progress import Progress
+    from npu_graph_runtime import CaptureBudget, CaptureCost, CapturePlan
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedCaptures:
+    """What a budget holds, by kind of step. ``str`` of it is for a person.
+
+    Attributes:
+        plans: of ``decode`` and, where it is captured, ``prefill``; behind the last capture.
+    """
+
+    plans: dict[str, CapturePlan]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all of it as plain data that JSON can hold."""
+        return {step: _plan_mapping(plan) for step, plan in self.plans.items()}
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{step}\n{plan}" for step, plan in self.plans.items())
+
+
+def plan_captures(
+    named: NamedModel,
+    budget: CaptureBudget,
+    progress: Progress,
+    *,
+    sizes: tuple[int, ...] | None = None,
+) -> PlannedCaptures:
+    """Capture the sizes of a model within a budget, and give the graphs up again.
+
+    Args:
+        named: the model, with a configuration whose mode captures.
+        budget: what all its graphs may take of the device.
+        progress: told of each capture and of the forecast.
+        sizes: of decode, in place of the configuration's.
+
+    Raises:
+        ConfigError: the mode captures nothing, there is no size, or the budget holds none.
+    """
+    config = dataclasses.replace(named.config, capture_budget=budget)
+    if sizes is not None:
+        config = dataclasses.replace(config, capture_sizes=sizes)
+    if config.mode is CompileMode.EAGER or not config.capture_sizes:
+        raise ConfigError(
+            f"planning captures: mode {config.mode.value!r} with {len(config.capture_sizes)} "
+            "capture sizes captures nothing; give a configuration with a mode that captures and "
+            "capture_sizes"
+        )
+    steps = SampleSteps(named, config, device=SampleSteps.device_of(named))
+    try:
+        with warnings.catch_warnings():
+            # That sizes are left out is what is asked for here.
+            warnings.filterwarnings("ignore", message="capturing the .* graphs")
+            steps.capture(
+                functools.partial(progress.captured, ""),
+                lambda plan: progress.say(f"forecast of {len(plan.sizes)} sizes: {plan.forecast}"),
+            )
+        runners = {"prefill": steps.prefill_runner, "decode": steps.runner}
+        plans = {step: runner.capture_plan for step, runner in runners.items() if runner}
+        return PlannedCaptures(
+            plans={step: plan for step, plan in plans.items() if plan is not None}
+        )
+    finally:
+        steps.close()
+
+
+def _plan_mapping(plan: CapturePlan) -> dict[str, Any]:
+    return {
+        "sizes": list(plan.sizes),
+        "captured": {size: _cost_mapping(cost) for size, cost in plan.captured.items()},
+        "dropped": dict(plan.dropped),
+        "budget": {"streams": plan.budget.streams, "num_bytes": plan.budget.num_bytes},
+        "used": _cost_mapping(plan.used),
+    }
+
+
+def _cost_mapping(cost: CaptureCost) -> dict[str, int]:
+    return {"streams": cost.streams, "num_bytes": cost.num_bytes}

@@ -1,0 +1,178 @@
+"""Decode steps of a named model in one mode: compiled, captured and run as an engine would."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attn_update import Recorder, UpdateLane
+from npu_compile.compilation.model_compilation import compile_model
+from npu_compile.configuration.config import CompileMode
+from npu_compile.errors import ConfigError
+from npu_compile.runners.decode_runner import DecodeRunner
+from npu_compile.runners.packed_layout import InputSpec
+from npu_compile.runners.prefill_runner import PrefillRunner
+from npu_graph_runtime import NpuDevice, RunMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from npu_compile.command_line.named_model import NamedModel
+    from npu_compile.configuration.config import CompileConfig
+    from npu_compile.runners.decode_runner import DecodeObserver
+    from npu_graph_runtime import CapturePlan, GraphDevice, RuntimeObserver
+
+
+class SampleSteps:
+    """Runs the example inputs of a named model, step after step.
+
+    Several of one model may exist at a time, one for each mode: they share weights, recorder and
+    context, and nothing that one captures is replayed by another. Only one of them may capture
+    attention in its graphs, because the recorder keeps records by graph key.
+
+    Args:
+        named: the model.
+        config: how it is compiled, in place of its own.
+        device: what it runs on.
+        observer: told of captures and replays.
+        decode_observer: told of each step.
+
+    Attributes:
+        runner: of the decode steps.
+        prefill_runner: where the model says how to prefill and its mode captures it.
+        device: as given.
+
+    Raises:
+        ConfigError: the model lacks what the mode needs, or the configuration cannot be used.
+    """
+
+    def __init__(
+        self,
+        named: NamedModel,
+        config: CompileConfig,
+        *,
+        device: GraphDevice,
+        observer: RuntimeObserver | None = None,
+        decode_observer: DecodeObserver | None = None,
+    ) -> None:
+        self.device = device
+        rows = {name: value for name, value in named.inputs.items() if _has_rows(value)}
+        if not rows or len(rows) != len(named.inputs):
+            raise ConfigError(
+                f"running {list(named.inputs)}: expected that each input is a tensor of at least "
+                f"one dimension; of those are {list(rows)}"
+            )
+        # As an engine has them; explain wants them where the model is.
+        self._inputs = {name: value.cpu() for name, value in rows.items()}
+        self._num_rows: int = next(iter(rows.values())).shape[0]
+        given = dict(named.decode)
+        self._lengths: Callable[[int, int], Mapping[str, Any]] = given.pop("lengths", _no_lengths)
+        self._set_lengths: Callable[[Mapping[str, Any]], None] = given.get("set_lengths", _ignore)
+        if config.mode is not CompileMode.EAGER and not config.capture_sizes:
+            config = dataclasses.replace(config, capture_sizes=(self._num_rows,))
+        self._specs = given.pop("inputs", {name: _spec(value) for name, value in rows.items()})
+        self._compiled = compile_model(
+            named.model,
+            config,
+            device=device,
+            dynamic_arg_dims=named.dynamic_arg_dims,
+            context=named.context,
+            observer=observer,
+        )
+        is_full = RunMode.FULL in config.decode_run_modes
+        self._own_recorder: Recorder | None = None
+        if is_full and not tells_lengths(named):
+            self._own_recorder = given["recorder"] = Recorder(device)
+        self._lane = UpdateLane(device) if is_full and given.get("recorder") is not None else None
+        self.runner = DecodeRunner(
+            self._compiled,
+            inputs=self._specs,
+            lane=self._lane,
+            observer=decode_observer,
+            **given,
+        )
+        self.prefill_runner = self._prefill_runner(named.prefill, config)
+        self._prefill_lengths = (named.prefill or {}).get("lengths", {})
+
+    @classmethod
+    def device_of(cls, named: NamedModel) -> GraphDevice:
+        """Return the device of a named model: its own, or the current NPU.
+
+        Raises:
+            DeviceUnavailableError: it has none, and there is no NPU.
+        """
+        device: GraphDevice = NpuDevice() if named.device is None else named.device
+        return device
+
+    def capture(
+        self,
+        on_captured: Callable[[int, int, int], None] | None = None,
+        on_forecast: Callable[[CapturePlan], None] | None = None,
+    ) -> None:
+        """Capture all sizes of decode, and of prefill if the mode captures it."""
+        if self.prefill_runner is not None:
+            set_lengths = (self._prefill_set_lengths, self._prefill_lengths)
+            self.prefill_runner.capture(
+                lambda _size: set_lengths[0](set_lengths[1]),
+                on_captured=on_captured,
+                on_forecast=on_forecast,
+            )
+        self.runner.capture(
+            lambda size: self._set_lengths(self._lengths(size, 0)),
+            on_captured=on_captured,
+            on_forecast=on_forecast,
+        )
+
+    def run(self, number: int) -> Any:
+        """Run a step and return its output, for the rows of the inputs.
+
+        Args:
+            number: of the step, from 0, by which the lengths differ.
+        """
+        padded = self.runner.padded_size(self._num_rows)
+        return self.runner.run(self._inputs, self._lengths(padded, number))
+
+    def close(self) -> None:
+        """Wait for the device and give everything up that is not the model's own."""
+        if self.prefill_runner is not None:
+            self.prefill_runner.release()
+        self.runner.release()
+        if self._lane is not None:
+            self._lane.close()
+        if self._own_recorder is not None:
+            self._own_recorder.close()
+
+    def _prefill_runner(
+        self, given: Mapping[str, Any] | None, config: CompileConfig
+    ) -> PrefillRunner | None:
+        captures = config.prefill_run_modes != (RunMode.EAGER,)
+        if given is None or not captures or not config.prefill_capture_sizes:
+            return None
+        arguments = {"inputs": self._specs, **given}
+        arguments.pop("lengths", None)
+        self._prefill_set_lengths: Callable[[Any], None] = arguments["set_lengths"]
+        return PrefillRunner(self._compiled, **arguments)
+
+
+def tells_lengths(named: NamedModel) -> bool:
+    """Return whether a model has attention that is told lengths."""
+    return bool({"lengths", "recorder"} & named.decode.keys())
+
+
+def _has_rows(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and value.dim() > 0
+
+
+def _spec(value: torch.Tensor) -> InputSpec:
+    return InputSpec(dtype=value.dtype, trailing_shape=tuple(value.shape[1:]))
+
+
+def _no_lengths(rows: int, step: int) -> Mapping[str, Any]:
+    del rows, step
+    return {}
+
+
+def _ignore(lengths: Mapping[str, Any]) -> None:
+    del lengths

@@ -1,0 +1,132 @@
+"""The process in which the steps of a trace run, started as a module by the command.
+
+A process of its own, because a device writes its own trace for a process, and ends it with that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attn_update import AddressedDevice
+from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
+from npu_compile.command_line.progress import Progress
+from npu_compile.command_line.sample_steps import SampleSteps
+from npu_compile.configuration.config import CompileConfig
+from npu_graph_runtime import Trace, TraceObserver
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npu_compile.runners.decode_runner import DecodeRunner, DecodeStep
+
+STEPS_TRACK = "decode steps"
+UPDATES_TRACK = "issuing updates"
+_WARMUP_STEPS = 3
+
+
+class _UpdateObserver:
+    """Puts the updates of each step into a trace."""
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self.latest: DecodeStep | None = None
+
+    def observe_decode(self, step: DecodeStep, /) -> None:
+        now = time.perf_counter()
+        self.latest = step
+        if step.update_seconds:
+            begin = now - step.update_seconds
+            self._trace.add_span(UPDATES_TRACK, "updates", begin=begin, end=now)
+
+
+def trace_steps(named: NamedModel, num_steps: int, progress: Progress) -> dict[str, Any]:
+    """Capture a model and run steps of it, the host ahead of the device as in serving.
+
+    Args:
+        named: the model.
+        num_steps: traced, behind some that warm up.
+        progress: told of captures.
+
+    Returns:
+        As plain data: ``traceEvents``; ``layers``, from addresses of external events to the layers
+        whose updates they tell of; ``began`` and ``ended``, in microseconds of the events' clock.
+    """
+    trace = Trace("npu-compile")
+    updates = _UpdateObserver(trace)
+    device = SampleSteps.device_of(named)
+    steps = SampleSteps(
+        named,
+        named.config,
+        device=device,
+        observer=TraceObserver(trace, device),
+        decode_observer=updates,
+    )
+    try:
+        steps.capture(functools.partial(progress.captured, ""))
+        began = time.perf_counter()
+        for number in range(_WARMUP_STEPS + num_steps):
+            if number == _WARMUP_STEPS:
+                device.synchronize()
+                began = time.perf_counter()
+            _run_traced(steps, number, trace, updates)
+        device.synchronize()
+        ended = time.perf_counter()
+        layers = _layers(device, steps.runner)
+    finally:
+        steps.close()
+    return {
+        "traceEvents": trace.to_mapping()["traceEvents"],
+        "layers": layers,
+        "began": began * 1e6,
+        "ended": ended * 1e6,
+    }
+
+
+def _run_traced(steps: SampleSteps, number: int, trace: Trace, updates: _UpdateObserver) -> None:
+    begin = time.perf_counter()
+    steps.run(number)
+    end = time.perf_counter()
+    step = updates.latest
+    assert step is not None  # noqa: S101
+    name = f"step of {step.num_rows} rows, padded to {step.padded_size}"
+    trace.add_span(STEPS_TRACK, name, begin=begin, end=end, mode=step.run_mode.value)
+
+
+def _layers(device: object, runner: DecodeRunner) -> Mapping[str, str]:
+    if not isinstance(device, AddressedDevice):
+        return {}
+    return {
+        hex(device.external_event_address(update.event)): update.layer_name
+        for plan in runner.update_plans.values()
+        for update in plan.updates
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the steps and write what was traced."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("config", help="as JSON")
+    parser.add_argument("steps", type=int)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--quiet", action="store_true")
+    options = parser.parse_args(arguments)
+    config = CompileConfig.from_json(options.config) if options.config else None
+    progress = Progress(quiet=options.quiet)
+    try:
+        traced = trace_steps(NamedModel.load(options.model, config), options.steps, progress)
+    except TOLD_ERRORS as error:
+        sys.exit(f"npu-compile: {error}")
+    finally:
+        progress.end()
+    options.output.write_text(json.dumps(traced), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

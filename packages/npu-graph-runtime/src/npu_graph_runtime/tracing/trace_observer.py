@@ -1,0 +1,120 @@
+"""Writes what an observer is told into a trace: captures, replays with their segments, memory."""
+
+from __future__ import annotations
+
+import collections
+import time
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from npu_graph_runtime.observer import (
+    CaptureSessionClosed,
+    CaptureSessionOpened,
+    GraphCaptured,
+    GraphMissed,
+    GraphReleased,
+    GraphReplayed,
+    RuntimeEvent,
+    SegmentReplayed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from npu_graph_runtime.device import GraphDevice, MemoryFigures, Stream
+    from npu_graph_runtime.tracing.trace import Trace
+
+_CAPTURES = "captures"
+_MEMORY = "device memory (MiB)"
+_MEBIBYTE = 2**20
+
+
+@runtime_checkable
+class SnapshotDevice(Protocol):
+    """A device whose allocator tells the memory that it holds; optional beside `GraphDevice`."""
+
+    def memory_snapshot(self) -> Sequence[Mapping[str, Any]]:
+        """Return the segments of the allocator, each with the blocks in it, as torch does."""
+
+
+class TraceObserver:
+    """Notes captures, replays, misses and releases in a trace; fits `RuntimeObserver`.
+
+    A replay stands on the track of the stream that it was queued on, for the time that the host
+    needed to queue it; one in segments has its segments, and what ran between them, inside it. What
+    the device did when is known to the device alone: see :meth:`Trace.join`. A capture session
+    has the device's memory as a curve, and at its end a snapshot of what the allocator holds, by
+    memory pool.
+
+    Args:
+        trace: is written to.
+        device: of the callables and sessions that are observed.
+    """
+
+    def __init__(self, trace: Trace, device: GraphDevice) -> None:
+        self._trace = trace
+        self._device = device
+        self._tracks: dict[Stream, str] = {}
+        self._opened: float | None = None
+
+    def observe(self, event: RuntimeEvent, /) -> None:
+        """Add an event to the trace; called behind what it reports."""
+        now = time.perf_counter()
+        if isinstance(event, (GraphReplayed, SegmentReplayed)):
+            self._add_replay(event)
+        elif isinstance(event, GraphCaptured):
+            begin = now - event.seconds - event.warmup_seconds
+            captured_from = now - event.seconds
+            what = f"{event.name} under {event.key}"
+            self._trace.add_span(_CAPTURES, f"capture {what}", begin=begin, end=now)
+            self._trace.add_span(_CAPTURES, "warm-up", begin=begin, end=captured_from)
+            self._add_memory(self._device.memory_figures(), now)
+        elif isinstance(event, CaptureSessionOpened):
+            self._opened = now
+            self._add_memory(event.memory, now)
+        elif isinstance(event, CaptureSessionClosed):
+            self._add_memory(event.memory, now)
+            self._trace.add_span(
+                "capture sessions",
+                f"{event.num_graphs} graphs",
+                begin=now - event.seconds,
+                end=now,
+                pools=self._snapshot(),
+            )
+        else:
+            self._add_moment(event, now)
+
+    def _add_replay(self, event: GraphReplayed | SegmentReplayed) -> None:
+        stream = self._device.current_stream()
+        if stream not in self._tracks:
+            self._tracks[stream] = f"replays queued on stream {len(self._tracks) + 1}"
+        name = event.segment if isinstance(event, SegmentReplayed) else f"replay {event.name}"
+        end = event.began + event.seconds
+        key = str(event.key)
+        self._trace.add_span(self._tracks[stream], name, begin=event.began, end=end, key=key)
+
+    def _add_moment(self, event: GraphMissed | GraphReleased, now: float) -> None:
+        what = "missed" if isinstance(event, GraphMissed) else "released"
+        name = f"{event.name} {what} under {event.key}"
+        self._trace.add_moment(_CAPTURES, name, at=now)
+
+    def _add_memory(self, memory: MemoryFigures, now: float) -> None:
+        values = {
+            "allocated": memory.allocated / _MEBIBYTE,
+            "reserved": memory.reserved / _MEBIBYTE,
+            "in use outside": (memory.total - memory.free - memory.reserved) / _MEBIBYTE,
+        }
+        self._trace.add_counter(_MEMORY, values, at=now)
+
+    def _snapshot(self) -> dict[str, dict[str, int]]:
+        """Return bytes by memory pool; nothing where the device does not tell."""
+        device = self._device
+        segments = device.memory_snapshot() if isinstance(device, SnapshotDevice) else ()
+        pools: dict[str, dict[str, int]] = collections.defaultdict(
+            lambda: {"segments": 0, "reserved": 0, "allocated": 0}
+        )
+        for segment in segments:
+            pool = pools[str(segment["segment_pool_id"])]
+            pool["segments"] += 1
+            pool["reserved"] += segment["total_size"]
+            pool["allocated"] += segment["allocated_size"]
+        return dict(pools)

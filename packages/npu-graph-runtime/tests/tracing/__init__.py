@@ -1,0 +1,1 @@
+"""Traces, on the fake device and on the real torch_npu over cann-sim."""
