@@ -99,9 +99,7 @@ def time_modes(
         mode: dataclasses.replace(named.config, mode=mode, prefill_capture_sizes=())
         for mode in modes
     }
-    whole = [
-        mode.value for mode, each in configs.items() if RunMode.FULL in each.decode_run_modes
-    ]
+    whole = [mode.value for mode, each in configs.items() if RunMode.FULL in each.decode_run_modes]
     if len(whole) > 1:
         raise ConfigError(
             f"timing the modes {', '.join(whole)}: all capture attention in their graphs, under "
