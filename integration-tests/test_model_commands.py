@@ -130,7 +130,7 @@ def test_host_and_device_stand_on_one_clock(events: list[dict[str, Any]]) -> Non
 def test_picture_of_the_steps_has_the_lane_and_says_that_it_is_simulated(traced: Path) -> None:
     text = (traced / "steps.svg").read_text()
 
-    for shown in (">host<", ">device: replays<", ">update lane<", ">simulated CANN: order and"):
+    for shown in (">host<", ">device<", ">update lane<", ">simulated CANN: order and"):
         assert shown in text, shown
     # Each layer in each step has its number.
     assert text.count(">0</text>") >= NUM_STEPS

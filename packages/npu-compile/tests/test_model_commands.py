@@ -142,6 +142,7 @@ def test_trace_without_a_trace_of_the_device_has_what_the_host_did(
     assert names.count("<lambda>") == names.count("segment 2 (behind <lambda>)") == 5
     assert {"device memory (MiB)", "replay model"} <= {event["name"] for event in events}
     assert ">host</text>" in picture.read_text()
+    assert ">between two segments</text>" in picture.read_text()
     assert "simulated" not in picture.read_text()
 
 

@@ -99,6 +99,7 @@ def test_segments_stand_inside_their_replay(fake: FakeDevice) -> None:
         "attention('layers.0')",
         "segment 2 (behind attention('layers.0'))",
     ]
+    assert [segment["args"]["runs"] for segment in segments] == ["captured", "eagerly", "captured"]
     assert whole["ts"] <= segments[0]["ts"]
     assert segments[-1]["ts"] + segments[-1]["dur"] <= whole["ts"] + whole["dur"]
     for before, behind in itertools.pairwise(segments):

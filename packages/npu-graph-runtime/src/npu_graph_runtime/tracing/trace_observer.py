@@ -87,10 +87,12 @@ class TraceObserver:
         stream = self._device.current_stream()
         if stream not in self._tracks:
             self._tracks[stream] = f"replays queued on stream {len(self._tracks) + 1}"
-        name = event.segment if isinstance(event, SegmentReplayed) else f"replay {event.name}"
+        name, details = f"replay {event.name}", {"key": str(event.key)}
+        if isinstance(event, SegmentReplayed):
+            name = event.segment
+            details["runs"] = "eagerly" if event.runs_eagerly else "captured"
         end = event.began + event.seconds
-        key = str(event.key)
-        self._trace.add_span(self._tracks[stream], name, begin=event.began, end=end, key=key)
+        self._trace.add_span(self._tracks[stream], name, begin=event.began, end=end, **details)
 
     def _add_moment(self, event: GraphMissed | GraphReleased, now: float) -> None:
         what = "missed" if isinstance(event, GraphMissed) else "released"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from npu_compile.command_line.figures.figure import (
     BLUE,
     FAINT,
+    GREEN,
     GREY,
     INK,
     ORANGE,
@@ -51,7 +52,7 @@ def draw_trace(trace: StepTrace, path: str | Path) -> None:
     names = _track_names(trace.host)
     steps = [event for event in host if names.get(track_of(event)) == STEPS_TRACK]
     updates = _with_role(device, UPDATE)
-    rows = ["host", *(["device: replays"] if device else []), *(["update lane"] if updates else [])]
+    rows = ["host", *(["device"] if device else []), *(["update lane"] if updates else [])]
     figure = Figure(path, width=10.0, height=1.2 + 0.85 * len(rows))
     bars = _Bars(figure.axes, steps[0]["ts"])
     length = max(event["ts"] + event["dur"] for event in (*steps, *device)) - steps[0]["ts"]
@@ -61,6 +62,8 @@ def draw_trace(trace: StepTrace, path: str | Path) -> None:
     for event in host:
         if names.get(track_of(event)) == UPDATES_TRACK:
             bars.add(event, 0.0, ORANGE)
+        elif event.get("args", {}).get("runs") == "eagerly":
+            bars.add(event, 0.0, GREEN, height=0.4)
     _draw_replays(bars, device)
     for event in updates:
         bars.add(event, 2.0, ORANGE, edge=ORANGE)
@@ -106,7 +109,7 @@ def _finish(figure: Figure, rows: Sequence[str], bars: _Bars) -> None:
     axes.set_xlabel("milliseconds since the first step's call")
     if len(rows) > 1:
         axes.set_title(_SIMULATED, loc="left", fontsize=8, color=GREY)
-    _explain_colours(axes, has_lane=len(rows) > 2)
+    _explain_colours(axes, bars, has_lane=len(rows) > 2)
     axes.tick_params(axis="y", length=0)
     axes.grid(axis="x", color=FAINT, linewidth=0.5)
     axes.set_axisbelow(True)
@@ -114,15 +117,18 @@ def _finish(figure: Figure, rows: Sequence[str], bars: _Bars) -> None:
     figure.write()
 
 
-def _explain_colours(axes: Any, *, has_lane: bool) -> None:
+def _explain_colours(axes: Any, bars: _Bars, *, has_lane: bool) -> None:
     known = [(PALE_BLUE, "host: a step's call")]
+    if bars.has(GREEN):
+        known.append((GREEN, "between two segments"))
     if has_lane:
         known += [
             (ORANGE, "issuing updates, and each update"),
             (BLUE, "attention of a layer"),
-            (GREY, "other kernels"),
             (RED, "waiting for an update"),
         ]
+    if bars.has(GREY):
+        known.append((GREY, "other kernels" if has_lane else "kernels; framed: a replay"))
     for colour, text in known:
         axes.barh(0, 0, color=colour, label=text)
     axes.legend(
@@ -141,6 +147,10 @@ class _Bars:
         self._axes = axes
         self._began = began
         self.end = 0.0
+        self._colours: set[str] = set()
+
+    def has(self, colour: str) -> bool:
+        return colour in self._colours
 
     def add(
         self,
@@ -152,6 +162,7 @@ class _Bars:
         edge: str | None = None,
         text: str = "",
     ) -> None:
+        self._colours.add(colour)
         begin, length = self._at(event["ts"]), event["dur"] / _MICROSECONDS_OF_MILLISECOND
         self.end = max(self.end, begin + length)
         self._axes.barh(
