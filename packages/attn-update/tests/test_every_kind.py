@@ -98,7 +98,7 @@ def test_launch_that_takes_another_number_of_kernels_is_an_error_of_its_layer(
     lane = UpdateLane(npu_device, updater=any_updater)
     key = model.case.keys[0]
     lane.run(*model.prepared(model.draw(random, key)))
-    model.device.synchronize()  # type: ignore[attr-defined]
+    npu_device.synchronize()
     with (
         cann_sim.injected_faults("two_kernels(aclnnFusedInferAttentionScoreV3):2"),
         pytest.raises(UpdateError, match="the task group has 1 kernels") as caught,

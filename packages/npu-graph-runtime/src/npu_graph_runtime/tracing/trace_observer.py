@@ -16,6 +16,7 @@ from npu_graph_runtime.observer import (
     RuntimeEvent,
     SegmentReplayed,
 )
+from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,6 +81,8 @@ class TraceObserver:
                 end=now,
                 pools=self._snapshot(),
             )
+        elif isinstance(event, RunModeChoice):
+            self._trace.add_moment(_CAPTURES, f"chose {event}", at=now)
         else:
             self._add_moment(event, now)
 
