@@ -22,7 +22,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "base_of",
     "python_kernels",
     "run_cpu_kernel",
+    "run_python_kernel",
     "schema_of",
     "storage_owners",
 ]
@@ -61,6 +62,32 @@ def python_kernels() -> AbstractSet[str]:
     """
     kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
     return kernels
+
+
+def run_python_kernel(
+    operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[[], Any] | None:
+    """Return what runs an operator's kernel, which offers what it calls to dispatch modes.
+
+    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14, as `torch.library` asks it.
+
+    Returns:
+        ``None`` where the kernel for the device of the arguments is not Python.
+    """
+    devices = [value.device.type for value in args if isinstance(value, torch.Tensor)]
+    if not isinstance(operator, OpOverload) or not devices:
+        return None
+    if operator.namespace in {"aten", "prims", "prim"}:
+        return None
+    schema = operator._schema
+    overload = f".{schema.overload_name}" if schema.overload_name else ""
+    name = schema.name.replace("::", "/") + overload
+    device_key = torch._C._dispatch_key_for_device(devices[0])
+    known = python_kernels()
+    if not any(f"{name}/{key}" in known for key in (device_key, "CompositeExplicitAutograd")):
+        return None
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device_key))
+    return lambda: operator.redispatch(keys, *args, **kwargs)
 
 
 def storage_owners(tensor: torch.Tensor) -> int:
