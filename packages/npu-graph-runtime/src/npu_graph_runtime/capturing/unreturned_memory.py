@@ -11,8 +11,6 @@ import contextlib
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from torch import Tensor
-
 from npu_graph_runtime.capturing.fresh_memory import memory_of
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.errors import EagerSegmentError
@@ -22,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import torch
+    from torch import Tensor
 
 
 class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
