@@ -27,6 +27,7 @@ from npu_graph_runtime.device import (
     Stream,
     TaskDevice,
 )
+from npu_graph_runtime.devices.cuda import CudaDevice
 from npu_graph_runtime.devices.fake import FakeDevice
 from npu_graph_runtime.devices.npu import NpuDevice
 from npu_graph_runtime.errors import (
@@ -96,6 +97,7 @@ __all__ = [
     "CaptureSizes",
     "CaptureStateError",
     "ContextThreadError",
+    "CudaDevice",
     "DeadlockError",
     "DeviceError",
     "DeviceGraph",

@@ -30,6 +30,7 @@ __all__ = [
     "OpOverload",
     "TorchDispatchMode",
     "base_of",
+    "end_cuda_allocation",
     "python_kernels",
     "run_cpu_kernel",
     "run_python_kernel",
@@ -88,6 +89,17 @@ def run_python_kernel(
         return None
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device_key))
     return lambda: operator.redispatch(keys, *args, **kwargs)
+
+
+def end_cuda_allocation(index: int, pool: object) -> None:
+    """End what a capture began in torch.cuda's allocator, where the device refused the capture.
+
+    `torch._C._cuda_endAllocateToPool`, torch 2.10 to 2.14 with CUDA; `CUDAGraph.capture_end` does
+    it only behind a capture that the device took. Where nothing is open it says so.
+    """
+    end = getattr(torch._C, "_cuda_endAllocateToPool", None)
+    if end is not None:
+        end(index, pool)
 
 
 def storage_owners(tensor: torch.Tensor) -> int:
