@@ -24,6 +24,7 @@ from npu_graph_runtime.device import (
     ExternalEvent,
     GraphDevice,
     MemoryFigures,
+    SnapshotDevice,
     Stream,
     TaskDevice,
 )
@@ -62,6 +63,7 @@ from npu_graph_runtime.failures.comparison import find_first_difference
 from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
 from npu_graph_runtime.failures.difference import DifferenceKind, FirstDifference, Side
 from npu_graph_runtime.failures.error_codes import ERROR_CODES, ErrorCode
+from npu_graph_runtime.failures.tensor_dump import DumpedTensor, TensorDump
 from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
 from npu_graph_runtime.observer import (
@@ -104,6 +106,7 @@ __all__ = [
     "DeviceTimeoutError",
     "DeviceUnavailableError",
     "DifferenceKind",
+    "DumpedTensor",
     "EagerSegmentError",
     "ErrorCode",
     "Event",
@@ -143,9 +146,11 @@ __all__ = [
     "RuntimeObserver",
     "SegmentedGraph",
     "Side",
+    "SnapshotDevice",
     "Stream",
     "TaskDevice",
     "TaskGroupError",
+    "TensorDump",
     "UnknownDeviceError",
     "WeakOutputError",
     "__version__",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from os import PathLike
 
     import torch
     from torch import Tensor
@@ -202,4 +203,16 @@ class GraphDevice(TaskDevice, Protocol):
         A captured graph takes at least one for each stream that it was captured on, until it is
         reset; where the device takes them only while a graph runs, none. ``None`` where the device
         does not tell.
+        """
+
+
+@runtime_checkable
+class SnapshotDevice(Protocol):
+    """An optional part of a device: it can write down its allocator's blocks."""
+
+    def save_memory_snapshot(self, path: str | PathLike[str]) -> None:
+        """Write a pickle of all segments and blocks, in the form of pytorch.org/memory_viz.
+
+        Args:
+            path: of the file, which is written over.
         """

@@ -3,14 +3,16 @@
 Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
 wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
-`_C._npu_endAllocateCurrentStreamToPool`, and two C++ functions that it exports for extensions. Each
-stands below with the reason, and with what is done where a later version lacks it.
+`_C._npu_endAllocateCurrentStreamToPool`, `npu.memory._snapshot`, and two C++ functions that it
+exports for extensions. Each stands below with the reason, and with what is done where a later
+version lacks it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import pickle
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -24,6 +26,7 @@ from npu_graph_runtime.errors import CaptureStateError, DeviceUnavailableError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
+    from os import PathLike
 
     from torch import Tensor
 
@@ -324,6 +327,18 @@ class NpuDevice:
             free=free,
             total=total,
         )
+
+    def save_memory_snapshot(self, path: str | PathLike[str]) -> None:
+        """Write a pickle of the allocator's segments and blocks, for pytorch.org/memory_viz.
+
+        With stacks and history where ``torch_npu.npu.memory._record_memory_history`` was called.
+
+        Args:
+            path: of the file, which is written over.
+        """
+        # torch_npu 2.10 to 2.14; its own _dump_snapshot starts a profiler besides.
+        snapshot: object = self._npu.memory._snapshot()  # noqa: SLF001
+        Path(path).write_bytes(pickle.dumps(snapshot))
 
     def free_streams(self) -> int | None:
         """Return how many streams the device can still give, or ``None`` where CANN does not tell.
