@@ -31,6 +31,7 @@ __all__ = [
     "TorchDispatchMode",
     "base_of",
     "end_cuda_allocation",
+    "layout_guard",
     "python_kernels",
     "run_cpu_kernel",
     "run_python_kernel",
@@ -63,6 +64,28 @@ def python_kernels() -> AbstractSet[str]:
     """
     kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
     return kernels
+
+
+def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """Return a function of as many tensors: whether type and layout of each are as of these.
+
+    Of shape, strides, dtype, device, gradients and dispatch keys, so the modes of torch count too;
+    not of addresses. It holds none of the tensors. A third of the time that Python takes.
+
+    `torch._C._dynamo.guards.TensorGuards`, torch 2.10 to 2.14, by which Dynamo compares inputs.
+
+    Returns:
+        ``None`` where one tensor is there twice, which its check refuses, or where a later torch
+        has no such class.
+    """
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    make = getattr(guards, "TensorGuards", None)
+    if make is None or len({id(tensor) for tensor in tensors}) < len(tensors):
+        return None
+    check: Callable[..., bool] = make(
+        *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+    ).check
+    return check
 
 
 def run_python_kernel(
