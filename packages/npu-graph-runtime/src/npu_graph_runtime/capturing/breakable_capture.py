@@ -244,7 +244,8 @@ class SegmentRecorder:
     def _begin(self) -> None:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()
         stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
-        stack.enter_context(self._unreturned)
+        if self._unreturned.is_there:
+            stack.enter_context(self._unreturned)
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
         self._open, self._latest = (segment, stack), segment
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees the operators of a breakable capture, and refuses those that read such memory.
 
-    Entered while a segment is captured. Memory is told by its storage, so what an operator in C++
-    keeps to itself is not seen, and neither is what no operator reads.
+    Entered while a segment is captured, if there is such memory. Memory is told by its storage, so
+    what an operator in C++ keeps to itself is not seen, and neither is what no operator reads.
 
     Args:
         subject: what is captured, for messages.
@@ -45,6 +45,11 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def is_infra_mode(cls) -> bool:
         """Return true, since Dynamo runs compiled code under no other kind of mode."""
         return True
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a function has kept memory that it did not return."""
+        return bool(self._made)
 
     @contextlib.contextmanager
     def made_by(self, name: str) -> Iterator[None]:
