@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -810,3 +813,30 @@ def plain_relu(value: Tensor) -> Tensor:
 def gradient_of(weight: Tensor) -> Tensor:
     assert weight.grad is not None
     return weight.grad
+
+
+def test_capture_does_not_import_dynamo() -> None:
+    program = """
+import sys
+import cann_sim
+cann_sim.activate()
+import torch
+from npu_graph_runtime import CaptureSession, GraphContext, NpuDevice, runs_eagerly
+device, context = NpuDevice(), GraphContext()
+attention = runs_eagerly(context)(lambda x: x * 2)
+x = torch.ones(4, device=device.torch_device)
+with CaptureSession(device, context) as session:
+    capture = session.capture(lambda: attention(x + 1) + 1, subject="model", is_breakable=True)
+assert capture.result.tolist() == [5.0] * 4
+print("torch._dynamo" in sys.modules)
+"""
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert run.stdout.split() == ["False"]

@@ -167,7 +167,7 @@ class SegmentRecorder:
         self._open: tuple[CapturedSegment, contextlib.ExitStack] | None = None
         self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
-        self._unreturned = UnreturnedMemory(subject)
+        self._unreturned = UnreturnedMemory.of(subject)
 
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
         """Capture the call and return its graph and its result.

@@ -8,6 +8,7 @@ not, so a captured segment would go on reading what lay there at the capture.
 from __future__ import annotations
 
 import contextlib
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -45,6 +46,17 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def is_infra_mode(cls) -> bool:
         """Return true, since Dynamo runs compiled code under no other kind of mode."""
         return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
+        # takes seconds. Where it is imported anyway, `of` takes a class that skips it.
+        return False
+
+    @classmethod
+    def of(cls, subject: str) -> UnreturnedMemory:
+        """Return one for a capture, which Dynamo does not look into."""
+        return (_BesideDynamo if "torch._dynamo" in sys.modules else cls)(subject)
 
     @property
     def is_there(self) -> bool:
@@ -127,3 +139,18 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             "captured work would not see; return the tensor (in lists, tuples, dicts or "
             "dataclasses), write into a buffer that is given, or make it before the capture"
         )
+
+
+class _BesideDynamo(UnreturnedMemory):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
