@@ -1,4 +1,4 @@
-"""Host cost of a breakable capture's replay, beside its segments replayed one by one.
+"""Host cost of a breakable capture's replay, beside its segments replayed one by one, and of full.
 
 Run by ``./nox -s bench -- breakable``; options as ``--layers=61``, ``--calls=20``. The real
 torch_npu over cann-sim with kernels that do nothing: 62 segments of six operators each, and 61
@@ -7,6 +7,7 @@ turns in one process. Prints a table and writes rows ``{subject, microseconds_pe
 ratio_to_floor}`` to build/bench/breakable.json.
 
 The floor replays the same segments, captured one by one, and calls the same functions in one loop.
+That of a full capture, of one segment's operators with 17 tensors that are compared, is its graph.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ import cann_sim
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
+
+    from npu_graph_runtime import NpuDevice
+
 FLOOR = "the segments one by one"
+FULL_FLOOR = "the full graph by itself"
+FULL = "full capture, with its context"
 TURNS = 15
 OPERATORS = 6
 
@@ -93,7 +100,32 @@ def subjects(layers: int) -> tuple[dict[str, Callable[[], object]], Callable[[],
         with context.run(RunMode.BREAKABLE, key):
             breakable()
 
-    return {FLOOR: one_by_one, "breakable capture": replay, "eager": model}, device.synchronize
+    return {
+        FLOOR: one_by_one,
+        "breakable capture": replay,
+        "eager": model,
+        **full_subjects(device, segment, [torch.zeros_like(hidden) for _ in range(17)]),
+    }, device.synchronize
+
+
+def full_subjects(
+    device: NpuDevice, segment: Callable[[], None], buffers: list[torch.Tensor]
+) -> dict[str, Callable[[], object]]:
+    """Return the replay of a full graph, by itself and as an engine calls it."""
+    from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, RunMode
+
+    context, key = GraphContext(), GraphKey(num_tokens=8)
+    full = GraphedCallable(
+        lambda *_: segment(), device=device, context=context, run_mode=RunMode.FULL, name="full"
+    )
+
+    def replay() -> None:
+        with context.run(RunMode.FULL, key):
+            full(*buffers)
+
+    with CaptureSession(device, context):
+        replay()
+    return {FULL_FLOOR: full.graph_of(key).replay, FULL: replay}
 
 
 def measure(layers: int, calls: int) -> list[Row]:
@@ -112,7 +144,9 @@ def measure(layers: int, calls: int) -> list[Row]:
         Row(
             subject=name,
             microseconds_per_step_median=round(median, 1),
-            ratio_to_floor=round(median / medians[FLOOR], 3),
+            ratio_to_floor=round(
+                median / medians[FULL_FLOOR if name in {FULL_FLOOR, FULL} else FLOOR], 3
+            ),
         )
         for name, median in medians.items()
     ]
@@ -127,9 +161,9 @@ def main() -> None:
     os.environ["CANN_SIM_KERNELS"] = "null"
     cann_sim.activate()
     rows = measure(options.layers, options.calls)
-    table = Table("subject", "us a step", "ratio to the segments one by one")
+    table = Table("subject", "us a step", "ratio to its floor")
     for row in rows:
-        figure = f"{row.microseconds_per_step_median:.0f}"
+        figure = f"{row.microseconds_per_step_median:.1f}"
         table.add_row(row.subject, figure, f"{row.ratio_to_floor:.2f}")
     Console().print(table)
     path = Path("build/bench/breakable.json")

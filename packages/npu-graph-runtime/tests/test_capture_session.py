@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import gc
+import pickle
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -12,12 +14,18 @@ from npu_graph_runtime import (
     CaptureSessionOpened,
     DeadlockError,
     FakeDevice,
+    FeatureNotSupportedError,
     GraphContext,
     IllegalWhileCapturingError,
     KernelError,
     OutOfDeviceMemoryError,
     RuntimeEvent,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from npu_graph_runtime import NpuDevice
 
 
 class Log:
@@ -250,3 +258,34 @@ def test_session_left_by_exception_with_stream_stuck_raises_that_exception(
     event = fake.create_external_event()
     with pytest.raises(DeadlockError):
         get_stuck(None)
+
+
+def test_session_that_ends_writes_a_memory_snapshot(
+    npu: NpuDevice, context: GraphContext, tmp_path: Path
+) -> None:
+    path = tmp_path / "session.pickle"
+    with CaptureSession(npu, context, memory_snapshot=path) as session:
+        capture = session.capture(
+            lambda: torch.zeros(1 << 20, device=npu.torch_device) + 1, subject="'model'"
+        )
+        assert not path.exists()
+    blocks = [
+        block
+        for segment in pickle.loads(path.read_bytes())["segments"]
+        for block in segment["blocks"]
+    ]
+    address = capture.result.data_ptr()
+    assert [block["state"] for block in blocks if block["address"] == address] == [
+        "active_allocated"
+    ]
+    path.unlink()
+    with pytest.raises(KeyError), CaptureSession(npu, context, memory_snapshot=path):
+        raise KeyError("left")
+    assert path.exists()
+
+
+def test_session_with_a_snapshot_of_a_device_without_is_refused(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    with pytest.raises(FeatureNotSupportedError, match="a memory snapshot is wanted"):
+        CaptureSession(fake, context, memory_snapshot="session.pickle")

@@ -4,6 +4,7 @@ import dataclasses
 import enum
 import random
 import re
+import weakref
 from typing import Any
 
 import pytest
@@ -189,3 +190,61 @@ def _leaves(value: Any, path: str = "") -> dict[str, str]:
     else:
         return {path: f"{type(value)} {value!r}"}
     return {key: text for path, item in items for key, text in _leaves(item, path).items()}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda x, y: (x.t(), y),
+        lambda x, y: (x.view(2, 4), y),
+        lambda x, y: (x.view(torch.int32), y),
+        lambda x, y: (x[:2], y),
+        lambda x, y: (y, x),
+        lambda x, _: (x, x),
+        lambda x, y: (x, y.clone()),
+        lambda x, _: (x, None),
+        lambda x, _: (x,),
+        lambda x, y: (x, y, y),
+    ],
+)
+def test_input_layout_compared_often_refuses_what_it_did_at_first(other: Any) -> None:
+    x, y = torch.zeros(4, 2), torch.zeros(4)
+    layout = InputLayout((x, y), {}, "'decode'")
+    for _ in range(3):
+        layout.check((x, y), {})
+        layout.check((x.view(4, 2), y[:]), {})  # other objects on the same memory
+        with torch.inference_mode():
+            layout.check((x, y), {})
+        with pytest.raises(InputAddressError):
+            layout.check(other(x, y), {})
+        with pytest.raises(InputAddressError):
+            layout.check((x,), {"y": y})
+
+
+def test_input_layout_of_a_tensor_that_was_changed_in_place_is_refused() -> None:
+    changes: list[Any] = [
+        lambda x: x.t_(),
+        lambda x: x.resize_(2, 2),
+        lambda x: x.unsqueeze_(0),
+        lambda x: setattr(x, "data", torch.zeros(4, 2)),
+        lambda x: x.set_(torch.zeros(4, 2)),
+        lambda x: x.untyped_storage().resize_(0),
+    ]
+    for change in changes:
+        x = torch.zeros(4, 2)
+        layout = InputLayout((x,), {}, "'decode'")
+        for _ in range(3):
+            layout.check((x,), {})
+        change(x)
+        with pytest.raises(InputAddressError):
+            layout.check((x,), {})
+
+
+def test_input_layout_keeps_no_tensor_alive() -> None:
+    x = torch.zeros(4, 2)
+    layout = InputLayout((x,), {}, "'decode'")
+    for _ in range(3):
+        layout.check((x,), {})
+    reference = weakref.ref(x)
+    del x
+    assert reference() is None

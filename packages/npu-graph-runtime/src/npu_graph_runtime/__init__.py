@@ -24,9 +24,11 @@ from npu_graph_runtime.device import (
     ExternalEvent,
     GraphDevice,
     MemoryFigures,
+    SnapshotDevice,
     Stream,
     TaskDevice,
 )
+from npu_graph_runtime.devices.cuda import CudaDevice
 from npu_graph_runtime.devices.fake import FakeDevice
 from npu_graph_runtime.devices.npu import NpuDevice
 from npu_graph_runtime.errors import (
@@ -61,6 +63,7 @@ from npu_graph_runtime.failures.comparison import find_first_difference
 from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
 from npu_graph_runtime.failures.difference import DifferenceKind, FirstDifference, Side
 from npu_graph_runtime.failures.error_codes import ERROR_CODES, ErrorCode
+from npu_graph_runtime.failures.tensor_dump import DumpedTensor, TensorDump
 from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
 from npu_graph_runtime.observer import (
@@ -81,7 +84,7 @@ from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
 from npu_graph_runtime.planning.run_mode_chooser import RunModeCandidate, RunModeChooser
 from npu_graph_runtime.run_mode import RunMode
 from npu_graph_runtime.tracing.trace import Trace
-from npu_graph_runtime.tracing.trace_observer import SnapshotDevice, TraceObserver
+from npu_graph_runtime.tracing.trace_observer import TraceObserver
 
 __all__ = [
     "ERROR_CODES",
@@ -101,12 +104,14 @@ __all__ = [
     "CaptureSizes",
     "CaptureStateError",
     "ContextThreadError",
+    "CudaDevice",
     "DeadlockError",
     "DeviceError",
     "DeviceGraph",
     "DeviceTimeoutError",
     "DeviceUnavailableError",
     "DifferenceKind",
+    "DumpedTensor",
     "EagerSegmentError",
     "ErrorCode",
     "Event",
@@ -154,6 +159,7 @@ __all__ = [
     "Stream",
     "TaskDevice",
     "TaskGroupError",
+    "TensorDump",
     "Trace",
     "TraceObserver",
     "UnknownDeviceError",

@@ -7,9 +7,10 @@ Protocols as they are, so nothing is added on the hot path.
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     import torch
@@ -202,4 +203,15 @@ class GraphDevice(TaskDevice, Protocol):
         A captured graph takes at least one for each stream that it was captured on, until it is
         reset; where the device takes them only while a graph runs, none. ``None`` where the device
         does not tell.
+        """
+
+
+@runtime_checkable
+class SnapshotDevice(Protocol):
+    """An optional part of a device: it can tell its allocator's blocks."""
+
+    def memory_snapshot(self) -> Mapping[str, Any]:
+        """Return the ``segments`` of the allocator with their blocks, and what else there is.
+
+        In the form that pytorch.org/memory_viz reads, pickled.
         """

@@ -22,7 +22,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
 __all__ = [
@@ -30,8 +30,11 @@ __all__ = [
     "OpOverload",
     "TorchDispatchMode",
     "base_of",
+    "end_cuda_allocation",
+    "layout_guard",
     "python_kernels",
     "run_cpu_kernel",
+    "run_python_kernel",
     "schema_of",
     "storage_owners",
 ]
@@ -61,6 +64,65 @@ def python_kernels() -> AbstractSet[str]:
     """
     kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
     return kernels
+
+
+def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
+    """Return a function of as many tensors: whether type and layout of each are as of these.
+
+    Of shape, strides, dtype, device, gradients and dispatch keys, so the modes of torch count too;
+    not of addresses. It holds none of the tensors. A third of the time that Python takes.
+
+    `torch._C._dynamo.guards.TensorGuards`, torch 2.10 to 2.14, by which Dynamo compares inputs.
+
+    Returns:
+        ``None`` where one tensor is there twice, which its check refuses, or where a later torch
+        has no such class.
+    """
+    guards = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+    make = getattr(guards, "TensorGuards", None)
+    if make is None or len({id(tensor) for tensor in tensors}) < len(tensors):
+        return None
+    check: Callable[..., bool] = make(
+        *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
+    ).check
+    return check
+
+
+def run_python_kernel(
+    operator: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Callable[[], Any] | None:
+    """Return what runs an operator's kernel, which offers what it calls to dispatch modes.
+
+    `torch._C._dispatch_key_for_device`, torch 2.10 to 2.14, as `torch.library` asks it.
+
+    Returns:
+        ``None`` where the kernel for the device of the arguments is not Python.
+    """
+    devices = [value.device.type for value in args if isinstance(value, torch.Tensor)]
+    if not isinstance(operator, OpOverload) or not devices:
+        return None
+    if operator.namespace in {"aten", "prims", "prim"}:
+        return None
+    schema = operator._schema
+    overload = f".{schema.overload_name}" if schema.overload_name else ""
+    name = schema.name.replace("::", "/") + overload
+    device_key = torch._C._dispatch_key_for_device(devices[0])
+    known = python_kernels()
+    if not any(f"{name}/{key}" in known for key in (device_key, "CompositeExplicitAutograd")):
+        return None
+    keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, device_key))
+    return lambda: operator.redispatch(keys, *args, **kwargs)
+
+
+def end_cuda_allocation(index: int, pool: object) -> None:
+    """End what a capture began in torch.cuda's allocator, where the device refused the capture.
+
+    `torch._C._cuda_endAllocateToPool`, torch 2.10 to 2.14 with CUDA; `CUDAGraph.capture_end` does
+    it only behind a capture that the device took. Where nothing is open it says so.
+    """
+    end = getattr(torch._C, "_cuda_endAllocateToPool", None)
+    if end is not None:
+        end(index, pool)
 
 
 def storage_owners(tensor: torch.Tensor) -> int:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_graph_runtime import FakeDevice
+from npu_graph_runtime import (
+    CudaDevice,
+    DeviceUnavailableError,
+    FakeDevice,
+    FeatureNotSupportedError,
+)
 from npu_graph_testing import DeviceContract
 
 if TYPE_CHECKING:
@@ -29,3 +34,22 @@ class TestNpuDevice(DeviceContract):
     @pytest.fixture
     def device(self, npu: NpuDevice) -> GraphDevice:
         return npu
+
+
+class TestCudaDevice(DeviceContract):
+    """Where there is a GPU; CUDA has no task groups."""
+
+    @pytest.fixture
+    def device(self) -> GraphDevice:
+        try:
+            return CudaDevice()
+        except DeviceUnavailableError as error:
+            pytest.skip(str(error))
+
+    def test_task_update_changes_later_replays_only(self, device: GraphDevice) -> None:
+        with pytest.raises(FeatureNotSupportedError, match="CUDA has no task groups"):
+            device.begin_task_update(device.create_stream(), object())
+
+    def test_replay_first_update_after_uses_new_arguments(self, device: GraphDevice) -> None:
+        with pytest.raises(FeatureNotSupportedError, match="CUDA has no task groups"):
+            device.end_task_group(device.create_stream())

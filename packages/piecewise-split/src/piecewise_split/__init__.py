@@ -1,14 +1,18 @@
 """Split an FX graph at named operators and stitch the pieces into one flat function."""
 
 from piecewise_split.__about__ import __version__
+from piecewise_split.building.debugged_pieces import run_debugged
+from piecewise_split.building.size_ranges import SizeRange, compile_by_size
 from piecewise_split.building.split import Piece, PieceCode, SplitGraph, split
 from piecewise_split.building.stitch import StitchedFunction, run_uncompiled, stitch
 from piecewise_split.errors import (
     CompiledPieceError,
+    FailedNodeError,
     PiecewiseSplitError,
     PlanMismatchError,
     SideInputError,
     SizeMetadataError,
+    SizeRangeError,
     SplittingOpAbsentError,
     SplittingOpNameError,
     UnsupportedGraphError,
@@ -25,6 +29,7 @@ from piecewise_split.planning.split_points import (
 __all__ = [
     "CompiledPieceError",
     "CutReason",
+    "FailedNodeError",
     "Piece",
     "PieceCode",
     "PiecewiseSplitError",
@@ -32,6 +37,8 @@ __all__ = [
     "PlannedPiece",
     "SideInputError",
     "SizeMetadataError",
+    "SizeRange",
+    "SizeRangeError",
     "SplitGraph",
     "SplitPlan",
     "SplitPoints",
@@ -42,8 +49,10 @@ __all__ = [
     "StitchedFunction",
     "UnsupportedGraphError",
     "__version__",
+    "compile_by_size",
     "find_split_points",
     "plan_split",
+    "run_debugged",
     "run_uncompiled",
     "split",
     "stitch",

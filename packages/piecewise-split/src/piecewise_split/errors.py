@@ -39,3 +39,23 @@ class PlanMismatchError(PiecewiseSplitError, ValueError):
 
 class CompiledPieceError(PiecewiseSplitError, TypeError):
     """The caller's ``compile_piece`` returned something that cannot be called."""
+
+
+class SizeRangeError(PiecewiseSplitError, ValueError):
+    """Ranges of sizes that no piece can be compiled by, or a size that is in none of them."""
+
+
+class FailedNodeError(PiecewiseSplitError, RuntimeError):
+    """A node of a piece failed while pieces are run node by node.
+
+    Attributes:
+        piece: Name of the piece, ``piece_<index>``.
+        node: Name of the node in the graph that was split.
+        source: Line of the model that it came from, as ``folder/file.py:12``, or None.
+    """
+
+    def __init__(self, message: str, *, piece: str, node: str, source: str | None) -> None:
+        super().__init__(message)
+        self.piece = piece
+        self.node = node
+        self.source = source

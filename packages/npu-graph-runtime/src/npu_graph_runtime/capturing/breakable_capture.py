@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
 from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name, weakly
+from npu_graph_runtime.capturing.unreturned_memory import UnreturnedMemory
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 
@@ -38,6 +39,9 @@ def runs_eagerly(context: CallContext) -> Callable[[Function], Function]:
     - a new tensor is kept as long as the graph, and the new one of each replay is copied into it;
     - a tensor that somebody else holds too, such as a buffer of the module, has to be the same one
       at each replay.
+
+    What it makes, keeps elsewhere and does not return, captured work may not read: that is an error
+    at the capture, since each replay makes other memory.
 
     Anything else is an :class:`~npu_graph_runtime.EagerSegmentError` at the replay. So is another
     number of results or another plain value, which Python code behind the function may have used.
@@ -190,6 +194,7 @@ class SegmentRecorder:
         self._open: tuple[CapturedSegment, contextlib.ExitStack] | None = None
         self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
+        self._unreturned = UnreturnedMemory.of(subject)
 
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
         """Capture the call and return its graph and its result.
@@ -199,6 +204,8 @@ class SegmentRecorder:
 
         Raises:
             CaptureSessionError: ``call`` caught the exception of an eager function and went on.
+            EagerSegmentError: captured work, or the result, is in memory that an eager function
+                made and did not return.
             DeviceError: the device refused; the segment is named.
             Exception: whatever else ``call`` raises, unchanged; nothing is captured then.
         """
@@ -206,6 +213,7 @@ class SegmentRecorder:
             self._begin()
             result = call()
             self._end()
+            self._unreturned.check(result, "the result")
         except BaseException as error:
             place = f"{self._place()} of {self._subject}"
             self._abandon(error)
@@ -223,13 +231,17 @@ class SegmentRecorder:
         if self._open is None:
             # Inside another eager function, or behind one that failed.
             return function(*args, **kwargs)
-        self._end(before=call_name(function, args, kwargs))
+        name = call_name(function, args, kwargs)
+        self._end(before=name)
         try:
-            segment, result = EagerSegment.of_call(
-                function, args, kwargs, device=self._device, subject=self._subject
-            )
+            self._unreturned.check((args, dict(kwargs)), f"the call of {name}")
+            with self._unreturned.made_by(name):
+                segment, result = EagerSegment.of_call(
+                    function, args, kwargs, device=self._device, subject=self._subject
+                )
+            self._unreturned.returned(result)
         except BaseException as error:
-            self._failed = (call_name(function, args, kwargs), error)
+            self._failed = (name, error)
             raise
         self._segments.append(segment)
         self._begin()
@@ -259,6 +271,8 @@ class SegmentRecorder:
     def _begin(self) -> None:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()
         stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
+        if self._unreturned.is_there:
+            stack.enter_context(self._unreturned)
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
         self._open, self._latest = (segment, stack), segment
 

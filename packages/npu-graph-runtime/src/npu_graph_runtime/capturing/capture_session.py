@@ -5,16 +5,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import pickle
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentRecorder
-from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
+from npu_graph_runtime.device import SnapshotDevice
+from npu_graph_runtime.errors import (
+    CaptureSessionError,
+    FeatureNotSupportedError,
+    GraphRuntimeError,
+)
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from os import PathLike
     from types import TracebackType
 
     from typing_extensions import Self
@@ -79,14 +87,18 @@ class CaptureSession:
         stream: the capture stream; without it the session makes one. Graphs that share a pool
             should share the stream too, so that the allocator can share their memory.
         observer: told when the session opens and closes, with memory figures.
+        memory_snapshot: a file that is written when the session ends, however it does, with all
+            blocks of the allocator, for pytorch.org/memory_viz; of a `SnapshotDevice` only.
 
     Attributes:
         device: as given.
         pool: the shared pool; its memory lives as long as a graph captured into it.
         stream: the capture stream.
         num_graphs: graphs captured so far.
+        attempt: an object of its own for each capture that was begun, failed ones too.
 
     Raises:
+        FeatureNotSupportedError: a snapshot of a device that has none.
         CaptureSessionError: entered twice, inside another session of the context, or while the
             device is capturing.
     """
@@ -99,13 +111,21 @@ class CaptureSession:
         stream: Stream | None = None,
         *,
         observer: RuntimeObserver | None = None,
+        memory_snapshot: str | PathLike[str] | None = None,
     ) -> None:
+        if memory_snapshot is not None and not isinstance(device, SnapshotDevice):
+            raise FeatureNotSupportedError(
+                f"opening a capture session on {device.name}: a memory snapshot is wanted, and the "
+                "device has none, expected memory_snapshot(); pass memory_snapshot=None"
+            )
         self.device = device
         self.pool: object = device.create_memory_pool() if pool is None else pool
         self.stream: Stream = device.create_stream() if stream is None else stream
         self.num_graphs = 0
+        self.attempt: object = None
         self._context = context
         self._observer = observer
+        self._memory_snapshot = memory_snapshot
         self._capturing: str | None = None
         self._listener: BreakListener | None = None
         self._stack = contextlib.ExitStack()
@@ -123,6 +143,7 @@ class CaptureSession:
             )
         with contextlib.ExitStack() as stack:
             stack.enter_context(_garbage_collection_held_off())
+            stack.callback(self._save_snapshot)
             self.device.synchronize()
             self.device.empty_cache()
             if self._observer is not None:
@@ -196,6 +217,7 @@ class CaptureSession:
                 "under way, since captures do not nest; give the inner callable another run mode"
             )
         self._capturing = subject
+        self.attempt = object()
         try:
             return self._capture(call, subject, warmup_runs, is_breakable)
         finally:
@@ -290,6 +312,11 @@ class CaptureSession:
             result = call()
         self.num_graphs += 1
         return graph, result
+
+    def _save_snapshot(self) -> None:
+        if self._memory_snapshot is not None and isinstance(self.device, SnapshotDevice):
+            snapshot = self.device.memory_snapshot()
+            Path(self._memory_snapshot).write_bytes(pickle.dumps(snapshot))
 
     def _leave_context(self) -> None:
         self._context.capture_session = None

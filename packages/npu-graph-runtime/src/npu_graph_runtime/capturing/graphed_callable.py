@@ -8,7 +8,7 @@ import enum
 import functools
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.input_layout import AddressCheck, InputLayout
@@ -33,6 +33,7 @@ from npu_graph_runtime.run_mode import RunMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from npu_graph_runtime.capturing.capture_session import CaptureSession
     from npu_graph_runtime.capturing.watched_weights import NamedTensors, WeightPlace
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.graph_key import GraphKey
     from npu_graph_runtime.observer import RuntimeObserver
+
+
+Hook: TypeAlias = "Callable[[GraphKey], AbstractContextManager[object]]"
+"""Called with the key of a graph; what it returns is entered around the device's work."""
 
 
 class MissPolicy(enum.Enum):
@@ -113,6 +118,10 @@ class GraphedCallable:
 
     Belongs to one host thread at a time, as its context does.
 
+    Both hooks are for what has to stand around the device's work without being part of it, such as
+    weights that are loaded back, or the memory scope of an engine's allocator. They are called with
+    the key and return a context manager. What they raise reaches the caller.
+
     Args:
         function: what to capture; issues its work on the current stream, without synchronising.
         device: captures and replays.
@@ -133,6 +142,15 @@ class GraphedCallable:
         replay_after_capture: replay each graph once behind its capture, so that the capturing call
             returns written outputs. Not for graphs that wait for an external event.
         on_miss: what to do where nothing is captured and no session is open.
+        lazy_session: opens the door for captures while serving: where nothing is captured and no
+            session is open, what it returns is entered for the one capture, such as
+            ``lambda: CaptureSession(device, context, pool, stream)``; or ``None``, and ``on_miss``
+            says. The call then returns written outputs: ``replay_after_capture`` holds for it. It
+            waits for the device and collects garbage, so a step takes long; ranks that exchange
+            data have to come to it at the same step.
+        around_capture: entered before the warm-up runs of a capture, left behind it.
+        around_replay: entered before the device is handed a graph, when the inputs were compared;
+            left behind the call, at which the device may still be working.
         observer: told of captures, replays, misses and releases.
 
     Attributes:
@@ -157,6 +175,9 @@ class GraphedCallable:
         warmup_runs: int = 1,
         replay_after_capture: bool = False,
         on_miss: MissPolicy = MissPolicy.RAISE,
+        lazy_session: Callable[[], CaptureSession | None] | None = None,
+        around_capture: Hook | None = None,
+        around_replay: Hook | None = None,
         observer: RuntimeObserver | None = None,
     ) -> None:
         if run_mode is RunMode.EAGER:
@@ -179,7 +200,11 @@ class GraphedCallable:
         self._warmup_runs = warmup_runs
         self._replay_after_capture = replay_after_capture
         self._on_miss = on_miss
+        self._lazy_session = lazy_session
+        self._around_capture = around_capture
+        self._around_replay = around_replay
         self._observer = observer
+        self._is_plain = around_replay is None and observer is None
         self._graphs: dict[GraphKey | None, _CapturedGraph] = {}
         read = tuple if address_check is AddressCheck.NEVER else weights or weights_of(function)
         self._weights = WatchedWeights(read, _unchecking(self._graphs))
@@ -213,8 +238,8 @@ class GraphedCallable:
             if not captured.is_checked:
                 self._weights.check(captured.weights, self._subject(captured.key))
                 captured.is_checked = True
-        if self._observer is not None:
-            self._replay_observed(captured, self._observer)
+        if not self._is_plain:
+            self._replay_told(captured)
             return captured.outputs
         try:
             captured.replay()
@@ -372,6 +397,10 @@ class GraphedCallable:
         self._num_missed += 1
         if self._observer is not None:
             self._observer.observe(GraphMissed(name=self.name, key=key))
+        lazy_session = None if self._lazy_session is None else self._lazy_session()
+        if lazy_session is not None:
+            with lazy_session:
+                return self._capture(lazy_session, key, args, kwargs, is_lazy=True)
         problem = (
             f"calling {self._subject(key)}: no graph is captured under this key and no capture "
             f"session is open; {self._held_keys()}; capture it inside `with CaptureSession(...)`, "
@@ -390,6 +419,8 @@ class GraphedCallable:
         key: GraphKey,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
+        *,
+        is_lazy: bool = False,
     ) -> Any:
         subject = self._subject(key)
         if session.device is not self._device:
@@ -397,12 +428,14 @@ class GraphedCallable:
                 f"capturing {subject}: the open session is of device {session.device.name}, "
                 f"expected {self._device.name}; open a session with this callable's device"
             )
-        capture = session.capture(
-            lambda: self._function(*args, **kwargs),
-            subject=subject,
-            warmup_runs=self._warmup_runs,
-            is_breakable=self.run_mode is RunMode.BREAKABLE,
-        )
+        hook = self._around_capture
+        with contextlib.nullcontext() if hook is None else hook(key):
+            capture = session.capture(
+                lambda: self._function(*args, **kwargs),
+                subject=subject,
+                warmup_runs=self._warmup_runs,
+                is_breakable=self.run_mode is RunMode.BREAKABLE,
+            )
         graph, outputs = capture.graph, capture.result
         try:
             kept = self._kept_outputs(outputs, subject) if self._weak_outputs else outputs
@@ -424,8 +457,8 @@ class GraphedCallable:
                 )
             )
         # A breakable capture has replayed its segments.
-        if self._replay_after_capture and self.run_mode is not RunMode.BREAKABLE:
-            self._replay(captured)
+        if (self._replay_after_capture or is_lazy) and self.run_mode is not RunMode.BREAKABLE:
+            self._replay_told(captured)
         # Not the kept outputs: whoever uses these while more is captured needs their memory alive.
         return outputs
 
@@ -439,37 +472,46 @@ class GraphedCallable:
                 "weak_outputs=False"
             ) from error
 
-    def _replay(self, captured: _CapturedGraph, replay: Callable[[], None] | None = None) -> None:
-        try:
-            (replay or captured.replay)()
-        except GraphRuntimeError:
-            raise
-        except RuntimeError as error:
-            self._raise_replay_error(captured, error)
-        self._num_replayed += 1
+    def _replay_told(self, captured: _CapturedGraph) -> None:
+        """Replay inside the hook, and tell the observer."""
+        hook, observer = self._around_replay, self._observer
+        replay: Callable[[], None] = captured.replay
+        if observer is not None and isinstance(captured.graph, SegmentedGraph):
+            tell = functools.partial(self._tell_segment, captured.key, observer)
+            replay = functools.partial(captured.graph.replay_observed, tell)
+        with contextlib.nullcontext() if hook is None else hook(captured.key):
+            started = time.perf_counter()
+            try:
+                replay()
+            except GraphRuntimeError:
+                raise
+            except RuntimeError as error:
+                self._raise_replay_error(captured, error)
+            self._num_replayed += 1
+            seconds = time.perf_counter() - started
+        if observer is not None:
+            key = captured.key
+            observer.observe(GraphReplayed(name=self.name, key=key, began=started, seconds=seconds))
 
-    def _replay_observed(self, captured: _CapturedGraph, observer: RuntimeObserver) -> None:
-        graph, replay = captured.graph, None
-
-        def tell(segment: str, runs_eagerly: bool, began: float, seconds: float) -> None:
-            observer.observe(
-                SegmentReplayed(
-                    name=self.name,
-                    key=captured.key,
-                    segment=segment,
-                    runs_eagerly=runs_eagerly,
-                    began=began,
-                    seconds=seconds,
-                )
+    def _tell_segment(
+        self,
+        key: GraphKey,
+        observer: RuntimeObserver,
+        segment: str,
+        runs_eagerly: bool,
+        began: float,
+        seconds: float,
+    ) -> None:
+        observer.observe(
+            SegmentReplayed(
+                name=self.name,
+                key=key,
+                segment=segment,
+                runs_eagerly=runs_eagerly,
+                began=began,
+                seconds=seconds,
             )
-
-        if isinstance(graph, SegmentedGraph):
-            replay = functools.partial(graph.replay_observed, tell)
-        started = time.perf_counter()
-        self._replay(captured, replay)
-        seconds = time.perf_counter() - started
-        key = captured.key
-        observer.observe(GraphReplayed(name=self.name, key=key, began=started, seconds=seconds))
+        )
 
     def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
         # Segments name what the device refused, so this is of a function that runs eagerly.

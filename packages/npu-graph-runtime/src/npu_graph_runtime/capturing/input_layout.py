@@ -11,9 +11,10 @@ from torch import Tensor
 
 from npu_graph_runtime.capturing.tensor_leaves import leaves
 from npu_graph_runtime.errors import InputAddressError
+from npu_graph_runtime.torch_internals import layout_guard
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 
 class AddressCheck(enum.Enum):
@@ -33,6 +34,11 @@ class AddressCheck(enum.Enum):
     NEVER = "never"
     """Not at all: the caller vouches for its buffers."""
 
+
+_data_ptr: Callable[[Any], int] = Tensor.data_ptr
+
+# How often layouts are guarded anew because the modes of torch have changed, inference mode say.
+_GUARDS = 3
 
 # What a graph has baked in and what can be compared at once. Others may have any `==`.
 _PLAIN_VALUES = (
@@ -72,6 +78,8 @@ class InputLayout:
         "_addresses",
         "_baked",
         "_dtypes",
+        "_guard",
+        "_guards_left",
         "_is_flat",
         "_keywords",
         "_num_positional",
@@ -103,6 +111,9 @@ class InputLayout:
         self._shapes = [tensor.shape for tensor in tensors]
         self._strides = [tensor.stride() for tensor in tensors]
         self._dtypes = [tensor.dtype for tensor in tensors]
+        # Made when they were compared for the first time, in the modes of torch that hold there.
+        self._guard: Callable[..., bool] | None = None
+        self._guards_left = _GUARDS if tensors else 0
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Compare a replay's arguments with those of the capture.
@@ -111,28 +122,47 @@ class InputLayout:
             InputAddressError: a tensor lies elsewhere or is laid out differently, another value
                 differs, or there are more or fewer inputs.
         """
-        if not (self._is_flat and self._is_same(args, kwargs)):
-            self._compare(args, kwargs)
+        has_names = tuple(kwargs) == self._keywords if kwargs else not self._keywords
+        if self._is_flat and has_names and len(args) == self._num_positional:
+            values: Sequence[Any] = (*args, *kwargs.values()) if kwargs else args
+            plain = self._values_at
+            tensors = values
+            if len(self._addresses) < len(values):
+                tensors = [values[index] for index in self._tensors_at]
+            guard = self._guard
+            if (
+                guard is not None
+                and guard(*tensors)
+                and list(map(_data_ptr, tensors)) == self._addresses
+                and (not plain or self._has_plain(values))
+            ):
+                return
+            if self._is_same(tensors, values):
+                return
+        self._compare(args, kwargs)
 
-    def _is_same(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
-        """Return whether nothing differs, quickly; false where it takes a closer look."""
-        if len(args) != self._num_positional or tuple(kwargs) != self._keywords:
-            return False
-        values = [*args, *kwargs.values()] if kwargs else args
+    def _has_plain(self, values: Sequence[Any]) -> bool:
+        return all(
+            type(values[index]) is kind and values[index] == value
+            for index, kind, value in self._values_at
+        )
+
+    def _is_same(self, tensors: Sequence[Any], values: Sequence[Any]) -> bool:
+        """Return whether nothing differs, and guard the layouts; false for a closer look."""
         try:
-            tensors = [values[index] for index in self._tensors_at]
-            return (
+            is_same = (
                 [tensor.data_ptr() for tensor in tensors] == self._addresses
                 and [tensor.shape for tensor in tensors] == self._shapes
                 and [tensor.stride() for tensor in tensors] == self._strides
                 and [tensor.dtype for tensor in tensors] == self._dtypes
-                and all(
-                    type(values[index]) is kind and values[index] == value
-                    for index, kind, value in self._values_at
-                )
+                and self._has_plain(values)
             )
         except AttributeError:
             return False  # no tensor any more
+        if is_same and self._guards_left:
+            self._guards_left -= 1
+            self._guard = layout_guard(tensors)
+        return is_same
 
     def _compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         found = _baked(args, kwargs)

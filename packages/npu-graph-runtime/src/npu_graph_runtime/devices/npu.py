@@ -3,9 +3,9 @@
 Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
 wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
-`_C._npu_endAllocateCurrentStreamToPool`, two C++ functions that it exports for extensions, and two
-compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`. Each stands below with
-the reason, and with what is done where a later version lacks it.
+`_C._npu_endAllocateCurrentStreamToPool`, `npu.memory._snapshot`, two C++ functions that it exports
+for extensions, and two compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`.
+Each stands below with the reason, and with what is done where a later version lacks it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import ctypes
 import importlib
 import signal
 import threading
-import weakref
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from npu_graph_runtime.device import MemoryFigures
+from npu_graph_runtime.devices.living_pool import LivingPools
 from npu_graph_runtime.errors import (
     CaptureStateError,
     DeviceUnavailableError,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from torch import Tensor
-    from typing_extensions import Self
 
     from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
 
@@ -108,7 +107,7 @@ class NpuDevice:
         self._npu.set_device(index)
         self._capture_stream: Stream | None = None
         self._streams: dict[tuple[int, ...], Stream] = {}
-        self._foreign_pools: dict[object, _Pool] = {}
+        self._pools = LivingPools(self._npu.graph_pool_handle)
         # torch_npu 2.10 to 2.14: what its current_stream() makes a Stream object from.
         identity: Callable[[int], tuple[int, ...]] | None
         identity = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
@@ -341,13 +340,8 @@ class NpuDevice:
         return compiler
 
     def create_memory_pool(self) -> object:
-        """Return a graph pool handle, good for as many captures as are wanted.
-
-        A pool of torch_npu dies with its last graph, and a capture into a dead one fails an
-        assertion of its allocator (seen in 2.10 to 2.14). The capture then takes a new pool, which
-        stands for the handle from then on.
-        """
-        return _Pool(self._npu.graph_pool_handle())
+        """Return a graph pool handle, good for as many captures as are wanted."""
+        return self._pools.create()
 
     def create_graph(self) -> DeviceGraph:
         """Return an empty ``torch.npu.NPUGraph``."""
@@ -378,10 +372,15 @@ class NpuDevice:
             total=total,
         )
 
-    def memory_snapshot(self) -> Sequence[Mapping[str, Any]]:
-        """Return the segments of the caching allocator, as ``torch.npu.memory_snapshot`` does."""
-        segments: Sequence[Mapping[str, Any]] = self._npu.memory_snapshot()
-        return [segment for segment in segments if segment["device"] == self.index]
+    def memory_snapshot(self) -> Mapping[str, Any]:
+        """Return the segments of the allocator with their blocks, for pytorch.org/memory_viz.
+
+        With stacks and history where ``torch_npu.npu.memory._record_memory_history`` was called.
+        """
+        # torch_npu 2.10 to 2.14; its own _dump_snapshot starts a profiler besides.
+        snapshot: Mapping[str, Any] = self._npu.memory._snapshot()  # noqa: SLF001
+        segments = [each for each in snapshot["segments"] if each["device"] == self.index]
+        return {**snapshot, "segments": segments}
 
     def free_streams(self) -> int | None:
         """Return how many streams the device can still give, or ``None`` where CANN does not tell.
@@ -394,20 +393,6 @@ class NpuDevice:
         # It asks for the device that is current on the thread.
         self.bind_thread()
         return count.value if query is not None and query(ctypes.byref(count)) == 0 else None
-
-    def _living_pool(self, pool: object, graph: Any) -> object:
-        """Return the pool that stands for the handle now, and count the graph among its graphs."""
-        if not isinstance(pool, _Pool):
-            # A handle of torch_npu's own, of which an engine has one or a few for all its graphs.
-            pool = self._foreign_pools.setdefault(pool, _Pool(pool))
-        # Graphs that an engine captured into its handle by itself are not seen here; a new pool is
-        # no fault then, only memory that is not shared.
-        if pool.was_used and not any(_is_captured(other) for other in pool.graphs):
-            pool.native = self._npu.graph_pool_handle()
-            pool.graphs.clear()
-        pool.was_used = True
-        pool.graphs.add(graph)
-        return pool.native
 
     @contextlib.contextmanager
     def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
@@ -422,7 +407,7 @@ class NpuDevice:
                     f"beginning a capture on {self.name}: {stream} is capturing, expected no "
                     "capture under way, since captures do not nest; end it first"
                 )
-            native_pool = self._living_pool(pool, graph)
+            native_pool = self._pools.native(pool, graph)
             graph.capture_begin(pool=native_pool, capture_error_mode=self._capture_error_mode)
             try:
                 yield
@@ -488,35 +473,6 @@ def _signal_handlers_kept() -> Iterator[None]:
             # None stands for a handler that is not Python's; it cannot be set again from here.
             if handler is not None:
                 signal.signal(each, handler)
-
-
-class _Pool(tuple[int, int]):  # noqa: SLOT001 - a tuple cannot have any
-    """A handle of a pool, equal to torch_npu's own, and what keeps the pool alive.
-
-    Attributes:
-        native: torch_npu's handle of the pool that stands for this one now.
-        was_used: whether a capture into it was begun.
-        graphs: captured into it; those that were reset stay until they are collected.
-    """
-
-    native: object
-    was_used: bool
-    graphs: weakref.WeakSet[Any]
-
-    def __new__(cls, handle: Any) -> Self:
-        """Make a handle of torch_npu's."""
-        made = super().__new__(cls, handle)
-        made.native, made.was_used, made.graphs = handle, False, weakref.WeakSet()
-        return made
-
-
-def _is_captured(graph: Any) -> bool:
-    """Return whether a ``torch.npu.NPUGraph`` is captured; else it has no pool."""
-    try:
-        graph.pool()
-    except RuntimeError:
-        return False
-    return True
 
 
 def _import_torch_npu(name: str) -> Any:

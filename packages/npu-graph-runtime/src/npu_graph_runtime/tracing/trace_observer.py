@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import collections
 import time
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING
 
+from npu_graph_runtime.device import SnapshotDevice
 from npu_graph_runtime.observer import (
     CaptureSessionClosed,
     CaptureSessionOpened,
@@ -19,22 +20,12 @@ from npu_graph_runtime.observer import (
 from npu_graph_runtime.planning.run_mode_choice import RunModeChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from npu_graph_runtime.device import GraphDevice, MemoryFigures, Stream
     from npu_graph_runtime.tracing.trace import Trace
 
 _CAPTURES = "captures"
 _MEMORY = "device memory (MiB)"
 _MEBIBYTE = 2**20
-
-
-@runtime_checkable
-class SnapshotDevice(Protocol):
-    """A device whose allocator tells the memory that it holds; optional beside `GraphDevice`."""
-
-    def memory_snapshot(self) -> Sequence[Mapping[str, Any]]:
-        """Return the segments of the allocator, each with the blocks in it, as torch does."""
 
 
 class TraceObserver:
@@ -113,7 +104,9 @@ class TraceObserver:
     def _snapshot(self) -> dict[str, dict[str, int]]:
         """Return bytes by memory pool; nothing where the device does not tell."""
         device = self._device
-        segments = device.memory_snapshot() if isinstance(device, SnapshotDevice) else ()
+        segments = (
+            device.memory_snapshot()["segments"] if isinstance(device, SnapshotDevice) else ()
+        )
         pools: dict[str, dict[str, int]] = collections.defaultdict(
             lambda: {"segments": 0, "reserved": 0, "allocated": 0}
         )

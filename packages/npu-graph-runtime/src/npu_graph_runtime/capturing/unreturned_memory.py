@@ -1,0 +1,156 @@
+"""Memory that a function running eagerly makes, keeps and does not return.
+
+Each replay calls the function again, and it makes other memory. What it returns is brought to where
+captured work reads it; what it leaves in an attribute, a list or an object of a class of its own is
+not, so a captured segment would go on reading what lay there at the capture.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from npu_graph_runtime.capturing.fresh_memory import memory_of
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.errors import EagerSegmentError
+from npu_graph_runtime.torch_internals import TorchDispatchMode, run_python_kernel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import torch
+    from torch import Tensor
+
+
+class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees the operators of a breakable capture, and refuses those that read such memory.
+
+    Entered while a segment is captured, if there is such memory. Memory is told by its storage, so
+    what an operator in C++ keeps to itself is not seen, and neither is what no operator reads.
+
+    Args:
+        subject: what is captured, for messages.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, subject: str) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._subject = subject
+        self._eager: str | None = None
+        self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], str]] = {}
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
+        # takes seconds. Where it is imported anyway, `of` takes a class that skips it.
+        return False
+
+    @classmethod
+    def of(cls, subject: str) -> UnreturnedMemory:
+        """Return one for a capture, which Dynamo does not look into."""
+        return (_BesideDynamo if "torch._dynamo" in sys.modules else cls)(subject)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a function has kept memory that it did not return."""
+        return bool(self._made)
+
+    @contextlib.contextmanager
+    def made_by(self, name: str) -> Iterator[None]:
+        """Note the memory that is made in the block.
+
+        Args:
+            name: of the function that runs eagerly there, for messages.
+        """
+        self._eager = name
+        try:
+            with self:
+                yield
+        finally:
+            self._eager = None
+            self._made = {
+                memory: (storage, made_by)
+                for memory, (storage, made_by) in self._made.items()
+                if storage() is not None
+            }
+
+    def returned(self, value: Any) -> None:
+        """Take the memory of a function's result out: it is brought at each replay."""
+        for _, tensor in tensor_leaves(value, ""):
+            self._made.pop(memory_of(tensor), None)
+
+    def check(self, value: Any, reader: str) -> None:
+        """Refuse memory that was made and not returned among the tensors of a value.
+
+        Args:
+            value: nested arguments or results.
+            reader: what reads them at each replay, for messages.
+
+        Raises:
+            EagerSegmentError: some of it lies in such memory.
+        """
+        if not self._made:
+            return
+        for _, tensor in tensor_leaves(value, ""):
+            known = self._made.get(memory_of(tensor))
+            if known is not None and known[0]() is not None:
+                self._refuse(reader, known[1], tensor)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator; note what it makes, or see that it reads nothing that is noted."""
+        del types
+        kwargs = kwargs or {}
+        if self._eager is None:
+            self.check((args, kwargs), str(func))
+            return func(*args, **kwargs)
+        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
+        if run is not None:
+            # Written in Python, it may keep what it makes.
+            with self:
+                result = run()
+        else:
+            result = func(*args, **kwargs)
+        given = {memory_of(tensor) for _, tensor in tensor_leaves((args, kwargs), "")}
+        for _, tensor in tensor_leaves(result, ""):
+            memory = memory_of(tensor)
+            if memory and memory not in given:
+                self._made[memory] = (weakref.ref(tensor.untyped_storage()), self._eager)
+        return result
+
+    def _refuse(self, reader: str, made_by: str, tensor: Tensor) -> NoReturn:
+        raise EagerSegmentError(
+            f"capturing {self._subject}: {reader} reads memory that {made_by} made and did not "
+            f"return, a tensor of {tensor.dtype}, shape {tuple(tensor.shape)}, expected memory "
+            "that stays: each replay calls the function again and it makes other memory, which "
+            "captured work would not see; return the tensor (in lists, tuples, dicts or "
+            "dataclasses), write into a buffer that is given, or make it before the capture"
+        )
+
+
+class _BesideDynamo(UnreturnedMemory):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)

@@ -1,0 +1,293 @@
+"""The device seam on torch.cuda, without task groups.
+
+Written against the documents of torch.cuda and of CUDA's driver. Not yet run on a GPU by those who
+wrote it: none was there. `testing.DeviceContract` runs over it wherever there is one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+import torch
+
+from npu_graph_runtime.device import MemoryFigures
+from npu_graph_runtime.devices.living_pool import LivingPools
+from npu_graph_runtime.errors import (
+    CaptureStateError,
+    DeviceUnavailableError,
+    FeatureNotSupportedError,
+)
+from npu_graph_runtime.torch_internals import end_cuda_allocation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+
+    from torch import Tensor
+
+    from npu_graph_runtime.device import DeviceGraph, Event, ExternalEvent, Stream
+
+# Of CUDA's driver (cuda.h): wait until the word has the value, and what it is written to.
+_WAIT_EQUAL = 1
+_SET, _UNSET = 1, 0
+
+
+class CudaDevice:
+    """One GPU, through torch.cuda's own streams, events and graphs.
+
+    Streams and events are handed out unwrapped (``torch.cuda.Stream``, ``torch.cuda.Event``),
+    graphs are ``torch.cuda.CUDAGraph``. External events are words of device memory that streams
+    write and wait for, by the driver's ``cuStreamWriteValue32`` and ``cuStreamWaitValue32``, since
+    an event of CUDA that is not recorded yet lets a stream pass. There are no task groups: what
+    attention reads belongs into device memory here. torch.cuda is initialised on construction.
+
+    Differences from ``torch.cuda.graph`` are those of :class:`~npu_graph_runtime.NpuDevice`: a
+    capture neither synchronises nor empties caches, and an exception leaves nothing open.
+
+    Args:
+        index: device index.
+        capture_error_mode: which threads' unsafe calls break a capture, as torch.cuda.graph's.
+
+    Attributes:
+        name: ``cuda:<index>``.
+        torch_device: the same for torch.
+        index: as given.
+
+    Raises:
+        DeviceUnavailableError: torch sees no such GPU.
+    """
+
+    def __init__(
+        self,
+        index: int = 0,
+        *,
+        capture_error_mode: Literal["global", "thread_local", "relaxed"] = "global",
+    ) -> None:
+        self.index = index
+        self.name = f"cuda:{index}"
+        self.torch_device = torch.device("cuda", index)
+        self._capture_error_mode = capture_error_mode
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if not 0 <= index < count:
+            raise DeviceUnavailableError(
+                f"opening device {self.name}: torch {torch.__version__} sees {count} GPUs, "
+                f"expected at least {index + 1}; install a build of torch with CUDA on a machine "
+                "with a GPU"
+            )
+        torch.cuda.set_device(index)
+        self._capture_stream: Stream | None = None
+        self._pools = LivingPools(torch.cuda.graph_pool_handle)
+
+    def __repr__(self) -> str:
+        """Return the name in angle brackets."""
+        return f"<CudaDevice {self.name}>"
+
+    def bind_thread(self) -> None:
+        """Make this device the calling thread's current one; a new thread has device 0."""
+        torch.cuda.set_device(self.index)
+
+    def current_stream(self) -> Stream:
+        """Return the thread's current stream of this device."""
+        native: Any = torch.cuda.current_stream(self.index)
+        stream: Stream = native
+        return stream
+
+    def create_stream(self, *, priority: int = 0) -> Stream:
+        """Return a new stream; a lower number is a higher priority."""
+        make: Any = torch.cuda.Stream
+        stream: Stream = make(device=self.index, priority=priority)
+        return stream
+
+    def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
+        """Return a context manager in which ``stream`` is current."""
+        native: Any = stream
+        return torch.cuda.stream(native)
+
+    def create_event(self) -> Event:
+        """Return a new event without timing."""
+        make: Any = torch.cuda.Event
+        event: Event = make()
+        return event
+
+    def create_external_event(self) -> ExternalEvent:
+        """Return a new external event, unrecorded; not inside a capture.
+
+        Raises:
+            FeatureNotSupportedError: CUDA's driver has no waits for values in memory.
+        """
+        return _Word(self)
+
+    def begin_task_group(self, stream: Stream) -> None:
+        """Refuse: CUDA has no task groups."""
+        self._refuse("beginning a task group", stream)
+
+    def end_task_group(self, stream: Stream) -> object:
+        """Refuse: CUDA has no task groups."""
+        self._refuse("ending a task group", stream)
+
+    def begin_task_update(self, stream: Stream, handle: object) -> None:
+        """Refuse: CUDA has no task groups."""
+        del handle
+        self._refuse("beginning a task update", stream)
+
+    def end_task_update(self, stream: Stream) -> None:
+        """Refuse: CUDA has no task groups."""
+        self._refuse("ending a task update", stream)
+
+    def is_capturing(self) -> bool:
+        """Return whether the current stream is capturing."""
+        return torch.cuda.is_current_stream_capturing()
+
+    def weak_reference(self, tensor: Tensor) -> Tensor:
+        """Return a tensor on the same device memory that does not keep it alive.
+
+        A tensor that is not on a GPU, or that has no memory, is returned itself.
+        """
+        if tensor.device.type != "cuda" or not tensor.numel():
+            return tensor
+        last = sum((n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True))
+        memory = _Memory(tensor.data_ptr(), (last + 1) * tensor.element_size())
+        flat: Tensor = torch.as_tensor(memory, device=tensor.device)
+        return flat.view(tensor.dtype).as_strided(tensor.shape, tensor.stride())
+
+    def create_memory_pool(self) -> object:
+        """Return a graph pool handle, good for as many captures as are wanted."""
+        return self._pools.create()
+
+    def create_graph(self) -> DeviceGraph:
+        """Return an empty ``torch.cuda.CUDAGraph``."""
+        graph: DeviceGraph = torch.cuda.CUDAGraph()
+        return graph
+
+    def capture(
+        self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
+    ) -> AbstractContextManager[object]:
+        """Return a context manager that captures into ``graph``; see the seam."""
+        return self._capture(graph, pool, stream)
+
+    def synchronize(self) -> None:
+        """Let the host wait for all work of the device."""
+        torch.cuda.synchronize(self.index)
+
+    def empty_cache(self) -> None:
+        """Give the caching allocator's unused memory back to the device."""
+        torch.cuda.empty_cache()
+
+    def memory_figures(self) -> MemoryFigures:
+        """Return the caching allocator's and the device's figures, in bytes."""
+        free, total = torch.cuda.mem_get_info(self.index)
+        return MemoryFigures(
+            allocated=torch.cuda.memory_allocated(self.index),
+            reserved=torch.cuda.memory_reserved(self.index),
+            free=free,
+            total=total,
+        )
+
+    def free_streams(self) -> int | None:
+        """Return ``None``: CUDA does not tell, and a graph that does not run takes none."""
+        return None
+
+    @contextlib.contextmanager
+    def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
+        if stream is None:
+            if self._capture_stream is None:
+                self._capture_stream = self.create_stream()
+            stream = self._capture_stream
+        with self.use_stream(stream):
+            if self.is_capturing():
+                raise CaptureStateError(
+                    f"beginning a capture on {self.name}: {stream} is capturing, expected no "
+                    "capture under way, since captures do not nest; end it first"
+                )
+            native_pool = self._pools.native(pool, graph)
+            graph.capture_begin(pool=native_pool, capture_error_mode=self._capture_error_mode)
+            try:
+                yield
+            except BaseException:
+                # The stream is usable again only when the capture has ended, which fails where the
+                # device has invalidated it: the error of the body says why.
+                with contextlib.suppress(RuntimeError):
+                    self._end_capture(graph, native_pool)
+                graph.reset()
+                raise
+            try:
+                self._end_capture(graph, native_pool)
+            except BaseException:
+                graph.reset()
+                raise
+
+    def _end_capture(self, graph: Any, native_pool: object) -> None:
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            with contextlib.suppress(RuntimeError):
+                end_cuda_allocation(self.index, native_pool)
+            raise
+
+    def _refuse(self, doing: str, stream: Stream) -> NoReturn:
+        raise FeatureNotSupportedError(
+            f"{doing} on {stream} of {self.name}: CUDA has no task groups; let kernels read what "
+            "changes from device memory, or break the capture (runs_eagerly)"
+        )
+
+
+class _Word:
+    """An external event: a word of device memory that streams write and wait for."""
+
+    def __init__(self, device: CudaDevice) -> None:
+        self._word = torch.zeros(1, dtype=torch.int32, device=device.torch_device)
+        # It is unset before any stream may look at it.
+        device.current_stream().synchronize()
+        self._write = _driver_call("cuStreamWriteValue32", device.name)
+        self._wait = _driver_call("cuStreamWaitValue32", device.name)
+
+    def wait(self, stream: Stream, /) -> None:
+        """Let later work of the stream wait until the event is recorded."""
+        self._issue(self._wait, stream, _SET, _WAIT_EQUAL)
+
+    def reset(self, stream: Stream, /) -> None:
+        """Make the event unrecorded again, in stream order."""
+        self._issue(self._write, stream, _UNSET, 0)
+
+    def record(self, stream: Stream, /) -> None:
+        """Record the event, in stream order."""
+        self._issue(self._write, stream, _SET, 0)
+
+    def _issue(self, call: Callable[..., int], stream: Any, value: int, flags: int) -> None:
+        status = call(stream.cuda_stream, self._word.data_ptr(), value, flags)
+        if status:
+            raise FeatureNotSupportedError(
+                f"issuing an external event on {stream}: CUDA's driver returned {status}, expected "
+                "0; it has to allow stream memory operations"
+            )
+
+
+class _Memory:
+    """Some bytes of a GPU, for `torch.as_tensor`, which keeps this object and nothing else."""
+
+    def __init__(self, address: int, num_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (num_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "version": 2,
+        }
+
+
+def _driver_call(name: str, device_name: str) -> Callable[..., int]:
+    """Return a function of (stream, address, 32-bit value, flags) of CUDA's driver."""
+    library = ctypes.CDLL("libcuda.so.1")
+    # The second version of the calls; drivers before CUDA 12 have it under this name as well.
+    address = getattr(library, f"{name}_v2", None)
+    if address is None:
+        raise FeatureNotSupportedError(
+            f"making an external event on {device_name}: CUDA's driver has no {name}_v2, expected "
+            "one as in CUDA 11.7 and later; install a newer driver"
+        )
+    prototype = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint
+    )
+    call: Callable[..., int] = prototype((f"{name}_v2", library))
+    return call
