@@ -215,10 +215,10 @@ class CapturedSteps:
         """Capture the graph of a key, inside a capture session.
 
         Raises:
-            OutputError: an output does not have one row for each padded row.
+            OutputError: an output does not have one row for each padded row, or each sequence.
         """
-        size = key.num_tokens
-        own_rows(self._call(key), num_rows=size, padded_size=size)
+        size = self._step_sizes[key]
+        own_rows(self._call(key), own=size, padded=size)
 
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
         """Return the key of a step, or ``None`` where it is to run eagerly.

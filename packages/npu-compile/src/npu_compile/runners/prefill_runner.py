@@ -56,6 +56,9 @@ class PrefillRunner:
         self._set_lengths = set_lengths
         self._max_sequences = max_sequences
         self._specs = dict(inputs)
+        # Without an input that counts them, none of an output could be told from padding.
+        counted = any(spec.per_sequence for spec in inputs.values())
+        self._padded_sequences = max_sequences if counted else 0
         sizes = compiled.config.prefill_capture_sizes
         keys = {size: GraphKey(num_tokens=size) for size in sizes}
         self._steps = CapturedSteps(
@@ -63,7 +66,7 @@ class PrefillRunner:
             compiled.config.mode.prefill_run_mode,
             keys,
             inputs=inputs,
-            step_size=lambda tokens: StepSize(tokens=tokens, sequences=max_sequences),
+            step_size=lambda tokens: StepSize(tokens=tokens, sequences=self._padded_sequences),
             what="prefill",
         )
 
@@ -111,7 +114,8 @@ class PrefillRunner:
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
                 size; what was captured is released.
-            OutputError: an output of the model does not have one row for each token.
+            OutputError: an output of the model does not have one row for each token, or each
+                sequence.
         """
         if self._steps.run_mode is RunMode.EAGER or not self._steps.keys:
             return
@@ -144,12 +148,13 @@ class PrefillRunner:
             agreed: as for `DecodeRunner.run`.
 
         Returns:
-            What the model returns, each tensor ``[tokens, ...]`` on the device. After a replay they
-            are views of the graph's memory, which the next step overwrites.
+            What the model returns, each tensor ``[tokens, ...]``, or ``[sequences, ...]`` where an
+            input has one row a sequence, on the device. After a replay they are views of the
+            graph's memory, which the next step overwrites.
 
         Raises:
             InputError: an input does not fit its declaration; nothing was launched.
-            OutputError: an output does not have one row for each token of the batch.
+            OutputError: an output does not have one row for each token, or each sequence.
             RunnerStateError: the graphs are not captured.
         """
         num_tokens, num_sequences = self._given_rows(inputs)
@@ -166,11 +171,13 @@ class PrefillRunner:
                     limit=f"max_sequences ({self._max_sequences})",
                     remedy="give the runner a larger one",
                 )
-            return own_rows(output, num_rows=num_tokens, padded_size=num_tokens)
+            given = StepSize(tokens=num_tokens, sequences=num_sequences)
+            return own_rows(output, own=given, padded=given)
         own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
         output = self._steps.load_and_call(key, inputs, own)
-        return own_rows(output, num_rows=num_tokens, padded_size=key.num_tokens)
+        padded = StepSize(tokens=key.num_tokens, sequences=self._padded_sequences)
+        return own_rows(output, own=own, padded=padded)
 
     def release(self) -> None:
         """Wait for the device and tear the graphs of this runner down; may capture again."""
