@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,19 @@ PREFILL_SIZES = (16, 64)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """What is the same for all modes: where models come from, and how long sequences may be."""
+    """What is the same for all modes.
+
+    Attributes:
+        folder: the checkpoint of target and draft model.
+        max_blocks: of a sequence.
+        max_sequences: of a step.
+        options: further keys of ``npu_compile.CompileConfig``.
+    """
 
     folder: Path
     max_blocks: int = MAX_BLOCKS
     max_sequences: int = MAX_SEQUENCES
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def num_blocks(self) -> int:
@@ -78,6 +86,7 @@ class _Compiled:
         self, model: torch.nn.Module, mode: str, options: Mapping[str, Any]
     ) -> CompiledModel:
         names = ("input_ids", "positions", "slot_mapping", "block_table")
+        options = {**self.settings.options, **options}
         config = {**options, "mode": mode, "splitting_ops": [self.model.attention.name]}
         return npu_compile.compile_model(
             model,

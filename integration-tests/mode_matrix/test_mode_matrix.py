@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from npu_graph_runtime import NpuDevice
 
-SHAPE = TinyShape(num_layers=2)
 DTYPES = ("bfloat16", "float16")
 CELLS = [(mode, dtype) for mode in CompileMode for dtype in DTYPES]
 # Why a mode does not run a kind of step at all; a cell without steps that has no reason here fails.
@@ -58,13 +57,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="module")
-def folder_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def shape(pytestconfig: pytest.Config) -> TinyShape:
+    # The share of the gate takes a model that compiles in half the time.
+    return TinyShape(num_layers=1 if pytestconfig.getoption("matrix_share") else 2)
+
+
+@pytest.fixture(scope="module")
+def folder_of(tmp_path_factory: pytest.TempPathFactory, shape: TinyShape) -> Callable[[str], Path]:
     folders: dict[str, Path] = {}
 
     def folder(dtype: str) -> Path:
         if dtype not in folders:
             target = tmp_path_factory.mktemp(dtype)
-            folders[dtype] = write_tiny_checkpoint(target, shape=SHAPE, dtype=getattr(torch, dtype))
+            folders[dtype] = write_tiny_checkpoint(target, shape=shape, dtype=getattr(torch, dtype))
         return folders[dtype]
 
     return folder
@@ -106,7 +111,9 @@ def run(
 
 
 @pytest.fixture(scope="module")
-def assert_right(folder_of: Callable[[str], Path]) -> Callable[[WorkloadResult, str], None]:
+def assert_right(
+    folder_of: Callable[[str], Path], shape: TinyShape
+) -> Callable[[WorkloadResult, str], None]:
     """What compares the logits behind every token that stays with those of transformers."""
     references: dict[str, ReferenceModel] = {}
     known: dict[tuple[str, tuple[int, ...]], torch.Tensor] = {}
@@ -130,7 +137,7 @@ def assert_right(folder_of: Callable[[str], Path]) -> Callable[[WorkloadResult, 
             num_values += expected.numel()
         tolerance = logit_tolerance(
             getattr(torch, dtype),
-            num_layers=SHAPE.num_layers,
+            num_layers=shape.num_layers,
             logits_rms=(squares / num_values) ** 0.5,
         )
         assert error <= tolerance, f"an error of {error}, expected at most {tolerance}"
@@ -198,9 +205,9 @@ def test_mode_gives_what_eager_gives_and_transformers_within_tolerance(
         assert any(result.replayed) == _captures(mode, kind), kind
         assert_right(result, dtype)
         rows.append(_row(mode, dtype, kind, result))
-    accepted = results[StepKind.SPECULATIVE].num_accepted
-    # Drafts of the model itself: all but the spoiled ones are right, 1.7 of 3 in the mean.
-    assert sum(accepted) > 1.3 * len(accepted)
+    # The model drafts for itself: but for rounding all drafts are right, up to a spoiled one.
+    speculative = results.get(StepKind.SPECULATIVE, WorkloadResult())
+    assert sum(speculative.num_accepted) >= 0.9 * sum(speculative.num_unspoiled)
     if pytestconfig.getoption("matrix_steps") >= FEWEST_STEPS:
         known = {} if pytestconfig.getoption("write_matrix") else read_rows()
         for row in rows:

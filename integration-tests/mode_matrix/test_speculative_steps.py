@@ -35,7 +35,13 @@ class Speculation:
     ) -> None:
         self.device, self.on_device = device, on_device
         max_blocks = -(-(num_steps + DRAFT_STEPS) // BLOCK_SIZE)
-        settings = ModelSettings(folder=folder, max_blocks=max_blocks, max_sequences=NUM_SEQUENCES)
+        settings = ModelSettings(
+            folder=folder,
+            max_blocks=max_blocks,
+            max_sequences=NUM_SEQUENCES,
+            # Without fusions there is no compiler, which would take longer than the steps.
+            options={"fuse": False},
+        )
         self.lane = UpdateLane(device)
         self.target = TargetModel(settings, mode, device=device, lane=self.lane)
         self.drafter = Drafter(settings, mode, device=device, lane=self.lane)

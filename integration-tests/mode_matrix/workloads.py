@@ -69,6 +69,7 @@ class WorkloadResult:
         texts: all of them, with the logits behind their tokens.
         num_sequences: of each step.
         num_accepted: drafts that each sequence of a speculative step kept.
+        num_unspoiled: drafts of each such sequence in front of the first spoiled one.
         replayed: for each step whether graphs were replayed for it, by every model that ran.
     """
 
@@ -76,6 +77,7 @@ class WorkloadResult:
     texts: list[Text] = field(default_factory=list)
     num_sequences: list[int] = field(default_factory=list)
     num_accepted: list[int] = field(default_factory=list)
+    num_unspoiled: list[int] = field(default_factory=list)
     replayed: list[bool] = field(default_factory=list)
 
 
@@ -182,7 +184,9 @@ class Workload:
             slots=torch.tensor(slots, dtype=torch.int32),
             block_table=batch.block_table,
         )
-        drafts = (proposed[:, :-1] + self._spoils(len(texts)).to(proposed.device)) % VOCABULARY
+        spoils = self._spoils(len(texts))
+        drafts = (proposed[:, :-1] + spoils.to(proposed.device)) % VOCABULARY
+        self.result.num_unspoiled += (spoils == 0).int().cumprod(1).sum(1).tolist()
         # The drafts stay on the device; the host has not read one of them.
         ids = torch.cat([last.to(drafts.device).unsqueeze(1), drafts], dim=1).flatten()
         logits = self._target.run_uniform(_with_ids(batch, ids)).cpu()
