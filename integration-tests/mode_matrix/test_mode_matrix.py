@@ -58,7 +58,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="module")
 def shape(pytestconfig: pytest.Config) -> TinyShape:
-    # The share of the gate takes a model that compiles in half the time.
     return TinyShape(num_layers=1 if pytestconfig.getoption("matrix_share") else 2)
 
 
@@ -86,7 +85,9 @@ def run(
         is_eager = mode is CompileMode.EAGER
         if is_eager and dtype in kept:
             return kept[dtype]
-        settings = ModelSettings(folder=folder_of(dtype))
+        # Compiling takes longer than a share's steps, and other tests of the gate have fusions.
+        fuse = not pytestconfig.getoption("matrix_share")
+        settings = ModelSettings(folder=folder_of(dtype), options={"fuse": fuse})
         lane = UpdateLane(device)
         target = TargetModel(settings, mode.value, device=device, lane=lane)
         drafter = Drafter(settings, mode.value, device=device, lane=lane)

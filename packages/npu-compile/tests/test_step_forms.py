@@ -15,12 +15,14 @@ from npu_compile import (
     InputError,
     InputSpec,
     OutputError,
+    RunnerStateError,
     draft_lengths,
     pack_sequences,
 )
 from npu_graph_runtime import GraphKey
 
 if TYPE_CHECKING:
+    from attn_update import Lengths
     from npu_graph_runtime import FakeDevice
 
 SPECS = {
@@ -84,6 +86,16 @@ def test_verification_batch_above_every_size_runs_eagerly(mode: str, device: Fak
 
     with pytest.warns(RuntimeWarning, match=r"verification batch of 12 rows.*\(largest: 9\)"):
         check(runner, device, 12, 4)
+
+
+@pytest.mark.parametrize("form", [{"query_length": 3}, {"query_length": None, "max_sequences": 2}])
+def test_large_batch_whose_lengths_nothing_shows_is_refused(
+    form: dict[str, Any], device: FakeDevice
+) -> None:
+    runner = runner_of(device, "full", **form)
+
+    with pytest.raises(RunnerStateError, match=r"larger than (every|max_seq).*pass set_lengths"):
+        runner.run(inputs(12, 4), {"default": {"lengths": [12]}})
 
 
 @pytest.mark.parametrize(("rows", "sequences"), [(6, 3), (7, 2), (12, 3), (3, 2)])
@@ -167,7 +179,7 @@ def test_steps_of_no_form_are_refused(
 
 
 def test_draft_lengths_grow_by_a_token_a_step_but_those_of_padding() -> None:
-    first = {"queries": [1, 2, 3], "keys": torch.tensor([7, 1, 0])}
+    first: dict[str, Lengths] = {"queries": [1, 2, 3], "keys": torch.tensor([7, 1, 0])}
 
     assert draft_lengths(first, num_steps=3, growing=["keys"]) == {
         "draft.0": {"queries": [1, 2, 3], "keys": [7, 1, 0]},
