@@ -40,6 +40,11 @@ def model(table: torch.Tensor, values: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"tokens": torch.tanh(values), "sequences": table.sum(-1) * 2}
 
 
+def by_token(table: torch.Tensor, values: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return a row a token alone."""
+    return {"tokens": torch.tanh(values)}
+
+
 def runner_of(device: FakeDevice, mode: str, **options: Any) -> DecodeRunner:
     config = {"mode": mode, "capture_sizes": options.pop("sizes", (2, 5, 9)), "fuse": False}
     function = options.pop("model", model)
@@ -62,19 +67,20 @@ def check(runner: DecodeRunner, device: FakeDevice, rows: int, sequences: int) -
     given = inputs(rows, sequences)
     found = {name: value.clone() for name, value in runner.run(given, {}).items()}
     device.synchronize()
-    for name, expected in model(**given).items():
-        torch.testing.assert_close(found[name], expected, rtol=0, atol=0)
+    expected = model(**given)
+    for name, value in found.items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_verification_steps_are_padded_to_whole_sequences(mode: str, device: FakeDevice) -> None:
-    runner = runner_of(device, mode, query_length=3)
+    runner = runner_of(device, mode, query_length=3, sizes=(2, 8, 9))
 
-    assert [runner.padded_size(rows) for rows in (3, 6, 9)] == [3, 6, 9]
-    assert runner.padded_sequences(6) == 2
+    assert [runner.padded_size(rows) for rows in (3, 6, 9)] == [3, 9, 9]
+    assert runner.padded_sequences(9) == 3
     if mode != "eager":
         assert runner.compiled.captured_keys == {
-            GraphKey(num_tokens=rows, num_sequences=rows // 3, uniform=True) for rows in (3, 6, 9)
+            GraphKey(num_tokens=rows, num_sequences=rows // 3, uniform=True) for rows in (3, 9)
         }
     for sequences in (3, 1, 2, 1, 3):
         check(runner, device, 3 * sequences, sequences)
@@ -92,7 +98,7 @@ def test_verification_batch_above_every_size_runs_eagerly(mode: str, device: Fak
 def test_large_batch_whose_lengths_nothing_shows_is_refused(
     form: dict[str, Any], device: FakeDevice
 ) -> None:
-    runner = runner_of(device, "full", **form)
+    runner = runner_of(device, "full", model=by_token, **form)
 
     with pytest.raises(RunnerStateError, match=r"larger than (every|max_seq).*pass set_lengths"):
         runner.run(inputs(12, 4), {"default": {"lengths": [12]}})
@@ -133,7 +139,7 @@ def test_decode_and_verification_of_one_model_keep_their_graphs_apart(device: Fa
 
 @pytest.mark.parametrize("mode", MODES)
 def test_packed_steps_serve_any_rows_of_up_to_max_sequences(mode: str, device: FakeDevice) -> None:
-    runner = runner_of(device, mode, query_length=None, max_sequences=3)
+    runner = runner_of(device, mode, model=by_token, query_length=None, max_sequences=3)
 
     # One more than fits, for the rows that a full batch leaves over; never more than rows.
     assert [runner.padded_sequences(size) for size in (2, 5, 9)] == [2, 4, 4]
@@ -145,19 +151,20 @@ def test_packed_steps_serve_any_rows_of_up_to_max_sequences(mode: str, device: F
         check(runner, device, 10, 2)
 
 
-def test_packed_output_by_sequences_that_nothing_counts_is_refused(device: FakeDevice) -> None:
-    def by_sequence(values: torch.Tensor) -> torch.Tensor:
-        return values[:3]
+def test_packed_output_by_sequence_is_refused_as_any_other_without_rows(
+    device: FakeDevice,
+) -> None:
+    # Every size has as many sequences, so one that is not theirs would not be noticed.
+    with pytest.raises(OutputError, match=r"shape \(4,\).* 9 rows, expected \[9, ...\]; let"):
+        runner_of(device, "full", query_length=None, max_sequences=3)
 
-    with pytest.raises(OutputError, match=r"shape \(3,\) was returned for 9 rows of 0 sequences"):
-        runner_of(
-            device,
-            "full",
-            model=by_sequence,
-            inputs={"values": SPECS["values"]},
-            query_length=None,
-            max_sequences=2,
-        )
+
+def test_verification_output_with_other_rows_is_refused_at_capture(device: FakeDevice) -> None:
+    def odd(table: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return table[:1] + values[:1]
+
+    with pytest.raises(OutputError, match=r"expected \[9, ...\] or \[3, ...\]"):
+        runner_of(device, "full", model=odd, query_length=3)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attn_update import StepParameters, UpdateLane, UpdatePlan
 from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.runners.captured_steps import CapturedSteps
-from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_form import StepForm
 from npu_graph_runtime import RunMode
 
@@ -134,6 +133,7 @@ class DecodeRunner:
             inputs=form.inputs,
             step_size=form.step_size,
             what=form.what,
+            outputs_by_sequence=query_length is not None,
         )
         self._plans: dict[GraphKey, UpdatePlan] = {}
         self._recorded: set[GraphKey] = set()
@@ -167,7 +167,7 @@ class DecodeRunner:
         Args:
             size: its rows, a capture size.
         """
-        return self._form.sequences(size)
+        return self._form.step_size(size).sequences
 
     def capture(
         self,
@@ -230,9 +230,9 @@ class DecodeRunner:
                 agreed to run eagerly, an idle rank gives rows of padding itself.
 
         Returns:
-            What the model returns, each tensor ``[rows, ...]``, or ``[sequences, ...]``, on the
-            device. In a capturing mode they are views of the graph's memory, which the next step
-            overwrites.
+            What the model returns, each tensor ``[rows, ...]``, or ``[sequences, ...]`` where all
+            sequences bring `query_length` rows, on the device. In a capturing mode they are views
+            of the graph's memory, which the next step overwrites.
 
         Raises:
             InputError: an input does not fit its declaration, or rows and sequences do not fit
@@ -244,7 +244,7 @@ class DecodeRunner:
         """
         observer = self._observer
         started = time.perf_counter() if observer is not None else 0.0
-        own = padded = self._form.given(inputs)
+        own = self._form.given(inputs)
         num_rows = own.tokens
         key = self._steps.key_of(num_rows, agreed)
         limit, batch = "", f"{num_rows} rows"
@@ -260,7 +260,6 @@ class DecodeRunner:
         else:
             mode = self._mode
             checked = self._steps.check(key, inputs, may_be_idle=agreed is not None)
-            padded = self._form.step_size(key.num_tokens)
             if mode is RunMode.FULL:
                 output, update_seconds = self._replay(key, inputs, checked, lengths)
             else:
@@ -271,13 +270,13 @@ class DecodeRunner:
             observer.observe_decode(
                 DecodeStep(
                     num_rows=num_rows,
-                    padded_size=padded.tokens,
+                    padded_size=num_rows if key is None else key.num_tokens,
                     run_mode=mode,
                     seconds=time.perf_counter() - started,
                     update_seconds=update_seconds,
                 )
             )
-        return own_rows(output, own=own, padded=padded)
+        return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:
         """Wait for the device and tear down graphs, plans and records; may capture again.

@@ -21,7 +21,7 @@ def own_rows(output: Any, *, own: StepSize, padded: StepSize) -> Any:
     Args:
         output: what the model returned for a step of size ``padded``.
         own: size of the batch, the first rows and sequences.
-        padded: size after padding.
+        padded: size after padding; of 0 sequences where an output may not have one row a sequence.
 
     Raises:
         OutputError: a tensor has neither one row a token nor one a sequence, so it has no rows to
@@ -34,11 +34,12 @@ def own_rows(output: Any, *, own: StepSize, padded: StepSize) -> Any:
             return tensor if own.tokens == rows else tensor[: own.tokens]
         if rows and rows == padded.sequences:
             return tensor if own.sequences == rows else tensor[: own.sequences]
+        by_sequence = f" or [{padded.sequences}, ...]" if padded.sequences else ""
         raise OutputError(
             f"cutting padding off an output of the model: a tensor of shape "
-            f"{tuple(tensor.shape)} was returned for {padded.tokens} rows of {padded.sequences} "
-            f"sequences, expected [{padded.tokens}, ...]; let the model return tensors with one "
-            "row for each row of its inputs, or for each sequence, and keep others elsewhere"
+            f"{tuple(tensor.shape)} was returned for {padded.tokens} rows, expected "
+            f"[{padded.tokens}, ...]{by_sequence}; let the model return tensors with one row for "
+            "each row of its inputs, and keep others elsewhere"
         )
 
     return map_tensors(output, cut)

@@ -117,10 +117,8 @@ class PackedLayout:
             tokens=most.tokens if tokens == -1 else tokens,
             sequences=most.sequences if sequences == -1 else sequences,
         )
-        if tokens != -1:
-            _check_range(tokens, least, most.tokens, "rows")
-        if sequences != -1:
-            _check_range(sequences, least, most.sequences, "rows of sequences")
+        _check_range(size.tokens, least, most.tokens, "rows")
+        _check_range(size.sequences, least, most.sequences, "rows of sequences")
         return size
 
     def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:

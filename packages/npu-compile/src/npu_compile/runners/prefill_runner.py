@@ -6,7 +6,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.runners.captured_steps import CapturedSteps
-from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import GraphKey, RunMode
 
@@ -56,9 +55,6 @@ class PrefillRunner:
         self._set_lengths = set_lengths
         self._max_sequences = max_sequences
         self._specs = dict(inputs)
-        # Without an input that counts them, none of an output could be told from padding.
-        counted = any(spec.per_sequence for spec in inputs.values())
-        self._padded_sequences = max_sequences if counted else 0
         sizes = compiled.config.prefill_capture_sizes
         keys = {size: GraphKey(num_tokens=size) for size in sizes}
         self._steps = CapturedSteps(
@@ -66,7 +62,7 @@ class PrefillRunner:
             compiled.config.mode.prefill_run_mode,
             keys,
             inputs=inputs,
-            step_size=lambda tokens: StepSize(tokens=tokens, sequences=self._padded_sequences),
+            step_size=lambda tokens: StepSize(tokens=tokens, sequences=max_sequences),
             what="prefill",
         )
 
@@ -114,8 +110,7 @@ class PrefillRunner:
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
                 size; what was captured is released.
-            OutputError: an output of the model does not have one row for each token, or each
-                sequence.
+            OutputError: an output of the model does not have one row for each token.
         """
         if self._steps.run_mode is RunMode.EAGER or not self._steps.keys:
             return
@@ -148,13 +143,12 @@ class PrefillRunner:
             agreed: as for `DecodeRunner.run`.
 
         Returns:
-            What the model returns, each tensor ``[tokens, ...]``, or ``[sequences, ...]`` where an
-            input has one row a sequence, on the device. After a replay they are views of the
-            graph's memory, which the next step overwrites.
+            What the model returns, each tensor ``[tokens, ...]`` on the device. After a replay they
+            are views of the graph's memory, which the next step overwrites.
 
         Raises:
             InputError: an input does not fit its declaration; nothing was launched.
-            OutputError: an output does not have one row for each token, or each sequence.
+            OutputError: an output does not have one row for each token of the batch.
             RunnerStateError: the graphs are not captured.
         """
         num_tokens, num_sequences = self._given_rows(inputs)
@@ -172,12 +166,11 @@ class PrefillRunner:
                     remedy="give the runner a larger one",
                 )
             given = StepSize(tokens=num_tokens, sequences=num_sequences)
-            return own_rows(output, own=given, padded=given)
+            return self._steps.own_rows(output, own=given, key=None)
         own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
         output = self._steps.load_and_call(key, inputs, own)
-        padded = StepSize(tokens=key.num_tokens, sequences=self._padded_sequences)
-        return own_rows(output, own=own, padded=padded)
+        return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:
         """Wait for the device and tear the graphs of this runner down; may capture again."""

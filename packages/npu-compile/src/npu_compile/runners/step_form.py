@@ -85,23 +85,19 @@ class StepForm:
                 f"sizes, in rows, are {list(sizes)}, expected one of at least {self._query_length}"
             ) from error
 
-    def sequences(self, rows: int) -> int:
-        """Return the sequences of a captured step of so many rows."""
-        if self._query_length is not None:
-            return rows // self._query_length
-        assert self._max_sequences is not None  # noqa: S101
-        # One more, so that there is always a sequence for rows that are left over.
-        return min(self._max_sequences + 1, rows)
-
     def step_size(self, rows: int) -> StepSize:
         """Return the sizes of a captured step of so many rows."""
-        counted = self._query_length is not None or self._by_sequence is not None
-        return StepSize(tokens=rows, sequences=self.sequences(rows) if counted else 0)
+        if self._query_length is not None:
+            return StepSize(tokens=rows, sequences=rows // self._query_length)
+        assert self._max_sequences is not None  # noqa: S101
+        # One more, so that there is always a sequence for rows that are left over.
+        return StepSize(tokens=rows, sequences=min(self._max_sequences + 1, rows))
 
     def key(self, rows: int) -> GraphKey:
         """Return the graph key of a captured step of so many rows."""
+        sequences = self.step_size(rows).sequences
         uniform = self._query_length is not None
-        return GraphKey(num_tokens=rows, num_sequences=self.sequences(rows), uniform=uniform)
+        return GraphKey(num_tokens=rows, num_sequences=sequences, uniform=uniform)
 
     def given(self, inputs: Mapping[str, Tensor]) -> StepSize:
         """Return the size of a batch as its inputs say, which are not checked otherwise.

@@ -10,7 +10,7 @@ class StepSize(NamedTuple):
 
     Attributes:
         tokens: rows of inputs that have one row a token.
-        sequences: rows of inputs that have one row a sequence; 0 where nothing counts them.
+        sequences: rows of inputs that have one row a sequence.
     """
 
     tokens: int
