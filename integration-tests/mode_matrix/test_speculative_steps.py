@@ -114,7 +114,7 @@ def small_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_checkpoint(folder, shape=TinyShape(num_layers=1), dtype=torch.bfloat16)
 
 
-@pytest.mark.parametrize("mode", ["full"])
+@pytest.mark.parametrize("mode", ["full", "breakable"])
 def test_speculative_steps_from_the_device_make_no_host_wait(
     mode: str, small_checkpoint: Path, device: NpuDevice, pytestconfig: pytest.Config
 ) -> None:
