@@ -27,7 +27,8 @@ class MatrixRow:
         kind: of the steps.
         num_steps: that were run, each bitwise equal to the eager one, its logits within tolerance
             of transformers.
-        num_captured: of them replayed graphs; the others ran eagerly.
+        num_captured: of them replayed graphs; the others ran eagerly. ``None`` where that differs
+            from run to run.
         reason: why some or all did not replay graphs; why there is no step.
     """
 
@@ -35,7 +36,7 @@ class MatrixRow:
     dtype: str
     kind: str
     num_steps: int
-    num_captured: int
+    num_captured: int | None
     reason: str
 
     @property
@@ -47,6 +48,8 @@ class MatrixRow:
         """What the table shows."""
         if not self.num_steps:
             return f"- ({self.reason})"
+        if self.num_captured is None:
+            return f"{self.num_steps} ({self.reason})"
         if self.num_captured == self.num_steps:
             return f"{self.num_steps} by graphs"
         if self.num_captured:

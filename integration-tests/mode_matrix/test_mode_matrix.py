@@ -41,6 +41,8 @@ CELLS = [(mode, dtype) for mode in CompileMode for dtype in DTYPES]
 # Why a mode does not run a kind of step at all; a cell without steps that has no reason here fails.
 NOT_RUN: dict[tuple[CompileMode, StepKind], str] = {}
 TOO_LARGE = "the others are larger than every capture size"
+# A mode that chooses how each size runs by what it measures; the enum may not have it.
+CHOOSING = "measured"
 
 Results = dict[StepKind, WorkloadResult]
 
@@ -157,9 +159,12 @@ def _bytes(values: tuple[torch.Tensor, ...]) -> list[bytes]:
 
 
 def _row(mode: CompileMode, dtype: str, kind: StepKind, result: WorkloadResult) -> MatrixRow:
-    num_steps, num_captured = len(result.steps), sum(result.replayed)
+    num_steps = len(result.steps)
+    num_captured: int | None = sum(result.replayed)
     reason = "" if num_captured == num_steps else TOO_LARGE
-    if not num_captured:
+    if mode.value == CHOOSING:
+        num_captured, reason = None, "by graphs or eagerly, as it was measured"
+    elif not num_captured:
         reason = f"mode `{mode.value}` captures none of these"
     return MatrixRow(
         mode=mode.value,
@@ -172,6 +177,7 @@ def _row(mode: CompileMode, dtype: str, kind: StepKind, result: WorkloadResult) 
 
 
 def _captures(mode: CompileMode, kind: StepKind) -> bool:
+    """Return whether steps of a kind that a capture size fits replay graphs in a mode."""
     is_prefill = kind in {StepKind.PREFILL, StepKind.MIXED}
     found = mode.prefill_run_mode if is_prefill else mode.decode_run_mode
     return found is not RunMode.EAGER
@@ -203,7 +209,8 @@ def test_mode_gives_what_eager_gives_and_transformers_within_tolerance(
         result = results[kind]
         assert _differing_steps(result, eager[kind]) == [], kind
         assert len(set(result.num_sequences)) > 2, kind
-        assert any(result.replayed) == _captures(mode, kind), kind
+        if mode.value != CHOOSING:
+            assert any(result.replayed) == _captures(mode, kind), kind
         assert_right(result, dtype)
         rows.append(_row(mode, dtype, kind, result))
     # The model drafts for itself: but for rounding all drafts are right, up to a spoiled one.
