@@ -237,6 +237,21 @@ def vllm_ascend_patterns(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def modes(session: nox.Session) -> None:
+    """Run every mode on every kind of step, 200 steps each, and compare with docs/modes.md.
+
+    After ``--``: ``--write-matrix`` writes it; ``-k piecewise`` and the like run some.
+    """
+    python = _everything(session)
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
+    _build_simulator(session, python)
+    let_sleeps_end_late()
+    sizes = ("--matrix-steps=200", "--matrix-share=0", "--speculative-steps=1000")
+    command = [python, "-m", "pytest", "-q", "integration-tests/mode_matrix", *sizes]
+    session.run(*command, *session.posargs, env=environment, external=True)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks named after `--` (default: all); rows go to build/bench."""
     python = _everything(session)

@@ -28,9 +28,13 @@ pytest_plugins = "cann_sim.pytest_plugin"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--every-mode", action="store_true", help="modes that compile long, in every dtype"
-    )
+    group = parser.getgroup("modes", "how much of the matrix of modes runs, see `./nox -s modes`")
+    group.addoption("--every-mode", action="store_true", help="long-compiling ones in every dtype")
+    group.addoption("--matrix-steps", type=int, default=12, help="steps of each kind")
+    group.addoption("--matrix-share", type=int, default=1, help="cells to draw; 0 for all")
+    group.addoption("--matrix-seed", type=int, default=0, help="draws them")
+    group.addoption("--write-matrix", action="store_true", help="write docs/modes.md")
+    group.addoption("--speculative-steps", type=int, default=30, help="without a host wait")
 
 
 @pytest.fixture(scope="session")

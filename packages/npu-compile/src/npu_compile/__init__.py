@@ -26,8 +26,10 @@ from npu_compile.errors import (
     SiblingVersionError,
 )
 from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
+from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.packed_layout import InputSpec
 from npu_compile.runners.prefill_runner import PrefillRunner
+from npu_compile.runners.sequence_packing import pack_sequences
 
 __all__ = [
     "Backend",
@@ -52,5 +54,7 @@ __all__ = [
     "__version__",
     "compile_graph",
     "compile_model",
+    "draft_lengths",
     "explain",
+    "pack_sequences",
 ]

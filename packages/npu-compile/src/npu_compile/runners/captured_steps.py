@@ -42,6 +42,9 @@ class CapturedSteps:
         inputs: the model's arguments.
         step_size: returns the sizes of a step of a number of tokens.
         what: the steps, for messages, such as ``decode``.
+        outputs_by_sequence: whether an output may have one row a sequence and not one a token. Only
+            where the number of sequences differs from size to size, so that one which has as many
+            rows by chance is found at capture.
 
     Attributes:
         compiled: as given.
@@ -61,6 +64,7 @@ class CapturedSteps:
         inputs: Mapping[str, InputSpec],
         step_size: Callable[[int], StepSize],
         what: str,
+        outputs_by_sequence: bool = False,
     ) -> None:
         self.compiled = compiled
         self.run_modes = tuple(run_modes)
@@ -69,6 +73,7 @@ class CapturedSteps:
         self.skipped: dict[int, DeviceError] = {}
         self.plan: CapturePlan | None = None
         self._what = what
+        self._outputs_by_sequence = outputs_by_sequence
         self._sizes = _capture_sizes(self.keys)
         self._all_keys = dict(keys)
         self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
@@ -325,10 +330,9 @@ class CapturedSteps:
             mode: in place of the run mode of the key's steps.
 
         Raises:
-            OutputError: an output does not have one row for each padded row.
+            OutputError: an output does not have one row for each padded row, or each sequence.
         """
-        size = key.num_tokens
-        own_rows(self._call(key, mode), num_rows=size, padded_size=size)
+        self.own_rows(self._call(key, mode), own=self._step_sizes[key], key=key)
 
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
         """Return the key of a step, or ``None`` where it is to run eagerly.
@@ -377,6 +381,22 @@ class CapturedSteps:
                 "capture() first"
             )
         return own
+
+    def own_rows(self, output: Any, *, own: StepSize, key: GraphKey | None) -> Any:
+        """Return what the model returned for a step without the rows of padding.
+
+        Args:
+            output: of the model.
+            own: size of the batch.
+            key: of the graph; ``None`` where it was run as it is.
+
+        Raises:
+            OutputError: as for `npu_compile.runners.own_rows`.
+        """
+        padded = own if key is None else self._step_sizes[key]
+        if not self._outputs_by_sequence:
+            padded = padded._replace(sequences=0)
+        return own_rows(output, own=own, padded=padded)
 
     def size_limit(self) -> str:
         """Return what a step is larger than that no capture size fits; empty without sizes."""

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from attn_update import StepParameters, UpdateLane, UpdatePlan
 from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.runners.captured_steps import CapturedSteps
-from npu_compile.runners.own_rows import own_rows
-from npu_compile.runners.step_size import StepSize
-from npu_graph_runtime import GraphKey, RunMode, RunModeCandidate
+from npu_compile.runners.step_form import StepForm
+from npu_graph_runtime import RunMode, RunModeCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -23,11 +22,13 @@ if TYPE_CHECKING:
     from attn_update import Lengths, ParameterGroup, Recorder
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
+    from npu_compile.runners.step_size import StepSize
     from npu_graph_runtime import (
         AgreedStep,
         CapturePlan,
         DeviceError,
         Exchange,
+        GraphKey,
         RunModeChoice,
     )
 
@@ -59,7 +60,12 @@ class DecodeObserver(Protocol):
 
 
 class DecodeRunner:
-    """Runs the decode steps of one compiled model, which has one row a sequence.
+    """Runs the decode steps of one compiled model: of one row a sequence, or of several.
+
+    Steps that verify the drafts of speculative decoding have ``1 + num_draft_tokens`` rows a
+    sequence (`query_length`). Steps of an encoder have any number, packed into a budget of rows
+    (`query_length` ``None``, see `pack_sequences`). All draft steps of a draft model may be one
+    step here, with a parameter group for each, see `draft_lengths`.
 
     Owns the static input buffers and the update plans. The caller owns the recorder that the
     model's attention runs through, and the lane, which all runners of a device share.
@@ -68,8 +74,9 @@ class DecodeRunner:
     it, and :meth:`run`.
 
     Args:
-        compiled: the model; its configuration names the capture sizes and the mode.
-        inputs: the model's arguments, all tensors ``[rows, ...]`` of the batch.
+        compiled: the model; its configuration names the capture sizes, in rows, and the mode.
+        inputs: the model's arguments: tensors of one row a token, or, where declared
+            ``per_sequence``, of one row a sequence.
         recorder: what attention runs through; needed where the run mode is ``FULL``.
         lane: the update lane of the device; needed where the run mode is ``FULL``.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
@@ -78,13 +85,21 @@ class DecodeRunner:
             called before each one that runs eagerly or in segments, with what :meth:`run` was
             given. Without it the caller does that before :meth:`run`, and run mode ``FULL`` refuses
             a batch that is larger than every capture size.
+        query_length: rows that each sequence brings, at least 1. Capture sizes are rounded to
+            multiples of it, as by ``CaptureSizes.rounded_to_multiples``. ``None`` where sequences
+            bring any number; then lengths are those of the batch as it is, and the groups pad
+            them (``ParameterGroup(pad=True)``).
+        max_sequences: only, and needed, where `query_length` is ``None``: sequences that a captured
+            step holds besides one of padding; batches of more run eagerly.
 
     Attributes:
         compiled: as given.
 
     Raises:
-        ConfigError: a capturing mode without capture sizes, mode ``full`` without recorder or lane,
-            or mode ``measured`` without ``set_lengths``.
+        ConfigError: a capturing mode without capture sizes, or without one of `query_length` rows;
+            mode ``full`` without recorder or lane; mode ``measured`` without ``set_lengths``; a
+            `query_length` or `max_sequences` that is out of range or not needed; no input of one
+            row a token.
     """
 
     def __init__(
@@ -97,11 +112,14 @@ class DecodeRunner:
         groups: Mapping[str, ParameterGroup] | None = None,
         observer: DecodeObserver | None = None,
         set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None = None,
+        query_length: int | None = 1,
+        max_sequences: int | None = None,
     ) -> None:
         self.compiled = compiled
+        self._form = form = StepForm(inputs, query_length=query_length, max_sequences=max_sequences)
         self._set_lengths = set_lengths
         modes = compiled.config.decode_run_modes
-        sizes = compiled.config.capture_sizes
+        sizes = form.capture_sizes(compiled.config.capture_sizes)
         if modes != (RunMode.EAGER,) and not sizes:
             raise ConfigError(
                 f"making a decode runner for mode {compiled.config.mode.value!r}: capture_sizes is "
@@ -123,14 +141,14 @@ class DecodeRunner:
         self._lane = lane
         self._groups = groups
         self._observer = observer
-        keys = {size: GraphKey(num_tokens=size, num_sequences=size, uniform=True) for size in sizes}
         self._steps = CapturedSteps(
             compiled,
             modes,
-            keys,
-            inputs=_by_token(inputs),
-            step_size=lambda rows: StepSize(tokens=rows, sequences=rows),
-            what="decode",
+            {size: form.key(size) for size in sizes},
+            inputs=form.inputs,
+            step_size=form.step_size,
+            what=form.what,
+            outputs_by_sequence=query_length is not None,
         )
         self._plans: dict[GraphKey, UpdatePlan] = {}
         self._recorded: set[GraphKey] = set()
@@ -171,6 +189,14 @@ class DecodeRunner:
         """
         return self._steps.padded_size(num_rows)
 
+    def padded_sequences(self, size: int) -> int:
+        """Return the sequences of a captured step, padding included.
+
+        Args:
+            size: its rows, a capture size.
+        """
+        return self._form.step_size(size).sequences
+
     def capture(
         self,
         prepare: Callable[[int], None],
@@ -185,7 +211,7 @@ class DecodeRunner:
 
         Args:
             prepare: called with each size before the model runs; must make attention see lengths
-                of that many padded rows.
+                of that many padded rows, in :meth:`padded_sequences` sequences.
             on_captured: called after each size with (size, sizes done, sizes in all).
             on_forecast: called once with the plan, where the configuration has a
                 ``capture_budget``, when two sizes are captured and it says what all will take.
@@ -198,7 +224,8 @@ class DecodeRunner:
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
                 size; what was captured is released.
-            OutputError: an output of the model does not have one row for each row of the batch.
+            OutputError: an output of the model does not have one row for each row, or each
+                sequence, of the batch.
         """
         if not self._steps.is_to_capture:
             return
@@ -228,53 +255,60 @@ class DecodeRunner:
             inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
                 when this returns; or on the device, such as the tokens just sampled, read in the
                 order of the current stream and without a wait of the host.
-            lengths: by parameter group and argument name, for the padded size.
+            lengths: by parameter group and argument name, for the padded size; where sequences
+                bring any number of rows, of the batch as it is.
             agreed: what this step's ranks agreed on (`npu_graph_runtime.RankAgreement`); then the
                 batch is padded to its bucket and may be of no row, on an idle rank. Where it was
                 agreed to run eagerly, an idle rank gives rows of padding itself.
 
         Returns:
-            What the model returns, each tensor ``[rows, ...]`` on the device. In a capturing mode
-            they are views of the graph's memory, which the next step overwrites.
+            What the model returns, each tensor ``[rows, ...]``, or ``[sequences, ...]`` where all
+            sequences bring `query_length` rows, on the device. In a capturing mode they are views
+            of the graph's memory, which the next step overwrites.
 
         Raises:
-            InputError: an input does not fit its declaration; nothing was launched.
+            InputError: an input does not fit its declaration, or rows and sequences do not fit
+                `query_length`; nothing was launched.
             StepParameterError: the lengths do not fit; nothing was launched.
-            OutputError: an output does not have one row for each row of the batch.
+            OutputError: an output does not have one row for each row, or each sequence.
             RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is to run
                 eagerly and there is no ``set_lengths``; nothing was launched.
         """
         observer = self._observer
         started = time.perf_counter() if observer is not None else 0.0
-        num_rows = next(iter(inputs.values())).shape[0] if inputs else 0
+        own = self._form.given(inputs)
+        num_rows = own.tokens
         key = self._steps.key_of(num_rows, agreed)
-        size = num_rows if key is None else key.num_tokens
+        limit, batch = "", f"{num_rows} rows"
+        if agreed is None and key is None:
+            limit = self._steps.size_limit()
+        elif agreed is None and (limit := self._form.sequence_limit(own)):
+            key, batch = None, f"{own.sequences} sequences"
         update_seconds = 0.0
         mode = RunMode.EAGER
         if key is None:
-            limit = self._steps.size_limit() if agreed is None else ""
             self._show_lengths(num_rows, lengths, f"it is larger than {limit}" if limit else "")
-            output = self._steps.call_eagerly(inputs, f"{num_rows} rows", limit=limit)
+            output = self._steps.call_eagerly(inputs, batch, limit=limit)
         else:
             mode = self._steps.mode_of(key)
-            own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
+            checked = self._steps.check(key, inputs, may_be_idle=agreed is not None)
             if mode is RunMode.FULL:
-                output, update_seconds = self._replay(key, inputs, own, lengths)
+                output, update_seconds = self._replay(key, inputs, checked, lengths)
             else:
                 if self._set_lengths is not None:
                     self._set_lengths(lengths)
-                output = self._steps.load_and_call(key, inputs, own)
+                output = self._steps.load_and_call(key, inputs, checked)
         if observer is not None:
             observer.observe_decode(
                 DecodeStep(
                     num_rows=num_rows,
-                    padded_size=size,
+                    padded_size=num_rows if key is None else key.num_tokens,
                     run_mode=mode,
                     seconds=time.perf_counter() - started,
                     update_seconds=update_seconds,
                 )
             )
-        return own_rows(output, num_rows=num_rows, padded_size=size)
+        return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:
         """Wait for the device and tear down graphs, plans and records; may capture again.
@@ -390,8 +424,3 @@ def _captured_parameters(plan: UpdatePlan) -> StepParameters:
         names = plan.groups[group].arguments
         groups.setdefault(group, {name: update.launch[name] for name in names})
     return StepParameters(key=plan.key, groups=groups)
-
-
-def _by_token(inputs: Mapping[str, InputSpec]) -> dict[str, InputSpec]:
-    """Return the declarations of a step in which a row a sequence is a row a token."""
-    return {name: dataclasses.replace(spec, per_sequence=False) for name, spec in inputs.items()}

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.runners.captured_steps import CapturedSteps
-from npu_compile.runners.own_rows import own_rows
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import GraphKey
 
@@ -179,11 +178,12 @@ class PrefillRunner:
                     limit=f"max_sequences ({self._max_sequences})",
                     remedy="give the runner a larger one",
                 )
-            return own_rows(output, num_rows=num_tokens, padded_size=num_tokens)
+            given = StepSize(tokens=num_tokens, sequences=num_sequences)
+            return self._steps.own_rows(output, own=given, key=None)
         own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
         output = self._steps.load_and_call(key, inputs, own)
-        return own_rows(output, num_rows=num_tokens, padded_size=key.num_tokens)
+        return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:
         """Wait for the device and tear the graphs of this runner down; may capture again."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class StepSize(NamedTuple):
-    """Sizes of one step; in a decode step both are the same.
+    """Sizes of one step; where each sequence brings one token both are the same.
 
     Attributes:
         tokens: rows of inputs that have one row a token.

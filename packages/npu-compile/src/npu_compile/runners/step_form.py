@@ -1,0 +1,133 @@
+"""The form of a runner's captured steps: how many sequences so many rows are."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from npu_compile.errors import ConfigError, InputError
+from npu_compile.runners.step_size import StepSize
+from npu_graph_runtime import CaptureSizeError, CaptureSizes, GraphKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from torch import Tensor
+
+    from npu_compile.runners.packed_layout import InputSpec
+
+
+class StepForm:
+    """Sizes, keys and inputs of steps whose sequences bring one, several or any number of rows.
+
+    Args:
+        inputs: the model's arguments.
+        query_length: rows of each sequence; ``None`` where sequences bring any number.
+        max_sequences: of a step whose sequences bring any number, ``None`` for all others.
+
+    Attributes:
+        inputs: the same; where a sequence is one row, none of them is declared ``per_sequence``.
+        what: what messages call such steps.
+
+    Raises:
+        ConfigError: a number is out of range, missing or not needed, or no input is one by rows.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[str, InputSpec],
+        *,
+        query_length: int | None,
+        max_sequences: int | None,
+    ) -> None:
+        is_packed = query_length is None
+        limit = max_sequences if is_packed else query_length
+        if is_packed == (max_sequences is None) or not isinstance(limit, int) or limit < 1:
+            raise ConfigError(
+                f"making a decode runner: query_length is {query_length} and max_sequences "
+                f"{max_sequences}; expected a query_length of at least 1, or query_length None and "
+                "max_sequences of at least 1, for sequences of any number of rows"
+            )
+        self._query_length = query_length
+        self._max_sequences = max_sequences
+        self.inputs = dict(inputs)
+        if query_length == 1:
+            self.inputs = {
+                name: dataclasses.replace(spec, per_sequence=False) for name, spec in inputs.items()
+            }
+        self.what = {None: "packed", 1: "decode"}.get(query_length, "verification")
+        # By which inputs rows and sequences are counted.
+        self._by_row = next(
+            (name for name, spec in self.inputs.items() if not spec.per_sequence), None
+        )
+        self._by_sequence = next(
+            (name for name, spec in self.inputs.items() if spec.per_sequence), None
+        )
+        if self._by_row is None and inputs:
+            raise ConfigError(
+                "making a decode runner: every input is declared per_sequence, expected one at "
+                "least of one row a token, by which the rows of a batch are counted"
+            )
+
+    def capture_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Return capture sizes rounded to whole sequences, ascending.
+
+        Raises:
+            ConfigError: none is as large as one sequence.
+        """
+        if not sizes or self._query_length is None:
+            return sizes
+        try:
+            return tuple(CaptureSizes(sizes).rounded_to_multiples(self._query_length))
+        except CaptureSizeError as error:
+            raise ConfigError(
+                f"making a decode runner of {self._query_length} rows a sequence: the capture "
+                f"sizes, in rows, are {list(sizes)}, expected one of at least {self._query_length}"
+            ) from error
+
+    def step_size(self, rows: int) -> StepSize:
+        """Return the sizes of a captured step of so many rows."""
+        if self._query_length is not None:
+            return StepSize(tokens=rows, sequences=rows // self._query_length)
+        assert self._max_sequences is not None  # noqa: S101
+        # One more, so that there is always a sequence for rows that are left over.
+        return StepSize(tokens=rows, sequences=min(self._max_sequences + 1, rows))
+
+    def key(self, rows: int) -> GraphKey:
+        """Return the graph key of a captured step of so many rows."""
+        sequences = self.step_size(rows).sequences
+        uniform = self._query_length is not None
+        return GraphKey(num_tokens=rows, num_sequences=sequences, uniform=uniform)
+
+    def given(self, inputs: Mapping[str, Tensor]) -> StepSize:
+        """Return the size of a batch as its inputs say, which are not checked otherwise.
+
+        Raises:
+            InputError: its sequences have not the rows that they should have.
+        """
+        rows = _rows(inputs, self._by_row)
+        length = self._query_length
+        if length == 1:
+            return StepSize(tokens=rows, sequences=rows)
+        if self._by_sequence is None:
+            # Nothing counts them but the rows.
+            sequences = 0 if length is None else rows // length
+        else:
+            sequences = _rows(inputs, self._by_sequence)
+        if length is not None and rows != sequences * length:
+            raise InputError(
+                f"loading the inputs of a step: found {rows} rows (`{self._by_row}`) for "
+                f"{sequences} sequences, expected {length} rows for each"
+            )
+        return StepSize(tokens=rows, sequences=sequences)
+
+    def sequence_limit(self, own: StepSize) -> str:
+        """Return what a batch has more sequences than; empty where it has not too many."""
+        if self._max_sequences is None or own.sequences <= self._max_sequences:
+            return ""
+        return f"max_sequences ({self._max_sequences})"
+
+
+def _rows(inputs: Mapping[str, Tensor], name: str | None) -> int:
+    value = None if name is None else inputs.get(name)
+    return 0 if value is None or value.dim() == 0 else value.shape[0]
