@@ -13,6 +13,7 @@ from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.compilation.model_compilation import compile_model
 from npu_compile.configuration.config import CaptureFailure, CompileConfig, CompileMode
 from npu_compile.errors import (
+    CompileCacheWarning,
     ConfigError,
     InputError,
     NpuCompileError,
@@ -28,6 +29,7 @@ __all__ = [
     "Backend",
     "CaptureFailure",
     "CompilationReport",
+    "CompileCacheWarning",
     "CompileConfig",
     "CompileMode",
     "CompiledModel",
