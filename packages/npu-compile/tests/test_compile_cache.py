@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
+import os
 import re
+import subprocess
 import sys
 import types
 from typing import TYPE_CHECKING, Any
@@ -341,6 +345,14 @@ def test_other_call_is_not_found(folder: Path, call: str) -> None:
     assert compiled.reports == ()
 
 
+def _doubled(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @functools.wraps(function)
+    def wrapper(*args: Any) -> torch.Tensor:
+        return function(*args) * 2
+
+    return wrapper
+
+
 STATES: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "autocast": lambda _: torch.autocast("cpu", torch.bfloat16),
     "default device": lambda _: torch.device("cpu"),
@@ -350,6 +362,9 @@ STATES: dict[str, Callable[[pytest.MonkeyPatch], Any]] = {
     "version of Python": lambda patch: patch.setattr(sys, "version", "3.99"),
     "patched layer of torch": lambda patch: patch.setattr(
         torch.nn.Linear, "forward", lambda self, x: x @ self.weight
+    ),
+    "wrapped layer of torch": lambda patch: patch.setattr(
+        torch.nn.Linear, "forward", _doubled(torch.nn.Linear.forward)
     ),
     "patched function of torch": lambda patch: patch.setattr(
         torch, "cat", lambda x, _: x[0][..., :1]
@@ -643,3 +658,49 @@ def test_split_model_is_found_with_its_pieces_and_its_plan(
 def test_backend_in_an_engines_hands_refuses_a_cache_it_cannot_have(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"cache_folder.*compile_model"):
         npu_compile.Backend(CompileConfig(cache_folder=str(tmp_path)))
+
+
+OTHER_PROCESS = """
+import sys
+import torch
+import cached_elsewhere
+import npu_compile
+from npu_graph_runtime import FakeDevice
+
+options = {"mode": "piecewise", "splitting_ops": ["a::b"], "fuse": False}
+model = cached_elsewhere.make()
+compiled = npu_compile.compile_model(
+    model,
+    {**options, "cache_folder": sys.argv[1]},
+    device=FakeDevice(),
+    dynamic_arg_dims={"x": (0,)},
+)
+x = torch.linspace(-1, 1, 40).reshape(5, 8)
+assert torch.equal(compiled(x), model(x))
+print(compiled.reports[0].cache, "Dynamo was used:", bool(torch._dynamo.utils.counters["stats"]))
+"""
+
+
+def test_other_process_finds_it_without_dynamo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = BASE.replace(
+        "import cached_numbers", "import cached_elsewhere_numbers as cached_numbers"
+    )
+    (tmp_path / "cached_elsewhere.py").write_text(text)
+    (tmp_path / "cached_elsewhere_numbers.py").write_text(NUMBERS)
+    monkeypatch.syspath_prepend(tmp_path)
+    compiled = _compiled(importlib.import_module("cached_elsewhere").make(), tmp_path / "cache")
+    compiled(X)
+    assert "put into the compile cache" in _cache_lines(compiled)[0]
+
+    told = subprocess.run(
+        [sys.executable, "-c", OTHER_PROCESS, str(tmp_path / "cache")],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, sys.path))},
+    ).stdout
+
+    assert told.startswith("from the compile cache: ")
+    assert told.endswith("Dynamo was used: False\n")

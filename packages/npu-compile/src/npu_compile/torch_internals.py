@@ -45,6 +45,7 @@ __all__ = [
     "schema_of",
     "settings_of_dynamo",
     "traced_code",
+    "version_of_settings",
 ]
 
 
@@ -120,12 +121,22 @@ def traced_code() -> list[CodeType]:
     return [] if context is None else list(context.traced_code)
 
 
-def settings_of_dynamo() -> str:
-    """Return a hash of the settings that change what Dynamo traces.
+def settings_of_dynamo() -> dict[str, object]:
+    """Return the settings that change what Dynamo traces.
 
-    `torch._dynamo.config.get_hash`, torch 2.10 to 2.14; that of its own caches.
+    `save_config_portable`, `_compile_ignored_keys`, torch 2.10 to 2.14: what its own caches take.
     """
-    return torch._dynamo.config.get_hash().hex()
+    config = torch._dynamo.config
+    values: dict[str, object] = config.save_config_portable()
+    return {key: value for key, value in values.items() if key not in config._compile_ignored_keys}
+
+
+def version_of_settings() -> bytes:
+    """Return what changes with the settings of Dynamo, in this process only: sets are in no order.
+
+    `torch._dynamo.config.get_hash`, torch 2.10 to 2.14; made once for each change.
+    """
+    return torch._dynamo.config.get_hash()
 
 
 def num_function_modes() -> int:

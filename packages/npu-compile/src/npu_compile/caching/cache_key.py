@@ -16,9 +16,9 @@ import fx_passes
 import npu_graph_runtime
 import piecewise_split
 from npu_compile import __about__ as npu_compile
-from npu_compile.caching.code_reader import name_of_class
+from npu_compile.caching.code_reader import name_of_class, plain_text
 from npu_compile.caching.value_content import tensor_layout
-from npu_compile.torch_internals import num_function_modes, settings_of_dynamo
+from npu_compile.torch_internals import num_function_modes, settings_of_dynamo, version_of_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -58,6 +58,14 @@ def key_of_software(config: CompileConfig, pipeline: str) -> str:
     return digest.hexdigest()
 
 
+def key_of_settings() -> str:
+    """Return what the settings of Dynamo are, alike in all processes."""
+    return "; ".join(
+        f"{name}={plain_text(value) or type(value).__qualname__}"
+        for name, value in sorted(settings_of_dynamo().items())
+    )
+
+
 def key_of_model(model: Any) -> str:
     """Return a hash of a model's class and of the layout of its weights.
 
@@ -73,7 +81,10 @@ def key_of_model(model: Any) -> str:
 
 
 def state_of_torch() -> tuple[object, ...]:
-    """Return what of torch's state, besides the values it reads, changes a graph."""
+    """Return what of torch's state, besides the values it reads, changes a graph.
+
+    The last part is of this process only, see `key_of_settings`.
+    """
     accelerator = torch.accelerator.current_accelerator()
     devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
     is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
@@ -91,7 +102,7 @@ def state_of_torch() -> tuple[object, ...]:
         (torch.distributed.get_rank(), torch.distributed.get_world_size())
         if is_distributed
         else None,
-        settings_of_dynamo(),
+        version_of_settings(),
     )
 
 

@@ -13,6 +13,7 @@ import torch
 from npu_compile.caching.cache_entry import CacheEntry, StoredFunction
 from npu_compile.caching.cache_key import (
     key_of_model,
+    key_of_settings,
     layout_of_call,
     own_folders,
     state_of_torch,
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     from npu_compile.torch_internals import GuardOfDynamo
 
 _GRAPH_PREFIX = "__compiled_fn"
+# The layouts of the arguments, and the state of torch.
+_Call = tuple[tuple[object, ...], tuple[object, ...]]
 
 
 class CachedCall:
@@ -98,10 +101,12 @@ class CachedCall:
         self._function = call_of(model)
         self._compiled = compile_telling_guards(self._function, self._backend, self._note_guards)
         self._entries: list[tuple[tuple[object, ...], ValueChecks, Callable[..., Any]]] = []
-        self._looked_for: set[str] = set()
+        self._looked_for: set[_Call] = set()
+        self._settings: dict[object, str] = {}
         self._misses: list[str] = []
         self._compiling: _Compiling | None = None
         self._local_names: dict[str, object] = {}
+        self._calling: _Call | str = ""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the model."""
@@ -111,35 +116,53 @@ class CachedCall:
             if known_state == state and checks.still_fit(local_names):
                 return call(*args, **kwargs)
         try:
-            key = self._key(args, kwargs, state)
+            call = (layout_of_call(args, kwargs, self._dims), state)
         except UncacheableError as error:
-            return self._compile("", str(error), local_names)
-        if key not in self._looked_for:
-            self._looked_for.add(key)
-            found = self._find(key, local_names, state)
+            return self._compile(str(error), local_names)
+        if call not in self._looked_for:
+            # Once: what Dynamo compiled since then, it finds faster itself. The settings are read
+            # now, for Dynamo has some of its own while it compiles.
+            self._settings[state[-1]] = key_of_settings()
+            self._looked_for.add(call)
+            found = self._find(local_names, call)
             if found is not None:
                 return found(*args, **kwargs)
-        return self._compile(key, "", local_names)
+        return self._compile(call, local_names)
 
-    def _key(
-        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], state: tuple[object, ...]
-    ) -> str:
-        layout = layout_of_call(args, kwargs, self._dims)
+    def _key(self, call: _Call) -> str:
+        """Return the key under which entries for a call are.
+
+        Raises:
+            UncacheableError: the model has weights that are not compared.
+        """
+        layout, state = call
         is_split = self._prepare is not None
         dims = sorted((str(name), each) for name, each in self._dims.items())
-        parts = (self._software, key_of_model(self._model), is_split, dims, layout, state)
+        model = key_of_model(self._model)
+        parts = (
+            self._software,
+            model,
+            is_split,
+            dims,
+            layout,
+            state[:-1],
+            self._settings[state[-1]],
+        )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
-    def _find(
-        self, key: str, local_names: dict[str, object], state: tuple[object, ...]
-    ) -> Callable[..., Any] | None:
+    def _find(self, local_names: dict[str, object], call: _Call) -> Callable[..., Any] | None:
         """Return what runs in the model's place if an entry fits; note why each other does not."""
         self._misses = []
+        try:
+            key = self._key(call)
+        except UncacheableError:
+            # Said by the report of the compilation that follows.
+            return None
         for name, data in self._folder.entries(key):
             try:
                 entry = CacheEntry.from_bytes(data)
                 checks = self._checked(entry, local_names)
-                call = self._call_of(entry)
+                found = self._call_of(entry)
                 plan = None if entry.plan is None else SplitPlan.from_json(entry.plan)
                 fusions = None if entry.fusions is None else pickle.loads(entry.fusions)  # noqa: S301
             except UncacheableError as error:
@@ -148,7 +171,7 @@ class CachedCall:
             except (ImportError, AttributeError, ValueError) as error:
                 self._folder.warn_unreadable(name, str(error))
                 continue
-            self._entries.append((state, checks, call))
+            self._entries.append((call[1], checks, found))
             self._compiler.reports.append(
                 CompilationReport(
                     fusions=fusions,
@@ -157,7 +180,7 @@ class CachedCall:
                     cache=f"from the compile cache: {name}",
                 )
             )
-            return call
+            return found
         return None
 
     def _checked(self, entry: CacheEntry, local_names: dict[str, object]) -> ValueChecks:
@@ -204,12 +227,17 @@ class CachedCall:
             for name, dims in self._dims.items()
         }
 
-    def _compile(self, key: str, reason: str, local_names: dict[str, object]) -> Any:
-        """Call the model by Dynamo, and keep what it compiled if it compiled anything."""
+    def _compile(self, call: _Call | str, local_names: dict[str, object]) -> Any:
+        """Call the model by Dynamo, and keep what it compiled if it compiled anything.
+
+        Args:
+            call: what is called, or why it is not kept.
+            local_names: what the values that are compared are read from.
+        """
         args: Any = local_names["args"]
         kwargs: Any = local_names["kwargs"]
         known = set(map(id, codes_compiled_from(self._function)))
-        self._local_names = local_names
+        self._local_names, self._calling = local_names, call
         try:
             output = self._compiled(*args, **kwargs)
         finally:
@@ -218,8 +246,8 @@ class CachedCall:
             return output
         codes = [each for each in codes_compiled_from(self._function) if id(each) not in known]
         try:
-            entry = compiling.entry_with(codes, self._function, reason)
-            name = self._folder.store(key, entry.to_bytes())
+            entry = compiling.entry_with(codes, self._function)
+            name = self._folder.store(compiling.key, entry.to_bytes())
             said = f"compiled, and put into the compile cache: {name}"
         except UncacheableError as error:
             said = f"compiled, and not put into the compile cache: {error}"
@@ -259,10 +287,18 @@ class CachedCall:
 
     def _note_guards(self, guards: list[GuardOfDynamo]) -> None:
         """Compare what the compilation depends on, before its first run can change any of it."""
-        if self._compiling is not None:
-            self._compiling.note_guards(
-                guards, self._local_names, self._dims_by_name(), self._function.__globals__
-            )
+        compiling = self._compiling
+        if compiling is None:
+            return
+        if isinstance(self._calling, str):
+            compiling.reason = self._calling
+            return
+        try:
+            compiling.key = self._key(self._calling)
+            module = self._function.__globals__
+            compiling.note_guards(guards, self._local_names, self._dims_by_name(), module)
+        except UncacheableError as error:
+            compiling.reason = str(error)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -275,7 +311,8 @@ class _Compiling:
     operators: list[OpOverload]
     traced: list[CodeType]
     report: CompilationReport
-    reason: str = ""
+    key: str = ""
+    reason: str = "Dynamo told no guards"
     values: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def note_guards(
@@ -285,18 +322,6 @@ class _Compiling:
         dims: dict[str, tuple[int, ...]],
         module: Mapping[str, object],
     ) -> None:
-        try:
-            self.values = self._values(guards, local_names, dims, module)
-        except UncacheableError as error:
-            self.reason = str(error)
-
-    def _values(
-        self,
-        guards: list[GuardOfDynamo],
-        local_names: dict[str, object],
-        dims: dict[str, tuple[int, ...]],
-        module: Mapping[str, object],
-    ) -> dict[str, Any]:
         reader = CodeReader()
         names, conditions = selected(guards)
         reading = ValueReader(list(names), conditions)
@@ -314,7 +339,7 @@ class _Compiling:
             name_of_operator(each): operator_content(each, reader) for each in self.operators
         }
         self._require_known(reader)
-        return {
+        self.values = {
             "read": reading.code,
             "names": tuple(names),
             "checks": tuple(tuple(sorted(each)) for each in names.values()),
@@ -323,6 +348,7 @@ class _Compiling:
             "modules": references,
             "operators": operators,
         }
+        self.reason = ""
 
     def _require_known(self, reader: CodeReader) -> None:
         """See that each function that Dynamo looked into is among what is compared."""
@@ -334,19 +360,18 @@ class _Compiling:
                     f"{code.co_firstlineno}), which no value that it compares leads to"
                 )
 
-    def entry_with(self, codes: list[CodeType], function: Any, reason: str) -> CacheEntry:
+    def entry_with(self, codes: list[CodeType], function: Any) -> CacheEntry:
         """Return the entry.
 
         Args:
             codes: what Dynamo runs in the place of the function.
             function: what was compiled.
-            reason: why it cannot be kept, if that is known.
 
         Raises:
             UncacheableError: it cannot be kept.
         """
-        if reason or self.reason or len(codes) != 1:
-            raise UncacheableError(reason or self.reason or "Dynamo kept no code of it")
+        if self.reason or len(codes) != 1:
+            raise UncacheableError(self.reason or "Dynamo kept no code of it")
         code = codes[0]
         module = function.__globals__
         graph_names = [name for name in code.co_names if name.startswith(_GRAPH_PREFIX)]

@@ -35,6 +35,9 @@ _SKIPPED: Final = frozenset(
         "_abc_impl",
     }
 )
+_OF_A_CALL: Final = frozenset(
+    {"__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward"}
+)
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype)
 
 
@@ -134,8 +137,10 @@ class CodeReader:
         for base in kind.__mro__:
             parts.append(name_of_class(base))
             if base.__module__ != "builtins":
-                names = sorted(vars(base).keys() - _SKIPPED)
-                parts += [f"{name}={self._member(vars(base)[name])}" for name in names]
+                held = {name: vars(base)[name] for name in vars(base).keys() - _SKIPPED}
+                if is_versioned(base):
+                    held = {key: each for key, each in held.items() if _is_of_its_own(key, each)}
+                parts += [f"{name}={self._member(held[name])}" for name in sorted(held)]
         return _digest(*parts)
 
     def _member(self, value: object) -> str:  # noqa: PLR0911 - one answer for each kind of value
@@ -213,7 +218,7 @@ def is_versioned(item: object) -> bool:
     return package in {"torch", "torch_npu"} or package in sys.stdlib_module_names
 
 
-def is_versioned_file(path: str, own_folders: tuple[str, ...]) -> bool:
+def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
     """Whether what stands in a file is in the key of the cache.
 
     Args:
@@ -224,8 +229,19 @@ def is_versioned_file(path: str, own_folders: tuple[str, ...]) -> bool:
         standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
         if path.startswith(tuple(f"{folder}/" for folder in standard)):
             return True
-    own = (str(Path(torch.__file__).parent), *own_folders)
-    return path.startswith(("<frozen ", *(f"{folder}/" for folder in own)))
+    packages = (sys.modules[name] for name in ("torch", "torch_npu") if name in sys.modules)
+    folders = (*(str(Path(str(each.__file__)).parent) for each in packages), *own_folders)
+    return path.startswith(("<frozen ", *(f"{folder}/" for folder in folders)))
+
+
+def _is_of_its_own(name: str, member: object) -> bool:
+    """Whether a member of torch's classes is to be compared though torch has a version.
+
+    torch_npu and Dynamo put methods of theirs into `nn.Module` when they are first used. What
+    others put there, and what a call begins with whoever wrote it, counts.
+    """
+    code = getattr(getattr(member, "__func__", member), "__code__", None)
+    return name in _OF_A_CALL or (code is not None and not is_versioned_file(code.co_filename))
 
 
 def _digest(*parts: str) -> str:
