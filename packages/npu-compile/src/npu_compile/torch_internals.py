@@ -126,7 +126,7 @@ def settings_of_dynamo() -> dict[str, object]:
 
     `save_config_portable`, `_compile_ignored_keys`, torch 2.10 to 2.14: what its own caches take.
     """
-    config = torch._dynamo.config
+    config: Any = torch._dynamo.config
     values: dict[str, object] = config.save_config_portable()
     return {key: value for key, value in values.items() if key not in config._compile_ignored_keys}
 

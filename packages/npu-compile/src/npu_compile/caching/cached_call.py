@@ -112,9 +112,9 @@ class CachedCall:
         """Call the model."""
         local_names = {"args": args, "kwargs": kwargs, "model": self._model}
         state = state_of_torch()
-        for known_state, checks, call in self._entries:
+        for known_state, checks, found in self._entries:
             if known_state == state and checks.still_fit(local_names):
-                return call(*args, **kwargs)
+                return found(*args, **kwargs)
         try:
             call = (layout_of_call(args, kwargs, self._dims), state)
         except UncacheableError as error:
@@ -124,9 +124,9 @@ class CachedCall:
             # now, for Dynamo has some of its own while it compiles.
             self._settings[state[-1]] = key_of_settings()
             self._looked_for.add(call)
-            found = self._find(local_names, call)
-            if found is not None:
-                return found(*args, **kwargs)
+            entry = self._find(local_names, call)
+            if entry is not None:
+                return entry(*args, **kwargs)
         return self._compile(call, local_names)
 
     def _key(self, call: _Call) -> str:
