@@ -482,6 +482,11 @@ INSIDE: dict[str, Callable[[Any], object]] = {
         sys.modules["cached_model"].helper, "__defaults__", (9.0,)
     ),
     "method": lambda model: setattr(model, "moved", lambda x: x),
+    "method of its class": lambda model: setattr(type(model), "moved", lambda _, x: x),
+    "constant of a base class": lambda model: setattr(type(model).__mro__[1], "shift", 9.0),
+    "special method": lambda model: setattr(
+        type(model.inner[0]), "__call__", lambda _, x: torch.nn.functional.relu(x)
+    ),
     "hook": lambda model: model.inner[0].register_forward_hook(lambda m, a, out: out * 2),
     "tied": lambda model: setattr(model, "tied", model.weight),
     "closure": lambda model: setattr(model.add.__closure__[0], "cell_contents", 8.0),

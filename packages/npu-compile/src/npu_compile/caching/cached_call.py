@@ -299,6 +299,9 @@ class CachedCall:
             compiling.note_guards(guards, self._local_names, self._dims_by_name(), module)
         except UncacheableError as error:
             compiling.reason = str(error)
+        except Exception as error:  # noqa: BLE001 - Dynamo would take it for an error of the model
+            compiling.reason = f"looking at what it depends on failed: {error!r}"
+            warnings.warn(compiling.reason, CompileCacheWarning, stacklevel=2)
 
 
 @dataclasses.dataclass(kw_only=True)

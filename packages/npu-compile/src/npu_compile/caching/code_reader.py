@@ -35,9 +35,8 @@ _SKIPPED: Final = frozenset(
         "_abc_impl",
     }
 )
-_OF_A_CALL: Final = frozenset(
-    {"__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward"}
-)
+# What a call of a module begins with.
+OF_A_CALL: Final = ("__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward")
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype)
 
 
@@ -241,7 +240,7 @@ def _is_of_its_own(name: str, member: object) -> bool:
     others put there, and what a call begins with whoever wrote it, counts.
     """
     code = getattr(getattr(member, "__func__", member), "__code__", None)
-    return name in _OF_A_CALL or (code is not None and not is_versioned_file(code.co_filename))
+    return name in OF_A_CALL or (code is not None and not is_versioned_file(code.co_filename))
 
 
 def _digest(*parts: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from npu_compile.caching.code_reader import OF_A_CALL, is_versioned
 from npu_compile.caching.uncacheable import UncacheableError
 from npu_compile.caching.value_content import Content, content_of, tensor_layout
 
@@ -231,6 +232,8 @@ class ValueChecks:
         tensors = [index for index, each in enumerate(kinds) if each in {"input", "tensor"}]
         if tensors:
             self._look(_picker(tensors), _partition, values)
+        classes = _classes_of(kinds, values)
+        self._look(lambda _: classes, _members, values)
 
     def _look(
         self,
@@ -242,6 +245,27 @@ class ValueChecks:
             return found(pick(values))
 
         self._watched.append((look, look(values)))
+
+
+def _classes_of(kinds: Sequence[str], values: Sequence[Any]) -> list[type]:
+    """Return the classes of objects, and those that are values themselves, with their bases."""
+    own = {"attributes", "elements", "instance", "keys"}
+    classes = [type(value) for kind, value in zip(kinds, values, strict=True) if kind in own]
+    classes += [value for value in values if isinstance(value, type)]
+    bases = (base for each in dict.fromkeys(classes) for base in each.__mro__)
+    return [base for base in dict.fromkeys(bases) if base.__module__ != "builtins"]
+
+
+def _members(classes: Sequence[type]) -> list[object]:
+    """Return what makes up classes: all of those of others, of torch's what a call begins with."""
+    found: list[object] = []
+    for each in classes:
+        members = vars(each)
+        if is_versioned(each):
+            found.append(_Same([members.get(name) for name in OF_A_CALL]))
+        else:
+            found += (tuple(members), _Same(list(members.values())))
+    return found
 
 
 def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
