@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import torch
 from safetensors import SafetensorError, safe_open
 
 from qwen3_engine.errors import CheckpointError, MissingCheckpointFileError
@@ -15,12 +16,12 @@ from qwen3_engine.qwen3.weight_sources import WeightSource, weight_sources
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    import torch
-
     from qwen3_engine.qwen3.model_config import Qwen3Config
 
 _SINGLE_FILE = "model.safetensors"
 _INDEX_FILE = "model.safetensors.index.json"
+# Floats of eight bits are left out: they are quantised, and want a scale.
+_DTYPES = frozenset({torch.bfloat16, torch.float16, torch.float32})
 
 
 class Checkpoint:
@@ -83,10 +84,18 @@ class Checkpoint:
     def _read_index(self, index: Path) -> dict[str, Path]:
         try:
             weight_map = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
+            # A shard lies beside its index: any other path is not of this checkpoint.
+            strange = [file for file in weight_map.values() if Path(file).name != file]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise CheckpointError(
-                f"reading {str(index)!r}: expected a JSON object with 'weight_map': {error!r}"
+                f"reading {str(index)!r}: expected a JSON object with 'weight_map', an object of "
+                f"tensor names and file names: {error!r}"
             ) from error
+        if strange:
+            raise CheckpointError(
+                f"reading {str(index)!r}: expected names of files in its folder, found "
+                f"{strange[0]!r}"
+            )
         files = {name: self.folder / file for name, file in weight_map.items()}
         for path in sorted(set(files.values())):
             if not path.is_file():
@@ -111,6 +120,8 @@ def _stored_names(path: Path) -> set[str]:
         raise CheckpointError(
             f"reading {str(path)!r}: not a complete safetensors file: {error}"
         ) from error
+    except OSError as error:
+        raise CheckpointError(f"reading {str(path)!r}: {error}") from error
 
 
 def load_weights(
@@ -125,7 +136,8 @@ def load_weights(
             allocated tensor of the fused shape; written in place, owned by the caller.
 
     Raises:
-        CheckpointError: a tensor is missing, unknown, of another shape, or not floating point.
+        CheckpointError: a tensor is missing, unknown, of another shape, or of a dtype that is not
+            the plain value of a weight.
     """
     sources = weight_sources(config)
     targets = _part_targets(sources, parameters)
@@ -140,11 +152,11 @@ def load_weights(
         )
     for name, tensor in checkpoint.tensors(targets):
         target = targets[name]
-        if tensor.shape != target.shape or not tensor.is_floating_point():
+        if tensor.shape != target.shape or tensor.dtype not in _DTYPES:
             raise CheckpointError(
                 f"loading the checkpoint {str(checkpoint.folder)!r}: the tensor {name!r} must be "
-                f"floating point of shape {tuple(target.shape)}, found {tensor.dtype} of shape "
-                f"{tuple(tensor.shape)}"
+                f"bfloat16, float16 or float32 of shape {tuple(target.shape)}, found "
+                f"{tensor.dtype} of shape {tuple(tensor.shape)}"
             )
         target.copy_(tensor.to(target.dtype))
 

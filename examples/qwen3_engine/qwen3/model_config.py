@@ -136,7 +136,9 @@ class Qwen3Config:
             )
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except json.JSONDecodeError as error:
+        except OSError as error:
+            raise ConfigError(f"reading {str(path)!r}: {error}") from error
+        except ValueError as error:
             raise ConfigError(f"reading {str(path)!r}: not valid JSON: {error}") from error
         if not isinstance(values, dict):
             raise ConfigError(

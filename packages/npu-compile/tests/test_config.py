@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -114,6 +115,11 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"Fuse": True}, "did you mean 'fuse'"),
     ({"xyz": 1}, "unknown key 'xyz'; known: mode"),
     ({1: 2}, "unknown key 1; known: mode"),  # type: ignore[dict-item]
+    ({"cache_dir": "x"}, "unknown key 'cache_dir'; did you mean 'cache_folder'"),
+    ({"cache_folder": ""}, "cache_folder must be the path of a folder, found ''"),
+    ({"cache_folder": 3}, "cache_folder must be the path of a folder, found 3"),
+    ({"cache_folder": True}, "cache_folder must be the path of a folder, found True"),
+    ({"cache_folder": ["a"]}, "cache_folder must be the path of a folder"),
     *[
         ({key: value}, f"{key} must be {message}")
         for key in ("capture_sizes", "prefill_capture_sizes")
@@ -137,6 +143,48 @@ BAD_VALUES: list[tuple[dict[str, Any], str]] = [
 def test_config_bad_value_is_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         CompileConfig.from_mapping(values)
+
+
+def _toml_value(value: object) -> str:
+    """Return a value as TOML has it."""
+    if isinstance(value, dict):
+        items = (f"{json.dumps(key)} = {_toml_value(each)}" for key, each in value.items())
+        return f"{{{', '.join(items)}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    return json.dumps(value)
+
+
+def _has_none(value: object) -> bool:
+    return value is None or (isinstance(value, list) and any(map(_has_none, value)))
+
+
+@pytest.mark.parametrize(("values", "message"), BAD_VALUES)
+def test_config_bad_value_is_refused_wherever_it_stands(
+    values: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    if all(isinstance(key, str) for key in values):
+        with pytest.raises(ConfigError, match=message):
+            CompileConfig.from_json(json.dumps(values))
+        path = tmp_path / "config.json"
+        path.write_text(json.dumps(values))
+        with pytest.raises(ConfigError, match=f"{message}.*config.json"):
+            CompileConfig.from_file(path)
+        # TOML has no null.
+        if not any(map(_has_none, values.values())):
+            path = tmp_path / "config.toml"
+            lines = (f"{json.dumps(key)} = {_toml_value(each)}" for key, each in values.items())
+            path.write_text("\n".join(lines))
+            with pytest.raises(ConfigError, match=f"{message}.*config.toml"):
+                CompileConfig.from_file(path)
+    fields = {field.name for field in dataclasses.fields(CompileConfig)}
+    if values.keys() <= fields:
+        with pytest.raises(ConfigError, match=message):
+            CompileConfig(**values)
+
+
+def test_fifty_bad_configurations_are_tried() -> None:
+    assert len(BAD_VALUES) >= 50
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '"full"'])

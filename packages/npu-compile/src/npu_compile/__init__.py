@@ -18,6 +18,7 @@ from npu_compile.configuration.config import (
     InnerCompiler,
 )
 from npu_compile.errors import (
+    CompileCacheWarning,
     ConfigError,
     InputError,
     NpuCompileError,
@@ -35,6 +36,7 @@ __all__ = [
     "Backend",
     "CaptureFailure",
     "CompilationReport",
+    "CompileCacheWarning",
     "CompileConfig",
     "CompileMode",
     "CompiledModel",

@@ -23,3 +23,7 @@ class RunnerStateError(NpuCompileError, RuntimeError):
 
 class SiblingVersionError(NpuCompileError, RuntimeError):
     """A package that npu-compile joins was imported in a version outside of the stated range."""
+
+
+class CompileCacheWarning(UserWarning):
+    """A file of the compile cache, or all of the folder, is left aside; the message says why."""

@@ -7,13 +7,61 @@ Each has a line that says in which versions of torch it is, and why it is needed
 
 from __future__ import annotations
 
+from types import FunctionType, MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
 import torch
 
 # torch 2.10 to 2.14: what Dynamo makes of an error of a backend; the error itself is inside it.
 # torch 2.10 to 2.14: what Dynamo raises where a model is not one graph.
 from torch._dynamo.exc import BackendCompilerFailed, Unsupported
 
-__all__ = ["BackendCompilerFailed", "Unsupported", "mark_dynamic"]
+# torch 2.10 to 2.14: where `torch.library.register_fake` puts what it is given; nothing public
+# tells what an operator's shapes are computed by.
+from torch._library.custom_ops import CustomOpDef
+from torch._library.simple_registry import singleton as library_registry
+
+# torch 2.10 to 2.14: what operators are, in graphs and as attributes of models.
+from torch._ops import OpOverload, OpOverloadPacket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from types import CodeType
+
+__all__ = [
+    "BackendCompilerFailed",
+    "GuardOfDynamo",
+    "OpOverload",
+    "OpOverloadPacket",
+    "Unsupported",
+    "codes_compiled_from",
+    "compile_telling_guards",
+    "fake_function_of",
+    "is_baked_in",
+    "mark_dynamic",
+    "name_of_operator",
+    "num_function_modes",
+    "overloads_of",
+    "schema_of",
+    "settings_of_dynamo",
+    "traced_code",
+    "version_of_settings",
+]
+
+
+class GuardOfDynamo(NamedTuple):
+    """One thing that a compiled graph depends on.
+
+    Attributes:
+        kind: the check, for instance ``CONSTANT_MATCH``.
+        name: a Python expression over ``L`` and ``G``, the locals and globals of what was compiled;
+            empty where the check is not of one value.
+        conditions: Python expressions that were true.
+    """
+
+    kind: str
+    name: str
+    conditions: tuple[str, ...]
 
 
 def mark_dynamic(tensor: torch.Tensor, dimension: int) -> None:
@@ -30,3 +78,122 @@ def schema_of(target: object) -> torch.FunctionSchema | None:
     There is no public road to it.
     """
     return target._schema if isinstance(target, torch._ops.OpOverload) else None
+
+
+def compile_telling_guards(
+    function: Callable[..., Any],
+    backend: Callable[..., Any],
+    on_guards: Callable[[list[GuardOfDynamo]], None],
+) -> Callable[..., Any]:
+    """Put a function behind Dynamo as one graph of static sizes, and be told what it depends on.
+
+    `torch._dynamo.optimize` is what `torch.compile` calls; its `guard_export_fn`, torch 2.10 to
+    2.14, is called after each compilation with all its guards and before the first run, and
+    `torch.compile` does not pass it on.
+    """
+
+    def told(guards: Iterable[Any]) -> None:
+        on_guards(
+            [
+                GuardOfDynamo(
+                    each.create_fn_name(),
+                    each.name,
+                    tuple(each.code_list or ()),
+                )
+                for each in sorted(guards)
+            ]
+        )
+
+    context = torch._dynamo.optimize(
+        backend=backend, nopython=True, guard_export_fn=told, dynamic=False
+    )
+    compiled: Callable[..., Any] = context(function)
+    return compiled
+
+
+def codes_compiled_from(function: FunctionType) -> list[CodeType]:
+    """Return the code that Dynamo runs in the place of a function, one for each compilation.
+
+    `_debug_get_cache_entry_list`, torch 2.10 to 2.14: nothing public hands it out.
+    """
+    entries = torch._dynamo.eval_frame._debug_get_cache_entry_list(function.__code__)
+    return [entry.code for entry in entries]
+
+
+def traced_code() -> list[CodeType]:
+    """Return what Dynamo has looked into for the graph that it compiles now; for a backend.
+
+    `TracingContext.traced_code`, torch 2.10 to 2.14: the list of its code cache and of vLLM's.
+    """
+    context = torch._guards.TracingContext.try_get()
+    return [] if context is None else list(context.traced_code)
+
+
+def settings_of_dynamo() -> dict[str, object]:
+    """Return the settings that change what Dynamo traces.
+
+    `save_config_portable`, `_compile_ignored_keys`, torch 2.10 to 2.14: what its own caches take.
+    """
+    config: Any = torch._dynamo.config
+    values: dict[str, object] = config.save_config_portable()
+    return {key: value for key, value in values.items() if key not in config._compile_ignored_keys}
+
+
+def version_of_settings() -> bytes:
+    """Return what changes with the settings of Dynamo, in this process only: sets are in no order.
+
+    `torch._dynamo.config.get_hash`, torch 2.10 to 2.14; made once for each change.
+    """
+    return torch._dynamo.config.get_hash()
+
+
+def num_function_modes() -> int:
+    """Return how many modes look at calls of torch now, a default device among them.
+
+    `torch._C._len_torch_function_stack`, torch 2.10 to 2.14: nothing public tells.
+    """
+    return int(torch._C._len_torch_function_stack())
+
+
+def name_of_operator(operator: OpOverload) -> str:
+    """Return the name of an operator, its overload behind a dot. `name`, torch 2.10 to 2.14."""
+    return str(operator.name())  # type: ignore[no-untyped-call]
+
+
+def overloads_of(packet: OpOverloadPacket) -> list[OpOverload]:
+    """Return all overloads of an operator. `overloads`, torch 2.10 to 2.14."""
+    return [getattr(packet, name) for name in packet.overloads()]  # type: ignore[no-untyped-call]
+
+
+def fake_function_of(operator: OpOverload) -> Callable[..., Any] | None:
+    """Return the Python function that computes an operator's shapes; ``None`` if it has none."""
+    # An overload's own name is tried first, as torch does.
+    full_name = name_of_operator(operator)
+    for name in (full_name, full_name.partition(".")[0]):
+        kernel = library_registry.find(name).fake_impl.kernel
+        if kernel is None:
+            continue
+        return _unwrapped(kernel.func)
+    return None
+
+
+def _unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what was registered, out of the wrappers that torch.library lays around it."""
+    if not function.__module__.startswith("torch."):
+        return function
+    for cell in getattr(function, "__closure__", None) or ():
+        held = cell.cell_contents
+        if isinstance(held, CustomOpDef):
+            # Without one of its own the wrapper itself says that nothing is returned.
+            return function if held._abstract_fn is None else held._abstract_fn
+        if isinstance(held, (FunctionType, MethodType)):
+            return _unwrapped(held)
+    return function
+
+
+def is_baked_in(function: object) -> bool:
+    """Whether Dynamo calls a function while it traces and takes its result for a constant.
+
+    The mark of `torch.compiler.assume_constant_result`, torch 2.10 to 2.14.
+    """
+    return bool(getattr(function, "_dynamo_marked_constant", False))

@@ -32,8 +32,8 @@ class Backend(GraphCompiler):
         observer: told of each capture and replay of a piece.
 
     Raises:
-        ConfigError: another mode, mode ``piecewise`` without device or context, or an unknown
-            fusion name.
+        ConfigError: another mode, a compile cache, mode ``piecewise`` without device or context, or
+            an unknown fusion name.
         SiblingVersionError: a package that this one joins is outside of the stated range.
     """
 
@@ -49,6 +49,12 @@ class Backend(GraphCompiler):
             raise ConfigError(
                 f"making a backend for mode {config.mode.value!r}: it captures around the compiled "
                 "model, which a backend cannot do; use npu_compile.compile_model(model, config)"
+            )
+        if config.cache_folder is not None:
+            raise ConfigError(
+                "making a backend: cache_folder is given, but what torch.compile hands over has "
+                "been through Dynamo, which is what a cache saves; use "
+                "npu_compile.compile_model(model, config), or leave it out"
             )
         self.config = config
         self.captured_pieces: list[GraphedCallable] = []

@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_compile.caching.cache_folder import CacheFolder
+from npu_compile.caching.cache_key import key_of_software
+from npu_compile.caching.cached_call import CachedCall
+from npu_compile.caching.stored_graph import PreparedPieces
 from npu_compile.compilation.dynamo_call import (
     behind_dynamo,
     mark_dynamic_dims,
@@ -92,13 +96,14 @@ class CompiledModel:
         inner = inner_compiler_of(config, device)
         whole = GraphCompiler(config, inner=inner)
         self._compilers = [whole]
-        self._run_eagerly = self._run_capturable = behind_dynamo(model, whole)
+        self._run_eagerly = self._run_capturable = self._behind_dynamo(model, whole)
         if config.splits:
             # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
             # inputs of a captured one as well, and would be run in its place, with nothing split.
-            splitting = GraphCompiler(config, self._prepare_piece)
+            pieces = PreparedPieces(self._prepare_piece)
+            splitting = GraphCompiler(config, pieces)
             self._compilers = [splitting, whole]
-            self._run_capturable = behind_dynamo(model, splitting)
+            self._run_capturable = self._behind_dynamo(model, splitting, pieces)
         elif not config.fuse and inner is None:
             self._run_eagerly = self._run_capturable = model
         self._call: Callable[..., Any] = self._run
@@ -199,12 +204,36 @@ class CompiledModel:
                 if graphed.is_captured(key):
                     graphed.release(key)
 
+    def _behind_dynamo(
+        self,
+        model: Callable[..., Any],
+        compiler: GraphCompiler,
+        pieces: PreparedPieces | None = None,
+    ) -> Callable[..., Any]:
+        """Return the model behind Dynamo and, where there is one, the cache in front of it."""
+        if self.config.cache_folder is None:
+            return behind_dynamo(model, compiler)
+        return CachedCall(
+            model,
+            compiler,
+            folder=CacheFolder(self.config.cache_folder),
+            prepare=None if pieces is None else self._prepare_function,
+            pieces=pieces,
+            signature=self._signature,
+            dynamic_dims=self._dynamic_dims,
+            software=key_of_software(self.config, compiler.pipeline_hash),
+        )
+
     def _prepare_piece(self, piece: Piece) -> Callable[..., Any]:
-        forward = run_uncompiled(piece)
-        if not piece.is_splitting:
-            return runs_captured(self.context, piece.label)(forward)
+        return self._prepare_function(run_uncompiled(piece), piece.label, piece.is_splitting)
+
+    def _prepare_function(
+        self, forward: Callable[..., Any], label: str, is_splitting: bool
+    ) -> Callable[..., Any]:
+        if not is_splitting:
+            return runs_captured(self.context, label)(forward)
         named = functools.partial(forward)
-        named.__name__ = piece.label  # type: ignore[attr-defined]
+        named.__name__ = label  # type: ignore[attr-defined]
         return runs_eagerly(self.context)(named)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:

@@ -53,7 +53,12 @@ def mark_dynamic_dims(
 
 
 def behind_dynamo(model: Callable[..., Any], backend: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the model behind Dynamo, with compilations of its own.
+    """Return the model behind Dynamo, with compilations of its own."""
+    return torch.compile(call_of(model), backend=backend, fullgraph=True, dynamic=False)
+
+
+def call_of(model: Callable[..., Any]) -> types.FunctionType:
+    """Return a function that calls the model, with code that no other function has.
 
     Dynamo keeps compiled graphs, and counts them against a limit, by code object: what is compiled
     through one function would share both, so each gets a copy.
@@ -62,11 +67,10 @@ def behind_dynamo(model: Callable[..., Any], backend: Callable[..., Any]) -> Cal
     def forward(*args: Any, **kwargs: Any) -> Any:
         return model(*args, **kwargs)
 
-    own = types.FunctionType(
+    return types.FunctionType(
         forward.__code__.replace(),
         forward.__globals__,
         forward.__name__,
         forward.__defaults__,
         forward.__closure__,
     )
-    return torch.compile(own, backend=backend, fullgraph=True, dynamic=False)

@@ -35,6 +35,7 @@ class GraphCompiler:
 
     Attributes:
         reports: one for each graph so far.
+        pipeline_hash: of what fuses, for the key of a compile cache; empty where nothing does.
 
     Raises:
         ConfigError: the configuration names an unknown fusion.
@@ -53,6 +54,7 @@ class GraphCompiler:
         self._splitting_ops = config.splitting_ops
         pipeline = _pipeline(config)
         self._pipeline = pipeline.observed_by(*observers) if pipeline else None
+        self.pipeline_hash = pipeline.hash() if pipeline and config.cache_folder else ""
         self._prepare_piece = prepare_piece
         self._inner = inner
         self._lock = threading.Lock()

@@ -136,6 +136,9 @@ class CompileConfig:
             a mapping is accepted, and an empty one is what the device has left. Sizes that it does
             not hold are left out, by what the first two captures took. Without it nothing is
             measured, and all sizes are captured.
+        cache_folder: where `compile_model` keeps what it compiled and looks for it before it
+            compiles; a path is accepted. ``None`` keeps nothing. What lies there is run, so nobody
+            else may be able to write there.
 
     Raises:
         ConfigError: a value has the wrong type or is out of its range, or two contradict.
@@ -153,6 +156,7 @@ class CompileConfig:
     warmup_runs: int = 1
     capture_failure: CaptureFailure = CaptureFailure.RAISE
     capture_budget: CaptureBudget | None = None
+    cache_folder: str | None = None
 
     def __post_init__(self) -> None:
         set_field = object.__setattr__
@@ -164,6 +168,7 @@ class CompileConfig:
         failure = _member(CaptureFailure, "capture_failure", self.capture_failure)
         set_field(self, "capture_failure", failure)
         set_field(self, "capture_budget", _budget(self.capture_budget))
+        set_field(self, "cache_folder", _folder(self.cache_folder))
         set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
         set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
         set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))
@@ -329,6 +334,16 @@ def _budget(value: object) -> CaptureBudget | None:
         return CaptureBudget(**value)
     except CaptureSizeError as error:
         raise ConfigError(f"reading the configuration: capture_budget: {error}") from error
+
+
+def _folder(value: object) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, (str, Path)) or not str(value):
+        raise ConfigError(
+            f"reading the configuration: cache_folder must be the path of a folder, found {value!r}"
+        )
+    return str(value)
 
 
 def _plain(value: object) -> object:

@@ -1,0 +1,1 @@
+"""Compilations kept on disk: what is kept, what it depends on, and how it is found again."""

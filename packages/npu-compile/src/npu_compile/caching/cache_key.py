@@ -1,0 +1,142 @@
+"""What a compilation depends on that is known before it: versions, settings, weights, the call."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+import attn_update
+import fx_passes
+import npu_graph_runtime
+import piecewise_split
+from npu_compile import __about__ as npu_compile
+from npu_compile.caching.code_reader import name_of_class, plain_text
+from npu_compile.caching.value_content import tensor_layout
+from npu_compile.torch_internals import num_function_modes, settings_of_dynamo, version_of_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from npu_compile.configuration.config import CompileConfig
+
+
+def own_folders() -> tuple[str, ...]:
+    """Return where the sources of our packages are."""
+    packages = (attn_update, fx_passes, npu_compile, npu_graph_runtime, piecewise_split)
+    return tuple(str(Path(str(package.__file__)).parent) for package in packages)
+
+
+def key_of_software(config: CompileConfig, pipeline: str) -> str:
+    """Return a hash of what compiles: Python, torch, our packages' sources, the configuration.
+
+    Args:
+        config: all of it counts but where the cache is.
+        pipeline: the hash of the pipeline, which also covers operators and vendor kernels.
+    """
+    options = {key: value for key, value in config.to_mapping().items() if key != "cache_folder"}
+    digest = hashlib.sha256()
+    for part in (
+        sys.version,
+        sys.implementation.cache_tag,
+        torch.__version__,
+        torch.version.git_version,
+        _version_of("torch_npu"),
+        pipeline,
+        repr(sorted(options.items())),
+    ):
+        digest.update(f"{part}\0".encode())
+    for folder in own_folders():
+        for path in sorted(Path(folder).rglob("*.py")):
+            digest.update(f"{path.relative_to(folder)}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def key_of_settings() -> str:
+    """Return what the settings of Dynamo are, alike in all processes."""
+    return "; ".join(
+        f"{name}={plain_text(value) or type(value).__qualname__}"
+        for name, value in sorted(settings_of_dynamo().items())
+    )
+
+
+def key_of_model(model: Any) -> str:
+    """Return a hash of a model's class and of the layout of its weights.
+
+    Raises:
+        UncacheableError: a weight is of a class or layout that is not compared.
+    """
+    parts = [name_of_class(type(model)), str(getattr(model, "__qualname__", ""))]
+    if isinstance(model, nn.Module):
+        first: dict[int, str] = {}
+        for name, tensor in _weights(model):
+            parts.append(f"{name} as {first.setdefault(id(tensor), name)}: {tensor_layout(tensor)}")
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def state_of_torch() -> tuple[object, ...]:
+    """Return what of torch's state, besides the values it reads, changes a graph.
+
+    The last part is of this process only, see `key_of_settings`.
+    """
+    accelerator = torch.accelerator.current_accelerator()
+    devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        str(torch.get_default_dtype()),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        tuple(
+            (each, torch.is_autocast_enabled(each), str(torch.get_autocast_dtype(each)))
+            for each in devices
+        ),
+        num_function_modes(),
+        (torch.distributed.get_rank(), torch.distributed.get_world_size())
+        if is_distributed
+        else None,
+        version_of_settings(),
+    )
+
+
+def layout_of_call(
+    args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic_dims: Mapping[object, tuple[int, ...]]
+) -> tuple[object, ...]:
+    """Return the layouts of a call's arguments, with no size for those that change.
+
+    Args:
+        args: of the call.
+        kwargs: of the call.
+        dynamic_dims: by place or by name of an argument.
+
+    Raises:
+        UncacheableError: an argument is of a class or layout that is not compared.
+    """
+    return tuple(
+        (
+            name,
+            tensor_layout(value, dynamic_dims.get(name, ()))
+            if isinstance(value, torch.Tensor)
+            else name_of_class(type(value)),
+        )
+        for name, value in (*enumerate(args), *kwargs.items())
+    )
+
+
+def _weights(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from model.named_parameters(remove_duplicate=False)
+    yield from model.named_buffers(remove_duplicate=False)
+
+
+def _version_of(distribution: str) -> str:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return ""

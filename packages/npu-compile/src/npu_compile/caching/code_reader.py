@@ -1,0 +1,277 @@
+"""Hashes of functions and classes as they are in memory: what they do, not where they stand."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import inspect
+import sys
+import sysconfig
+import types
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from npu_compile.caching.uncacheable import UncacheableError
+from npu_compile.torch_internals import is_baked_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+# Python's own, set by it or without a meaning for what a class does.
+_SKIPPED: Final = frozenset(
+    {
+        "__annotate_func__",
+        "__annotations__",
+        "__annotations_cache__",
+        "__dict__",
+        "__doc__",
+        "__firstlineno__",
+        "__module__",
+        "__static_attributes__",
+        "__weakref__",
+        "_abc_impl",
+    }
+)
+# What a call of a module begins with.
+OF_A_CALL: Final = ("__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward")
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype)
+
+
+def plain_text(value: object) -> str | None:
+    """Return a text that is equal for equal constants of equal types; ``None`` for all else."""
+    kind = type(value)
+    if kind in _PLAIN or kind in {torch.device, torch.layout, torch.memory_format}:
+        return repr(value)
+    if kind in {tuple, list, torch.Size, slice}:
+        items = (value.start, value.stop, value.step) if isinstance(value, slice) else value
+        texts = [plain_text(item) for item in items]  # type: ignore[attr-defined]
+        if None in texts:
+            return None
+        return f"{kind.__name__}({', '.join(map(str, texts))})"
+    if kind is frozenset or kind is set:
+        texts = [plain_text(item) for item in value]  # type: ignore[attr-defined]
+        return None if None in texts else f"{kind.__name__}({sorted(map(str, texts))})"
+    if isinstance(value, enum.Enum):
+        inner = plain_text(value.value)
+        return None if inner is None else f"{name_of_class(kind)}.{value.name}={inner}"
+    return None
+
+
+def name_of_class(kind: type) -> str:
+    """Return the full name of a class."""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+class CodeReader:
+    """Hashes functions and classes, each once.
+
+    Attributes:
+        codes: all code objects that went into the hashes so far, with those inside of them.
+    """
+
+    def __init__(self) -> None:
+        self.codes: set[types.CodeType] = set()
+        # The objects are kept too: an address means nothing when what was there is gone.
+        self._known: dict[int, tuple[object, str]] = {}
+
+    def function(self, function: types.FunctionType) -> str:
+        """Return the hash of a function: its code, defaults, and what it closes over.
+
+        Of other objects in these counts what they are, not what they hold.
+
+        Raises:
+            UncacheableError: Dynamo takes what it returns for a constant.
+        """
+        if is_baked_in(function):
+            raise UncacheableError(
+                f"what {function.__qualname__} returned is a constant of the graph "
+                "(torch.compiler.assume_constant_result)"
+            )
+        return self._once(function, lambda: self._function(function))
+
+    def class_(self, kind: type) -> str:
+        """Return the hash of a class and of all that it inherits from: methods and constants."""
+        return self._once(kind, lambda: self._class(kind))
+
+    def function_and_all_it_reads(self, function: Callable[..., Any]) -> str:
+        """Return the hash of a function that Dynamo did not look into, and of what it may call.
+
+        That is what it names of its module and of modules, functions and classes in full, except
+        for those of Python and torch, whose versions say what they are.
+
+        Raises:
+            UncacheableError: it reads something that cannot be compared.
+        """
+        seen: dict[int, object] = {}
+        return _digest(*self._deep(function, seen))
+
+    def _once(self, item: object, make: Callable[[], str]) -> str:
+        known = self._known.get(id(item))
+        if known is None:
+            # What refers to itself finds its name.
+            self._known[id(item)] = (item, getattr(item, "__qualname__", ""))
+            known = self._known[id(item)] = (item, make())
+        return known[1]
+
+    def _function(self, function: types.FunctionType) -> str:
+        return _digest(
+            function.__module__,
+            function.__qualname__,
+            self._code(function.__code__),
+            *(self._member(value) for value in function.__defaults__ or ()),
+            "keywords",
+            *(
+                f"{name}={self._member(value)}"
+                for name, value in (function.__kwdefaults__ or {}).items()
+            ),
+            "closure",
+            *(self._member(value) for value in _cells(function)),
+        )
+
+    def _class(self, kind: type) -> str:
+        parts = []
+        for base in kind.__mro__:
+            parts.append(name_of_class(base))
+            if base.__module__ != "builtins":
+                held = {name: vars(base)[name] for name in vars(base).keys() - _SKIPPED}
+                if is_versioned(base):
+                    held = {key: each for key, each in held.items() if _is_of_its_own(key, each)}
+                parts += [f"{name}={self._member(held[name])}" for name in sorted(held)]
+        return _digest(*parts)
+
+    def _member(self, value: object) -> str:  # noqa: PLR0911 - one answer for each kind of value
+        text = plain_text(value)
+        if text is not None:
+            return text
+        if isinstance(value, types.FunctionType):
+            return self._once(value, lambda: self._function(value))
+        if isinstance(value, types.MethodType):
+            return self._member(value.__func__)
+        if isinstance(value, (staticmethod, classmethod)):
+            return f"{type(value).__name__} {self._member(value.__func__)}"
+        if isinstance(value, property):
+            parts = (value.fget, value.fset, value.fdel)
+            return f"property {', '.join(map(self._member, parts))}"
+        if isinstance(value, functools.cached_property):
+            return f"cached {self._member(value.func)}"
+        if isinstance(value, functools.partial):
+            return f"partial {self._member(value.func)}"
+        if isinstance(value, type):
+            return name_of_class(value)
+        inner = getattr(value, "__wrapped__", None)
+        if isinstance(inner, types.FunctionType):
+            return f"{name_of_class(type(value))} of {self._member(inner)}"
+        return name_of_class(type(value))
+
+    def _code(self, code: types.CodeType) -> str:
+        self.codes.add(code)
+        return _digest(
+            code.co_code.hex(),
+            repr((code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)),
+            repr((code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)),
+            repr(code.co_flags),
+            getattr(code, "co_exceptiontable", b"").hex(),
+            *(
+                self._code(each) if isinstance(each, types.CodeType) else str(plain_text(each))
+                for each in code.co_consts
+            ),
+        )
+
+    def _deep(self, item: object, seen: dict[int, object]) -> Iterator[str]:
+        item = getattr(item, "__func__", item)
+        if id(item) in seen:
+            return
+        seen[id(item)] = item
+        text = plain_text(item)
+        if text is not None:
+            yield text
+        elif is_versioned(item):
+            yield str(getattr(item, "__qualname__", getattr(item, "__name__", "")))
+        elif isinstance(item, types.FunctionType):
+            yield self.function(item)
+            keywords = (item.__kwdefaults__ or {}).items()
+            held = [("", each) for each in (*(item.__defaults__ or ()), *_cells(item))]
+            for name, value in (*held, *keywords, *_globals(item)):
+                yield name
+                yield from self._deep(value, seen)
+        elif isinstance(item, type):
+            yield self.class_(item)
+            methods = (getattr(each, "__func__", each) for each in vars(item).values())
+            for method in filter(inspect.isfunction, methods):
+                yield from self._deep(method, seen)
+        elif isinstance(item, types.ModuleType):
+            yield item.__name__
+        else:
+            raise UncacheableError(f"it reads a {name_of_class(type(item))}")
+
+
+def is_versioned(item: object) -> bool:
+    """Whether the version of Python, of torch or of torch_npu says what an object is."""
+    if isinstance(item, (types.BuiltinFunctionType, types.MethodDescriptorType)):
+        return True
+    name = item.__name__ if isinstance(item, types.ModuleType) else getattr(item, "__module__", "")
+    package = str(name).partition(".")[0]
+    return package in {"torch", "torch_npu"} or package in sys.stdlib_module_names
+
+
+def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
+    """Whether what stands in a file is in the key of the cache.
+
+    Args:
+        path: of the file, or what stands for one in a code object.
+        own_folders: those of the packages whose sources are in the key.
+    """
+    if "site-packages" not in path and "dist-packages" not in path:
+        standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+        if path.startswith(tuple(f"{folder}/" for folder in standard)):
+            return True
+    packages = (sys.modules[name] for name in ("torch", "torch_npu") if name in sys.modules)
+    folders = (*(str(Path(str(each.__file__)).parent) for each in packages), *own_folders)
+    return path.startswith(("<frozen ", *(f"{folder}/" for folder in folders)))
+
+
+def _is_of_its_own(name: str, member: object) -> bool:
+    """Whether a member of torch's classes is to be compared though torch has a version.
+
+    torch_npu and Dynamo put methods of theirs into `nn.Module` when they are first used. What
+    others put there, and what a call begins with whoever wrote it, counts.
+    """
+    code = getattr(getattr(member, "__func__", member), "__code__", None)
+    return name in OF_A_CALL or (code is not None and not is_versioned_file(code.co_filename))
+
+
+def _digest(*parts: str) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part.encode("utf-8", "surrogatepass"))
+        digest.update(b"\0")
+    return digest.hexdigest()[:32]
+
+
+def _cells(function: types.FunctionType) -> list[object]:
+    # Comparing tells an empty cell, whose contents cannot be read, from others.
+    return [cell.cell_contents for cell in function.__closure__ or () if cell != types.CellType()]
+
+
+def _globals(function: types.FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield what a function names of its module, and through it of modules without a version."""
+    names = dict.fromkeys(_names(function.__code__))
+    for name in names:
+        if name not in function.__globals__:
+            continue
+        value = function.__globals__[name]
+        yield name, value
+        if isinstance(value, types.ModuleType) and not is_versioned(value):
+            for attribute in names:
+                if attribute in vars(value):
+                    yield f"{name}.{attribute}", vars(value)[attribute]
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)

@@ -1,0 +1,104 @@
+"""Generated functions as plain data: their code, and by name what it reads from its module."""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import importlib
+import inspect
+import types
+from typing import TYPE_CHECKING, Any
+
+from npu_compile.caching.code_reader import is_versioned, plain_text
+from npu_compile.caching.uncacheable import UncacheableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+# A reference is a tuple that `marshal` can write: what it is, and where it is found.
+Reference = tuple[Any, ...]
+
+
+def reference_to(name: str, value: object) -> Reference:
+    """Return how another process finds a value that generated code reads.
+
+    Raises:
+        UncacheableError: it cannot be found by a name, or nothing says when it changes.
+    """
+    if isinstance(value, types.ModuleType):
+        return ("module", value.__name__)
+    if value is builtins.__dict__:
+        return ("builtins",)
+    if type(value) in {bool, int, float, complex, str, bytes, type(None)}:
+        return ("constant", value)
+    if type(value) is tuple and plain_text(value) is not None:
+        return ("tuple", tuple(reference_to(name, each) for each in value))
+    module, path = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if isinstance(module, str) and isinstance(path, str) and is_versioned(value):
+        reference = ("object", module, path)
+        try:
+            if found_by(reference) is value:
+                return reference
+        except (ImportError, AttributeError):
+            pass
+    raise UncacheableError(
+        f"the graph reads {name}, a {type(value).__module__}.{type(value).__qualname__}, which is "
+        "not found by a name that torch or Python give it"
+    )
+
+
+def found_by(reference: Reference) -> Any:
+    """Return what a reference stands for.
+
+    Raises:
+        ImportError: its module is not there.
+        AttributeError: it is not in its module.
+    """
+    kind, *rest = reference
+    if kind == "module":
+        return importlib.import_module(rest[0])
+    if kind == "builtins":
+        return builtins.__dict__
+    if kind == "constant":
+        return rest[0]
+    if kind == "tuple":
+        return tuple(map(found_by, rest[0]))
+    value: Any = importlib.import_module(rest[0])
+    for part in rest[1].split("."):
+        value = (
+            inspect.getattr_static(value, part) if isinstance(value, type) else getattr(value, part)
+        )
+    return value
+
+
+def names_read(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that code reads from its module, with those of code inside of it."""
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            yield str(instruction.argval)
+        elif instruction.opname in {"STORE_GLOBAL", "DELETE_GLOBAL"}:
+            raise UncacheableError(f"the graph's code writes the global {instruction.argval}")
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from names_read(constant)
+
+
+def references_of(
+    code: types.CodeType, module: Mapping[str, object], left_out: frozenset[str] = frozenset()
+) -> dict[str, Reference]:
+    """Return references to all that code reads from its module but what is built in.
+
+    Args:
+        code: of a generated function.
+        module: its globals.
+        left_out: names that the caller gives again.
+
+    Raises:
+        UncacheableError: as for `reference_to`.
+    """
+    names = dict.fromkeys(names_read(code))
+    return {
+        name: reference_to(name, module[name])
+        for name in names
+        if name not in left_out and name in module
+    }

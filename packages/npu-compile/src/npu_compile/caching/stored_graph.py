@@ -1,0 +1,200 @@
+"""Compiled graphs to plain data and back: the functions that run, without the graphs."""
+
+from __future__ import annotations
+
+import builtins
+import types
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from npu_compile.caching.cache_entry import StoredFunction, StoredPiece
+from npu_compile.caching.portable_code import found_by, reference_to, references_of
+from npu_compile.caching.uncacheable import UncacheableError
+from npu_compile.torch_internals import OpOverload, OpOverloadPacket, overloads_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import torch
+
+    from npu_compile.caching.cache_entry import CacheEntry
+    from piecewise_split import Piece
+
+
+class PreparedPieces:
+    """Remembers the pieces of the graph that was compiled last, with what runs in their place.
+
+    Args:
+        prepare: makes what runs in the place of a piece: from its function, its label and whether
+            it splits.
+    """
+
+    def __init__(self, prepare: Callable[[Piece], Callable[..., Any]]) -> None:
+        self._prepare = prepare
+        self.pieces: list[tuple[Piece, Callable[..., Any]]] = []
+
+    def __call__(self, piece: Piece) -> Callable[..., Any]:
+        """Prepare a piece."""
+        if piece.index == 0:
+            self.pieces.clear()
+        prepared = self._prepare(piece)
+        self.pieces.append((piece, prepared))
+        return prepared
+
+
+class StoredGraph(NamedTuple):
+    """The parts of an entry that are the graph's; see `CacheEntry`."""
+
+    graph: StoredFunction
+    functions: tuple[StoredFunction, ...]
+    pieces: tuple[StoredPiece, ...]
+    source: str
+
+
+def stored(
+    compiled: Callable[..., Any],
+    graph_module: torch.fx.GraphModule,
+    pieces: Sequence[tuple[Piece, Callable[..., Any]]],
+) -> StoredGraph:
+    """Return a compiled graph as plain data.
+
+    Args:
+        compiled: what the compiler returned for the graph.
+        graph_module: the graph, after all that was done to it.
+        pieces: what `PreparedPieces` saw.
+
+    Raises:
+        UncacheableError: it holds tensors or functions that are not found in another process.
+    """
+    if getattr(compiled, "__self__", None) is graph_module:
+        return StoredGraph(_of_module(graph_module), (), (), "")
+    source = getattr(compiled, "source", None)
+    if not isinstance(compiled, types.FunctionType) or source is None:
+        raise UncacheableError(f"the graph was compiled to a {type(compiled).__qualname__}")
+    functions: dict[str, StoredFunction] = {}
+    described = []
+    for piece, _ in pieces:
+        if piece.structural_key not in functions:
+            functions[piece.structural_key] = _of_module(piece.graph_module)
+        place = list(functions).index(piece.structural_key)
+        described.append(
+            StoredPiece(label=piece.label, is_splitting=piece.is_splitting, code=place)
+        )
+    places = {id(prepared): place for place, (_, prepared) in enumerate(pieces)}
+    cells = {
+        name: places[id(cell.cell_contents)]
+        if id(cell.cell_contents) in places
+        else reference_to(name, cell.cell_contents)
+        for name, cell in zip(
+            compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True
+        )
+    }
+    graph = StoredFunction(
+        code=compiled.__code__,
+        references=references_of(compiled.__code__, compiled.__globals__),
+        cells=cells,
+        defaults=tuple(reference_to("a default", each) for each in compiled.__defaults__ or ()),
+    )
+    return StoredGraph(graph, tuple(functions.values()), tuple(described), str(source))
+
+
+def rebuilt(
+    entry: CacheEntry, prepare: Callable[[Callable[..., Any], str, bool], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """Return the compiled graph of an entry.
+
+    Args:
+        entry: from the cache.
+        prepare: makes what runs in the place of a piece; called once for each, in order.
+
+    Raises:
+        ImportError: a module that it reads is not there.
+        AttributeError: something that it reads is not in its module.
+    """
+    if not entry.pieces:
+        return _method(entry.graph)
+    functions = [_method(each) for each in entry.functions]
+    prepared = [
+        prepare(functions[piece.code], piece.label, piece.is_splitting) for piece in entry.pieces
+    ]
+    cells = {
+        name: prepared[each] if isinstance(each, int) else found_by(each)
+        for name, each in entry.graph.cells.items()
+    }
+    function = function_with(entry.graph, cells)
+    function.source = entry.source  # type: ignore[attr-defined]
+    return function
+
+
+def function_with(
+    stored_function: StoredFunction,
+    cells: Mapping[str, object],
+    more: Mapping[str, object] = types.MappingProxyType({}),
+) -> types.FunctionType:
+    """Return a function again.
+
+    Args:
+        stored_function: from an entry.
+        cells: what it closes over.
+        more: what it reads from its module besides its references.
+    """
+    code = stored_function.code
+    module = {name: found_by(each) for name, each in stored_function.references.items()}
+    module.update(more)
+    module["__builtins__"] = builtins
+    return types.FunctionType(
+        code,
+        module,
+        code.co_name,
+        tuple(map(found_by, stored_function.defaults)),
+        tuple(types.CellType(cells[name]) for name in code.co_freevars),
+    )
+
+
+def operators_of(graph_module: torch.fx.GraphModule) -> list[OpOverload]:
+    """Return the operators that a graph calls, with those that it names without an overload.
+
+    Raises:
+        UncacheableError: it calls a function that is neither torch's nor Python's.
+    """
+    found: dict[OpOverload, None] = {}
+    for target in dict.fromkeys(
+        node.target for node in graph_module.graph.nodes if node.op == "call_function"
+    ):
+        found.update(dict.fromkeys(_overloads(target)))
+    return list(found)
+
+
+def _overloads(target: object) -> Iterable[OpOverload]:
+    if isinstance(target, OpOverload):
+        return [target]
+    if isinstance(target, OpOverloadPacket):
+        return overloads_of(target)
+    # Other functions are torch's and Python's own, or the graph is refused for reading them.
+    return []
+
+
+def _of_module(graph_module: torch.fx.GraphModule) -> StoredFunction:
+    for node in graph_module.graph.nodes:
+        if node.op in {"get_attr", "call_module"}:
+            raise UncacheableError(f"the graph holds {node.target}, which is no input of it")
+    method = graph_module.forward
+    function = getattr(method, "__func__", None)
+    if not isinstance(function, types.FunctionType) or function.__closure__:
+        raise UncacheableError("the graph's forward is not the function that was generated of it")
+    return StoredFunction(
+        code=function.__code__,
+        references=references_of(function.__code__, function.__globals__),
+        cells={},
+        defaults=tuple(reference_to("a default", each) for each in function.__defaults__ or ()),
+    )
+
+
+class _GraphOfEntry:
+    """Stands for the module whose method a graph's function is; nothing is read from it."""
+
+
+def _method(stored_function: StoredFunction) -> Callable[..., Any]:
+    method: Callable[..., Any] = types.MethodType(
+        function_with(stored_function, {}), _GraphOfEntry()
+    )
+    return method

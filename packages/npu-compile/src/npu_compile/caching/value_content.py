@@ -1,0 +1,180 @@
+"""What of a value a compilation depends on, as text: equal texts, equal graphs."""
+
+from __future__ import annotations
+
+import types
+from collections import OrderedDict, defaultdict
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+
+from npu_compile.caching.code_reader import name_of_class, plain_text
+from npu_compile.caching.uncacheable import UncacheableError
+from npu_compile.torch_internals import (
+    OpOverload,
+    OpOverloadPacket,
+    fake_function_of,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from npu_compile.caching.code_reader import CodeReader
+
+# Operators of these come with torch or torch_npu, whose versions are in the key of the cache.
+_VERSIONED_NAMESPACES: Final = frozenset(
+    {"_c10d_functional", "aten", "c10d", "npu", "prim", "prims", "quantized"}
+)
+# Kinds of guards that ask for no more of an object than its class and its attributes' names.
+_OF_CLASS: Final = frozenset(
+    {
+        "DICT_CONTAINS",
+        "DICT_NOT_CONTAINS",
+        "DUPLICATE_INPUT",
+        "HASATTR",
+        "NOT_NONE_MATCH",
+        "NOT_PRESENT_IN_GENERIC_DICT",
+        "SEQUENCE_LENGTH",
+        "TYPE_MATCH",
+    }
+)
+_DICTS: Final = (dict, OrderedDict, defaultdict, types.MappingProxyType)
+_BUILTIN: Final = (
+    types.BuiltinFunctionType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.MethodWrapperType,
+    types.GetSetDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+
+
+class Content(NamedTuple):
+    """What is compared of one value.
+
+    Attributes:
+        kind: how it is compared again, before every call; see `ValueChecks`.
+        text: what it is.
+    """
+
+    kind: str
+    text: str
+
+
+def content_of(  # noqa: PLR0911 - one answer for each kind of value
+    value: Any, kinds: frozenset[str], reader: CodeReader
+) -> Content:
+    """Return what a compilation that read a value depends on.
+
+    Args:
+        value: any object.
+        kinds: names of the checks that Dynamo makes of it, for instance ``TYPE_MATCH``.
+        reader: of functions and classes.
+
+    Raises:
+        UncacheableError: the value is of no kind that can be compared in another process.
+    """
+    text = plain_text(value)
+    if text is not None:
+        return Content("constant", f"{name_of_class(type(value))} {text}")
+    if isinstance(value, torch.Tensor):
+        return Content("tensor", repr(tensor_layout(value)))
+    if isinstance(value, (OpOverload, OpOverloadPacket)):
+        return Content("object", f"operator {value}")
+    if isinstance(value, types.ModuleType):
+        return Content("object", f"module {value.__name__}")
+    if isinstance(value, types.FunctionType):
+        return Content("function", f"function {value.__qualname__} {reader.function(value)}")
+    if isinstance(value, types.MethodType):
+        return Content("method", f"method {reader.function(value.__func__)}")  # type: ignore[arg-type]
+    if isinstance(value, type):
+        return Content("object", f"class {name_of_class(value)} {reader.class_(value)}")
+    if isinstance(value, _BUILTIN):
+        owner = getattr(value, "__module__", None) or getattr(value, "__objclass__", "")
+        return Content("object", f"builtin {owner} {value.__qualname__}")
+    kind = f"{name_of_class(type(value))} {reader.class_(type(value))}"
+    if isinstance(value, torch.nn.Module):
+        return Content("attributes", f"{kind} with {', '.join(vars(value))}")
+    return _container_or_object(value, kind, kinds)
+
+
+def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Content:
+    if not kinds <= (_OF_CLASS | {"DICT_KEYS_MATCH", "MAPPING_KEYS_CHECK", *_EMPTY_HOOKS}):
+        asked = ", ".join(sorted(kinds - _OF_CLASS))
+        raise UncacheableError(f"it is one {name_of_class(type(value))}, compared by {asked}")
+    if type(value) in _DICTS:
+        keys = [plain_text(key) for key in value]
+        if None in keys:
+            raise UncacheableError("its keys are no constants")
+        return Content("keys", f"{kind} of {', '.join(map(str, keys))}")
+    if type(value) in {tuple, list}:
+        return Content("elements", f"{kind} of {', '.join(name_of_class(type(x)) for x in value)}")
+    if kinds & {"HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"} and hasattr(value, "__dict__"):
+        return Content("attributes", f"{kind} with {', '.join(vars(value))}")
+    if isinstance(value, (set, frozenset)) or hasattr(value, "__len__"):
+        raise UncacheableError(f"it is a {name_of_class(type(value))}, whose elements may matter")
+    return Content("instance", kind)
+
+
+_EMPTY_HOOKS: Final = ("EMPTY_NN_MODULE_HOOKS_DICT",)
+
+
+def tensor_layout(tensor: torch.Tensor, dynamic_dims: tuple[int, ...] = ()) -> tuple[object, ...]:
+    """Return all of a tensor that a graph may depend on, as plain values.
+
+    Args:
+        tensor: dense, of torch's own classes.
+        dynamic_dims: dimensions whose size is a symbol in the graph if it is above 1.
+
+    Raises:
+        UncacheableError: it is of another class or layout, or laid out so that its strides change
+            with its dynamic sizes.
+    """
+    if type(tensor) not in {torch.Tensor, torch.nn.Parameter, torch.nn.Buffer}:
+        raise UncacheableError(f"it is a tensor of class {name_of_class(type(tensor))}")
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        raise UncacheableError(f"its layout is {tensor.layout}")
+    shape: tuple[int | None, ...] = tuple(tensor.shape)
+    strides: tuple[int, ...] | None = tensor.stride()
+    if any(shape[dim] != 1 and shape[dim] != 0 for dim in dynamic_dims):
+        if not tensor.is_contiguous():
+            raise UncacheableError("it has a dynamic size and is not contiguous")
+        strides = None
+        shape = tuple(
+            None if dim in dynamic_dims and (size or 0) > 1 else size
+            for dim, size in enumerate(shape)
+        )
+    return (
+        name_of_class(type(tensor)),
+        str(tensor.dtype),
+        str(tensor.device),
+        shape,
+        strides,
+        tensor.requires_grad,
+        tensor.is_inference(),
+        tensor.is_conj(),
+        tensor.is_neg(),
+    )
+
+
+def operator_content(operator: OpOverload, reader: CodeReader) -> str:
+    """Return what a graph that calls an operator depends on: schema, and how shapes are made.
+
+    Raises:
+        UncacheableError: what computes its shapes cannot be compared.
+    """
+    function = fake_function_of(operator)
+    schema = str(schema_of(operator))
+    if function is None:
+        if operator.namespace not in _VERSIONED_NAMESPACES:
+            raise UncacheableError(
+                f"the shapes of operator {operator} are not computed by a function of "
+                "torch.library.register_fake, so it cannot be shown when they change"
+            )
+        return schema
+    try:
+        return f"{schema} {reader.function_and_all_it_reads(function)}"
+    except UncacheableError as error:
+        raise UncacheableError(
+            f"the shapes of operator {operator} are computed by {function.__qualname__}, and "
+            f"{error}"
+        ) from error
