@@ -155,7 +155,6 @@ NAMED = {
     r"the task update on stream \d+ behind the (replay|one) on stream \d+)",
     "named freed arguments": r"aclnnMuls: the task update on stream \d+ came while this replay was "
     r"at the kernel, whose arguments it freed",
-    "named lost record": r"event (at 0x[0-9a-f]+|\d+) was recorded twice before this wait",
 }
 
 

@@ -2,14 +2,11 @@
 
 #include <acl/acl_rt.h>
 
-#include <stdexcept>
-
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
 #include "monitor.h"
 #include "submission.h"
-#include "written_values.h"
 
 namespace {
 
@@ -59,7 +56,6 @@ cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
     TheMonitor().Update([&] {
       point->time = std::chrono::steady_clock::now();
       point->known = cann_sim::TellKnown();
-      point->twice = point->done && cann_sim::OrderIsChecked();
       point->failure = cann_sim::FailureOfThisStream();
       point->done = true;
     });
@@ -89,9 +85,6 @@ cann_sim::Task WaitTaskOf(uint32_t event, std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventWait, [event, point = std::move(point)] {
     TheMonitor().Wait([&] { return DescribeEvent(event, *point); }, [&] { return point->done; });
     cann_sim::ThrowFailure(TakePoint(*point));
-    if (TheMonitor().Look([&] { return point->twice; })) {
-      throw std::runtime_error(cann_sim::DescribeLostRecord("event " + std::to_string(event)));
-    }
   });
 }
 
@@ -313,7 +306,7 @@ aclError aclrtResetEvent(aclrtEvent handle, aclrtStream stream_handle) {
   }
   const std::shared_ptr<EventPoint> point = Flag(event);
   return cann_sim::Submit("aclrtResetEvent", *stream, MakeTask(TaskKind::kEventReset, [point] {
-                            TheMonitor().Update([&] { point->done = point->twice = false; });
+                            TheMonitor().Update([&] { point->done = false; });
                           }));
 }
 

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
-#include <stdexcept>
 #include <utility>
 
 #include "error_message.h"
@@ -61,19 +60,16 @@ aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrt
   }
   return cann_sim::Submit("aclrtValueWait", *stream, cann_sim::MakeTask(cann_sim::TaskKind::kValueWait, [=] {
                             const auto what = [=] { return cann_sim::DescribeExternalEvent(address, value); };
-                            cann_sim::LastWrite last;
-                            cann_sim::TheMonitor().Wait(what, [=, &last] {
+                            cann_sim::Known known;
+                            cann_sim::TheMonitor().Wait(what, [=, &known] {
                               if (!Holds(__atomic_load_n(static_cast<uint64_t*>(address), __ATOMIC_SEQ_CST), value,
                                          condition)) {
                                 return false;
                               }
-                              last = cann_sim::LastWriteTo(address);
+                              known = cann_sim::KnownByWriter(address);
                               return true;
                             });
-                            cann_sim::TakeKnown(last.known);
-                            if (last.twice) {
-                              throw std::runtime_error(cann_sim::DescribeLostRecord(cann_sim::NameOfExternalEvent(address)));
-                            }
+                            cann_sim::TakeKnown(known);
                           }, reinterpret_cast<uintptr_t>(address)));
 }
 

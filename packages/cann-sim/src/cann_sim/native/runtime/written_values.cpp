@@ -12,7 +12,7 @@ struct Writes {
 
 struct WrittenValues {
   std::mutex mutex;
-  std::map<uintptr_t, cann_sim::LastWrite> last;  // by address, where order is checked
+  std::map<uintptr_t, cann_sim::Known> known;  // by address, where order is checked
   std::map<uintptr_t, std::map<uint64_t, Writes>> by_address;
 };
 
@@ -40,42 +40,31 @@ void NoteWrittenValue(const void* address, uint64_t value, int32_t stream, const
   ++writes.count;
   writes.last_stream = stream;
   if (known != nullptr) {
-    const bool twice = value != 0 && __atomic_load_n(static_cast<const uint64_t*>(address), __ATOMIC_SEQ_CST) == value;
-    values.last[reinterpret_cast<uintptr_t>(address)] = {known, twice};
+    values.known[reinterpret_cast<uintptr_t>(address)] = known;
   }
 }
 
-LastWrite LastWriteTo(const void* address) {
+Known KnownByWriter(const void* address) {
   if (!OrderIsChecked()) {
-    return {};
+    return nullptr;
   }
   WrittenValues& values = TheWrittenValues();
   const std::lock_guard<std::mutex> lock(values.mutex);
-  const auto found = values.last.find(reinterpret_cast<uintptr_t>(address));
-  return found == values.last.end() ? LastWrite{} : found->second;
+  const auto found = values.known.find(reinterpret_cast<uintptr_t>(address));
+  return found == values.known.end() ? nullptr : found->second;
 }
 
 void ForgetWrittenValues(const void* address, size_t bytes) {
   WrittenValues& values = TheWrittenValues();
   const std::lock_guard<std::mutex> lock(values.mutex);
   const auto first = reinterpret_cast<uintptr_t>(address);
-  values.last.erase(values.last.lower_bound(first), values.last.lower_bound(first + bytes));
+  values.known.erase(values.known.lower_bound(first), values.known.lower_bound(first + bytes));
   values.by_address.erase(values.by_address.lower_bound(first), values.by_address.lower_bound(first + bytes));
-}
-
-std::string NameOfExternalEvent(const void* address) {
-  return "the external event at " + Hexadecimal(reinterpret_cast<uintptr_t>(address));
-}
-
-std::string DescribeLostRecord(const std::string& event) {
-  return event + " was recorded twice before this wait: the update of a later step ran ahead of this replay, whose wait took "
-                 "both records, and a later wait will find none. Let the stream of the updates wait for an event that is "
-                 "recorded behind the replay before";
 }
 
 std::string DescribeExternalEvent(const void* address, uint64_t value) {
   const auto number = reinterpret_cast<uintptr_t>(address);
-  const std::string event = NameOfExternalEvent(address);
+  const std::string event = "the external event at " + Hexadecimal(number);
   WrittenValues& values = TheWrittenValues();
   const std::lock_guard<std::mutex> lock(values.mutex);
   const auto found = values.by_address.find(number);
