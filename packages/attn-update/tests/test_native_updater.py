@@ -91,6 +91,7 @@ def test_launches_take_exactly_the_lengths_that_keep_their_rule(
 
     assert take([7] * count) is None, "the launches were never given any"
     stream = npu_device.create_direct_stream()
+    npu_device.synchronize()
     with npu_device.use_stream(stream):
         launches.run([{"actual_seq_lengths_kv": [9, 9]}], npu_device.stream_address(stream))
 
