@@ -55,6 +55,7 @@ def test_counters_tell_capture_replay_and_update_apart(npu: Any, since: Any) -> 
     captured = since()
     assert (captured.captures, captured.captured_launches, captured.launches) == (1, 2, 0)
     graph.replay()
+    npu.synchronize()
     with npu.stream(stream):
         npu.graph_task_update_begin(stream, handle)
         torch.mul(value, 2.0, out=product)
