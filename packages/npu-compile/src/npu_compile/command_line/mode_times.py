@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.command_line.progress import Progress
+    from npu_compile.configuration.config import CompileConfig
 
 _WARMUP_STEPS = 3
 _MICROSECONDS = 1e6
@@ -95,11 +96,7 @@ def time_modes(
         ConfigError: the model lacks what a mode needs, or modes do not go together.
     """
     device = SampleSteps.device_of(named)
-    configs = {
-        mode: dataclasses.replace(named.config, mode=mode, prefill_capture_sizes=())
-        for mode in modes
-    }
-    whole = [mode.value for mode, each in configs.items() if RunMode.FULL in each.decode_run_modes]
+    whole = [mode.value for mode in modes if _captures_attention(mode, named.config)]
     if len(whole) > 1:
         raise ConfigError(
             f"timing the modes {', '.join(whole)}: all capture attention in their graphs, under "
@@ -110,7 +107,8 @@ def time_modes(
     times: dict[CompileMode, list[tuple[float, float]]] = {mode: [] for mode in modes}
     try:
         for mode, clock in clocks.items():
-            steps = SampleSteps(named, configs[mode], device=device, decode_observer=clock)
+            config = dataclasses.replace(named.config, mode=mode, prefill_capture_sizes=())
+            steps = SampleSteps(named, config, device=device, decode_observer=clock)
             running[mode] = steps
             steps.capture(functools.partial(progress.captured, f"{mode.value}: "))
         for number in range(_WARMUP_STEPS + num_steps):
@@ -150,3 +148,10 @@ def as_table(times: Sequence[ModeTimes]) -> str:
 def eager_of(times: Sequence[ModeTimes]) -> ModeTimes | None:
     """Return the times of mode ``eager``, if it was timed."""
     return next((each for each in times if each.mode is CompileMode.EAGER), None)
+
+
+def _captures_attention(mode: CompileMode, config: CompileConfig) -> bool:
+    if mode is not CompileMode.MEASURED:
+        return mode.decode_run_mode is RunMode.FULL
+    # Where none is named, full is among those that are measured.
+    return not config.measured_modes or CompileMode.FULL in config.measured_modes
