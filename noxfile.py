@@ -247,7 +247,8 @@ def modes(session: nox.Session) -> None:
     _build_simulator(session, python)
     let_sleeps_end_late()
     sizes = ("--matrix-steps=200", "--matrix-share=0", "--speculative-steps=1000")
-    command = [python, "-m", "pytest", "-q", "integration-tests/mode_matrix", *sizes]
+    tests = ["integration-tests/mode_matrix", "integration-tests/test_prefill_modes.py"]
+    command = [python, "-m", "pytest", "-q", *tests, "--every-mode", *sizes]
     session.run(*command, *session.posargs, env=environment, external=True)
 
 
