@@ -35,7 +35,6 @@ class OrderedLane {
   const std::string name;  // "stream 3"
 
  private:
-  friend class OnLane;
   friend struct Moment;
   friend Known TellKnown();
   friend void TakeKnown(const Known& known);
