@@ -64,19 +64,32 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Workload:
-    """What all subjects capture: equal layers over one paged cache."""
+    """What all subjects capture: equal layers over one paged cache.
+
+    Attributes:
+        layers: with attention that is updated.
+        sequences: decoded at once.
+        arguments: of attention, without lengths.
+        stream: on which the subjects run.
+        before_attention: called in front of the attention of each layer that is captured.
+        first_length: of the keys, at the first step.
+    """
 
     layers: int
     sequences: int
     arguments: dict[str, Any]
     stream: Any
+    before_attention: Callable[[], object] = lambda: None
+    first_length: int = 1
 
     def lengths(self, step: int) -> dict[str, list[int]]:
         """Return the lengths of a step; no two in a row are equal."""
         ends = list(range(1, self.sequences + 1))
         return {
             "actual_seq_lengths": ends,
-            "actual_seq_lengths_kv": [1 + (step + row) % 500 for row in range(self.sequences)],
+            "actual_seq_lengths_kv": [
+                self.first_length + (step + row) % 500 for row in range(self.sequences)
+            ],
         }
 
 
@@ -105,8 +118,17 @@ def make_workload(layers: int, sequences: int) -> Workload:
     return Workload(layers=layers, sequences=sequences, arguments=arguments, stream=stream)
 
 
-def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
-    """Capture by torch_npu's calls alone and return the step of the engines' Python loop."""
+def make_protocol(
+    workload: Workload, *, fused: bool, replay_first: bool = True, waits: bool = False
+) -> Callable[[int], None]:
+    """Capture by torch_npu's calls alone and return the step of the engines' Python loop.
+
+    Args:
+        workload: What is captured.
+        fused: Whether torch_npu's one call for a layer is used.
+        replay_first: Whether the replay is given to the device in front of the updates.
+        waits: Whether the updates wait on the device for the replay before; else the caller waits.
+    """
     import torch
 
     torch_npu = importlib.import_module(TORCH_NPU)
@@ -122,6 +144,7 @@ def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
         for _ in range(workload.layers):
             event = npu.ExternalEvent()
             out = [torch.empty_like(workload.arguments["query"]), torch.empty(1, device="npu")]
+            workload.before_attention()
             event.wait(stream)
             event.reset(stream)
             npu.graph_task_group_begin(stream)
@@ -135,7 +158,10 @@ def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
     metadata_by_layer = {f"layers.{layer}": metadata for layer in range(workload.layers)}
 
     def loop(step: int) -> None:
-        graph.replay()
+        if waits:
+            update_stream.wait_stream(npu.current_stream())
+        if replay_first:
+            graph.replay()
         lengths = workload.lengths(step)
         metadata.actual_seq_lengths_q = lengths["actual_seq_lengths"]
         metadata.seq_lens_list = lengths["actual_seq_lengths_kv"]
@@ -179,6 +205,8 @@ def make_protocol(workload: Workload, *, fused: bool) -> Callable[[int], None]:
                 )
                 npu.graph_task_update_end(update_stream)
                 event.record(update_stream)
+        if not replay_first:
+            graph.replay()
 
     def loop_of_one_call(step: int) -> None:
         graph.replay()
@@ -198,7 +226,10 @@ def make_npu_graph_update(workload: Workload) -> Callable[[int], None]:
     graph = npu.NPUGraph()
     first = {**workload.arguments, **workload.lengths(0)}
     with npu.graph(graph, auto_dispatch_capture=True):
-        kept = [torch_npu.npu_fused_infer_attention_score(**first) for _ in range(workload.layers)]
+        kept = []
+        for _ in range(workload.layers):
+            workload.before_attention()
+            kept.append(torch_npu.npu_fused_infer_attention_score(**first))
 
     def step(number: int, _: object = kept) -> None:
         graph.replay()
@@ -249,6 +280,7 @@ def make_ours(
         graphs.append(device.create_graph())
         with recorder.recording(key), device.capture(graphs[-1], pool=pool):
             for layer in range(workload.layers):
+                workload.before_attention()
                 arguments = {**workload.arguments, **workload.lengths(0)}
                 recorder.attention(f"layers.{layer}", kind, arguments)
     plan = UpdatePlan.compile(recorder, 0, fused=fused)

@@ -26,6 +26,10 @@ WRONG = [
     ("CANN_SIM_SCHEDULE", "fuzz:", "expected free or fuzz:<seed>"),
     ("CANN_SIM_SCHEDULE", "fuzz:-1", "expected free or fuzz:<seed>"),
     ("CANN_SIM_FAULTS", "allocation", "expected <kind>:<first>,"),
+    ("CANN_SIM_CLOCK", "on", "expected given, given:<microseconds> or measured"),
+    ("CANN_SIM_CLOCK", "given:", "expected given, given:<microseconds> or measured"),
+    ("CANN_SIM_CLOCK", "given:-1", "expected given, given:<microseconds> or measured"),
+    ("CANN_SIM_CLOCK", "measured:0", "expected given, given:<microseconds> or measured"),
     ("CANN_SIM_UPDATE_CHECK", "of", "expected on or off"),
     ("CANN_SIM_TRACE", "/no/such/folder/trace.json", "expected a file in a folder that exists"),
     ("CANN_SIM_COVERAGE", "/tmp", "expected a file in a folder that exists"),
@@ -47,6 +51,7 @@ def test_right_settings_are_taken(tmp_path: Path) -> None:
     check_settings(
         {
             "CANN_SIM_CACHE": str(tmp_path / "not" / "yet"),
+            "CANN_SIM_CLOCK": "given:0",
             "CANN_SIM_COVERAGE": str(tmp_path / "coverage.jsonl"),
             "CANN_SIM_DEADLOCK_SECONDS": "0.5",
             "CANN_SIM_DEVICES": "8",
@@ -61,6 +66,11 @@ def test_right_settings_are_taken(tmp_path: Path) -> None:
             "PATH": "/bin",
         }
     )
+
+
+@pytest.mark.parametrize("clock", ["given", "given:12.5", "measured", "measured:6.8"])
+def test_clocks_are_taken(clock: str) -> None:
+    check_settings({"CANN_SIM_CLOCK": clock})
 
 
 def test_external_events_are_values_where_nothing_is_said() -> None:

@@ -146,6 +146,14 @@ def test_trace_without_a_trace_of_the_device_has_what_the_host_did(
     assert "simulated" not in picture.read_text()
 
 
+def test_trace_of_a_device_with_virtual_times_is_refused(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CANN_SIM_CLOCK", "given")
+    assert main(["trace", "command_models:good", "--quiet"]) == 1
+    assert "found CANN_SIM_CLOCK, with which the device's times are" in capsys.readouterr().err
+
+
 def test_trace_of_a_model_that_fails_says_why(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,14 +14,17 @@ from cann_sim.errors import (
     SettingError,
 )
 from cann_sim.inventory.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
+from cann_sim.simulated_device.clock import ClockConstant, clock_constants, virtual_time
 from cann_sim.simulated_device.counters import Counters, counters
 from cann_sim.simulated_device.faults import injected_faults, set_faults
 from cann_sim.simulated_device.schedule import fuzzed_schedule, schedule, set_schedule
+from cann_sim.simulated_device.stalls import Stall, read_stalls
 
 __all__ = [
     "ActivationError",
     "Build",
     "CacheError",
+    "ClockConstant",
     "CompilationError",
     "CompilerNotFoundError",
     "Counters",
@@ -31,9 +34,11 @@ __all__ = [
     "MissingOperator",
     "Refusal",
     "SettingError",
+    "Stall",
     "__version__",
     "activate",
     "build",
+    "clock_constants",
     "counters",
     "coverage",
     "fuzzed_schedule",
@@ -41,7 +46,9 @@ __all__ = [
     "is_active",
     "launch_environment",
     "read_coverage",
+    "read_stalls",
     "schedule",
     "set_faults",
     "set_schedule",
+    "virtual_time",
 ]

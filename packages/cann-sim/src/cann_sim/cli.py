@@ -28,6 +28,7 @@ from cann_sim.inventory.simulated_operators import (
     simulated_operators,
 )
 from cann_sim.settings import check_settings, external_event_form
+from cann_sim.simulated_device.stalls import read_stalls
 from cann_sim.start_report import start_report
 
 if TYPE_CHECKING:
@@ -69,12 +70,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("ops", help="list the operators that are simulated")
     shown = commands.add_parser("coverage", help="show what CANN_SIM_COVERAGE has collected")
     shown.add_argument("file", type=Path)
+    stalls = commands.add_parser(
+        "stalls", help="show when replays came to their waits, in a trace with virtual times"
+    )
+    stalls.add_argument("trace", type=Path)
     chosen = parser.parse_args(arguments)
     try:
         if chosen.command == "run":
             return _run(chosen.program, chosen.coverage)
         if chosen.command == "coverage":
             return _coverage(chosen.file)
+        if chosen.command == "stalls":
+            return _stalls(chosen.trace)
         return {"build": _build, "info": _info, "ops": _ops}[chosen.command]()
     except _EXPECTED_ERRORS as error:
         sys.stderr.write(f"cann-sim: {error}\n")
@@ -114,6 +121,21 @@ def _coverage(file: Path) -> int:
     except (OSError, ValueError) as error:
         sys.stderr.write(f"cann-sim coverage: {error}\n")
         return 1
+    return 0
+
+
+def _stalls(trace: Path) -> int:
+    try:
+        stalls = read_stalls(trace)
+    except (OSError, ValueError) as error:
+        sys.stderr.write(f"cann-sim stalls: {error}\n")
+        return 1
+    sys.stdout.write("replay  wait      arrived      written        stall  (microseconds)\n")
+    for stall in stalls:
+        sys.stdout.write(
+            f"{stall.replay:6}  {stall.position:4}  {stall.arrived:11.1f}  {stall.written:11.1f}  "
+            f"{stall.microseconds:11.1f}\n"
+        )
     return 0
 
 

@@ -74,6 +74,13 @@ def _is_count(text: str) -> bool:
     return text.isascii() and text.isdigit() and int(text) > 0
 
 
+def _is_clock(text: str) -> bool:
+    kind, colon, number = text.partition(":")
+    if kind == "measured":
+        return not colon or _is_amount(number)
+    return kind == "given" and (not colon or number == "0" or _is_amount(number))
+
+
 def _are_faults(text: str) -> bool:
     for part in text.split(","):
         found = _FAULT.fullmatch(part)
@@ -104,6 +111,10 @@ _FILE: Final = ("a file in a folder that exists", _is_writable_place)
 _EXPECTED: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = MappingProxyType(
     {
         "CANN_SIM_CACHE": ("a folder", lambda text: not Path(text).expanduser().is_file()),
+        "CANN_SIM_CLOCK": (
+            "given, given:<microseconds> or measured, measured:<factor above 0>",
+            _is_clock,
+        ),
         "CANN_SIM_COVERAGE": _FILE,
         "CANN_SIM_DEADLOCK_SECONDS": ("a number above 0", _is_amount),
         "CANN_SIM_DEVICES": ("a whole number above 0", _is_count),

@@ -84,7 +84,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
             headers=(
                 *_files("compiler", "*.h"),
                 *_files("operators/compiled", "compiled_call.h"),
-                *_files("runtime", "*.h"),
+                *_files("runtime", "**/*.h"),
             ),
             compile_flags=flags,
             link_flags=_LINK_RUNTIME,
@@ -131,13 +131,13 @@ _LINK_RUNTIME = ("-L{build}/external-events-value", "-lascendcl")
 
 
 def _runtime_libraries(flags: tuple[str, ...]) -> Iterator[NativeLibrary]:
-    sources = _files("runtime", "*.cpp")
+    sources = _files("runtime", "**/*.cpp")
     for form in EXTERNAL_EVENT_FORMS:
         yield NativeLibrary(
             name="libascendcl.so",
             folder=f"external-events-{form}",
             sources=tuple(s for s in sources if form == "value" or s.name != _VALUE_SOURCE),
-            headers=_files("runtime", "*.h"),
+            headers=_files("runtime", "**/*.h"),
             compile_flags=flags,
             link_flags=("-pthread",),
         )
@@ -152,7 +152,7 @@ def _collective_libraries(
         name="libhccl.so",
         folder="common",
         sources=_files("collectives", "*.cpp"),
-        headers=(*_files("collectives", "*.h"), *_files("runtime", "*.h")),
+        headers=(*_files("collectives", "*.h"), *_files("runtime", "**/*.h")),
         # Of torch only the arithmetic of half precision, which is all in headers.
         compile_flags=(*flags, f"-isystem{torch_include}"),
         link_flags=_LINK_RUNTIME,

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 # it, so that on an NPU the trace is that of the host alone.
 _DEVICE_TRACE = "CANN_SIM_TRACE"
 
+# With it the device's times are virtual, which those of the host are not.
+_DEVICE_CLOCK = "CANN_SIM_CLOCK"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class StepTrace:
@@ -85,8 +88,15 @@ def trace_model(
         quiet: no progress is shown.
 
     Raises:
-        ConfigError: the process failed; what it said is on the standard error.
+        ConfigError: the process failed; what it said is on the standard error. Or the device's
+            times would be virtual.
     """
+    if os.environ.get(_DEVICE_CLOCK):
+        raise ConfigError(
+            f"tracing {name!r}: expected host and device on one clock, found {_DEVICE_CLOCK}, with "
+            "which the device's times are virtual. Unset it; the trace that cann-sim writes by "
+            "itself (CANN_SIM_TRACE) has virtual times of both"
+        )
     with tempfile.TemporaryDirectory() as folder:
         output, device_trace = Path(folder, "host.json"), Path(folder, "device.json")
         given = "" if config is None else json.dumps(config.to_mapping())

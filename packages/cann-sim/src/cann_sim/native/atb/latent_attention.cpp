@@ -2,6 +2,7 @@
 
 #include <ATen/ops/cat.h>
 
+#include "../operators/cost/attention_work.h"
 #include "operation.h"
 #include "packed_sequences.h"
 
@@ -103,6 +104,19 @@ CANN_SIM_ATB_FUNCTION(AtbMLA, (Tensor, q_nope), (Tensor, q_rope), (Tensor, ctkv)
         });
   });
   plan.workspace_size = DecodeWorkspace(output, sequences);
+  if (KernelsAreTimed()) {
+    const auto item = [](const Tensor& tensor) { return static_cast<double>(c10::elementSize(tensor.dtype())); };
+    const int64_t dims = HeadDim(q_nope, head_num);
+    const int64_t rope_dims = HeadDim(q_rope, head_num);
+    plan.duration = KernelTime(operators::WorkOfAttention(
+        {.heads = head_num,
+         .kv_heads = kv_heads,
+         .query_dims = dims + rope_dims,
+         .value_dims = dims,
+         .query_item = item(q_nope),
+         .cached_bytes = static_cast<double>(dims) * item(ctkv) + static_cast<double>(rope_dims) * item(k_rope)},
+        sequences));
+  }
   return plan;
 }
 

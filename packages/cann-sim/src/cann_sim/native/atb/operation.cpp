@@ -1,8 +1,10 @@
 #include "operation.h"
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 extern "C" const char* aclGetRecentErrMsg();
 extern "C" int aclDestroyAclOpExecutor(aclOpExecutor* executor);
@@ -47,23 +49,45 @@ class Unsized : public atb::Operation {
   const char* const name_;
 };
 
+// All its tensors, or of a cache what is put into it.
+Work WorkOf(const char* name, const atb::VariantPack& tensors) {
+  Work work;
+  const bool fills_cache = std::string_view(name).find("Cache") != std::string_view::npos;
+  size_t counted = fills_cache ? 2 : tensors.inTensors.size();
+  for (size_t index = 0; index < std::min<size_t>(counted, tensors.inTensors.size()); ++index) {
+    work.bytes += static_cast<double>(tensors.inTensors[index].dataSize) * (fills_cache ? 2 : 1);
+  }
+  for (size_t index = 0; !fills_cache && index < tensors.outTensors.size(); ++index) {
+    work.bytes += static_cast<double>(tensors.outTensors[index].dataSize);
+  }
+  return work;
+}
+
 // Setup keeps nothing: torch_npu sets one operation up on one thread while another thread executes it.
 class PlannedOperation : public Unsized {
  public:
   PlannedOperation(const char* name, Planner planner) : Unsized(name), planner_(std::move(planner)) {}
 
   atb::Status Setup(const atb::VariantPack& tensors, uint64_t& workspace_size, atb::Context*) override {
-    PrepareCall(name_, workspace_size, [&] { return planner_(Arguments(tensors)); });
+    PrepareCall(name_, workspace_size, [&] { return PlanOf(tensors); });
     return atb::kOk;
   }
 
   atb::Status Execute(const atb::VariantPack& tensors, uint8_t*, uint64_t workspace_size, atb::Context* context) override {
     uint64_t needed = 0;
-    Executor executor = PrepareCall(name_, needed, [&] { return planner_(Arguments(tensors)); });
+    Executor executor = PrepareCall(name_, needed, [&] { return PlanOf(tensors); });
     return ThrowIfFailed(operators::Launch(workspace_size, executor.release(), context->GetExecuteStream()), name_);
   }
 
  private:
+  operators::Plan PlanOf(const atb::VariantPack& tensors) const {
+    operators::Plan plan = planner_(Arguments(tensors));
+    if (KernelsAreTimed() && plan.duration == 0) {
+      plan.duration = KernelTime(WorkOf(name_, tensors));
+    }
+    return plan;
+  }
+
   const Planner planner_;
 };
 

@@ -9,6 +9,7 @@
 
 #include <functional>
 
+#include "../operators/cost/call_work.h"
 #include "../operators/interface/operator.h"
 #include "arguments.h"
 #include "interface.h"
@@ -32,7 +33,12 @@ int Run(const char* name, uint64_t workspace_size, atb::Operation* operation, at
   CANN_SIM_ENTRY int NAME##GetWorkspaceSize(CANN_SIM_FOR_EACH(CANN_SIM_ABI_PARAMETER, __VA_ARGS__),             \
                                              uint64_t* workspace_size, atb::Operation** operation, atb::Context*) { \
     return ::cann_sim::atb_library::SetUp(#NAME, workspace_size, operation, [&] {                               \
-      return NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_ARGUMENT, __VA_ARGS__));                                     \
+      ::cann_sim::operators::Plan plan = NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_ARGUMENT, __VA_ARGS__));         \
+      if (::cann_sim::KernelsAreTimed() && plan.duration == 0) {                                                \
+        plan.duration = ::cann_sim::KernelTime(::cann_sim::operators::WorkOfCall(                               \
+            #NAME, CANN_SIM_TEXT(__VA_ARGS__), {CANN_SIM_FOR_EACH(CANN_SIM_GIVEN, __VA_ARGS__)}));              \
+      }                                                                                                         \
+      return plan;                                                                                              \
     });                                                                                                         \
   }                                                                                                             \
   CANN_SIM_ENTRY int NAME(void*, uint64_t workspace_size, atb::Operation* operation, atb::Context* context) {   \

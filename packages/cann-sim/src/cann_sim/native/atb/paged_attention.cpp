@@ -1,6 +1,7 @@
 // PagedAttention: decode, and speculative decode or chunked prefill, over a paged cache. Lengths are CPU tensors: they are read
 // when the launch is made and become part of it, so a captured graph must have them rewritten by a task update.
 
+#include "../operators/cost/attention_work.h"
 #include "operations.h"
 #include "packed_sequences.h"
 
@@ -153,6 +154,18 @@ operators::Plan MakePlan(const PagedAttentionParam& parameters, const Arguments&
         });
   });
   plan.workspace_size = DecodeWorkspace(out, sequences);
+  if (KernelsAreTimed()) {
+    const auto item = [](const Tensor& tensor) { return static_cast<double>(c10::elementSize(tensor.dtype())); };
+    plan.duration = KernelTime(operators::WorkOfAttention(
+        {.heads = heads,
+         .kv_heads = kv_heads,
+         .query_dims = dims,
+         .value_dims = value_dims,
+         .query_item = item(query),
+         .cached_bytes = static_cast<double>(dims) * item(key_cache) +
+                         (merged ? 0 : static_cast<double>(value_dims) * item(value_cache))},
+        sequences));
+  }
   return plan;
 }
 

@@ -1,6 +1,7 @@
 // SelfAttention: attention over whole sequences, packed, whose keys are packed too or lie in a paged cache behind a prefix.
 // Lengths are CPU tensors, which become part of the launch.
 
+#include "../operators/cost/attention_work.h"
 #include "attention_mask.h"
 #include "operation.h"
 #include "operations.h"
@@ -121,7 +122,20 @@ operators::Plan MakePlan(Call call) {
                                         " heads of " + std::to_string(dim(call.value)),
                    operators::Describe(call.out.sizes()));
   }
-  return [call] { call.Run(); };
+  operators::Plan plan([call] { call.Run(); });
+  if (KernelsAreTimed()) {
+    const auto item = [](const Tensor& tensor) { return static_cast<double>(c10::elementSize(tensor.dtype())); };
+    plan.duration = KernelTime(operators::WorkOfAttention(
+        {.heads = call.heads,
+         .kv_heads = call.kv_heads,
+         .query_dims = dim(call.key),
+         .value_dims = dim(call.value),
+         .query_item = item(call.query),
+         .cached_bytes = static_cast<double>(dim(call.key) + dim(call.value)) * item(call.key),
+         .is_causal = call.mask.form == MaskForm::kCausal},
+        call.sequences));
+  }
+  return plan;
 }
 
 }  // namespace

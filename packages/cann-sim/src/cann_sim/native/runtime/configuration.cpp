@@ -85,6 +85,8 @@ bool ChecksUpdates() {
 
 std::string ScheduleText() { return Text("CANN_SIM_SCHEDULE", "free"); }
 
+std::string ClockText() { return Text("CANN_SIM_CLOCK", ""); }
+
 std::string TraceFileName() { return Text("CANN_SIM_TRACE", ""); }
 
 std::string FaultsText() { return Text("CANN_SIM_FAULTS", ""); }

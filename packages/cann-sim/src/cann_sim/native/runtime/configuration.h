@@ -14,6 +14,7 @@ double DeadlockSeconds();     // CANN_SIM_DEADLOCK_SECONDS, default 1.5
 bool KernelsAreNull();        // CANN_SIM_KERNELS=null
 bool ChecksUpdates();         // unless CANN_SIM_UPDATE_CHECK=off, or kernels do nothing
 std::string ScheduleText();    // CANN_SIM_SCHEDULE, default "free"
+std::string ClockText();       // CANN_SIM_CLOCK, default empty: no virtual clock
 std::string TraceFileName();    // CANN_SIM_TRACE, default empty: no trace
 std::string FaultsText();      // CANN_SIM_FAULTS, default empty
 bool LogsMissingFunctions();  // CANN_SIM_LOG has "missing" or "all"

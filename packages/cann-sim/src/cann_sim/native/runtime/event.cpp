@@ -2,6 +2,7 @@
 
 #include <acl/acl_rt.h>
 
+#include "clock/virtual_time.h"
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
@@ -35,10 +36,11 @@ bool IsDone(const std::shared_ptr<EventPoint>& point) {
     return true;
   }
   return TheMonitor().Look([&] {
-    if (point->done) {
+    const bool done = point->done && !cann_sim::clock::IsInFuture(cann_sim::TimeOf(point->known));
+    if (done) {
       cann_sim::TakeKnown(point->known);
     }
-    return point->done;
+    return done;
   });
 }
 
@@ -54,7 +56,7 @@ std::shared_ptr<EventPoint> Flag(Event& event) {
 cann_sim::Task RecordTaskOf(std::shared_ptr<EventPoint> point) {
   return MakeTask(TaskKind::kEventRecord, [point = std::move(point)] {
     TheMonitor().Update([&] {
-      point->time = std::chrono::steady_clock::now();
+      point->time = cann_sim::clock::EventTime();
       point->known = cann_sim::TellKnown();
       point->failure = cann_sim::FailureOfThisStream();
       point->done = true;
@@ -92,7 +94,7 @@ aclError AwaitRecord(uint32_t event, const EventPoint& point) {
   std::string stuck;
   const auto is_stuck = [&] { return !(stuck = cann_sim::TheProgress().Stuck()).empty(); };
   const auto done = [&] { return point.done; };
-  if (cann_sim::TheSchedule().fuzzes()) {
+  if (const cann_sim::clock::HostWait waiting; cann_sim::TheSchedule().fuzzes()) {
     cann_sim::TheSchedule().HostWait([&] { return TheMonitor().Look(done); },
                                      cann_sim::Schedule::Clock::time_point::max(), is_stuck);
   } else {
@@ -105,6 +107,7 @@ aclError AwaitRecord(uint32_t event, const EventPoint& point) {
   if (!stuck.empty()) {
     return Fail(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, "synchronise event " + std::to_string(event) + ": deadlock: " + stuck);
   }
+  cann_sim::clock::WakeHost(TheMonitor().Look([&] { return cann_sim::TimeOf(point.known); }));
   const std::shared_ptr<const cann_sim::StreamFailure> failure = TakePoint(point);
   return failure == nullptr ? ACL_SUCCESS
                             : Fail(failure->code, "synchronise event " + std::to_string(event) + ": " + failure->what);

@@ -7,6 +7,7 @@
 
 #include "branch_workers.h"
 #include "capture.h"
+#include "clock/virtual_time.h"
 #include "condition.h"
 #include "counters.h"
 #include "device.h"
@@ -54,10 +55,13 @@ std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
       continue;
     }
     cann_sim::TheSchedule().Step();
+    cann_sim::clock::BeginTask(task);
     const cann_sim::Span span(task);
     try {
+      cann_sim::clock::BeforeRun(task);
       cann_sim::FailOnPurpose(task);
       task.run();
+      cann_sim::clock::AfterRun(task);
       kernels += task.kind == cann_sim::TaskKind::kKernel;
     } catch (const cann_sim::Stopped&) {
       return std::current_exception();

@@ -4,6 +4,7 @@
 
 #include <acl/acl_base_rt.h>
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -16,7 +17,21 @@ namespace cann_sim {
 struct Kernel {
   const char* name;  // the aclnn name, for instance "aclnnAdd", in static memory; task updates compare it
   std::function<void()> run;
+  int64_t duration = 0;  // nanoseconds of virtual time, by KernelTime
 };
+
+// What a kernel does, for the virtual clock.
+struct Work {
+  double bytes = 0;              // of tensors that come from the level 2 cache where they fit
+  double streamed_bytes = 0;     // of weights and caches, which never do: a model is larger
+  double cube_operations = 0;    // of float16; others count as many as take the same time
+  double vector_operations = 0;  // of float32
+};
+
+// Whether there is a virtual clock (CANN_SIM_CLOCK).
+CANN_SIM_EXPORT bool KernelsAreTimed();
+// How long a kernel of such work takes, in nanoseconds.
+CANN_SIM_EXPORT int64_t KernelTime(const Work& work);
 
 // Enqueues the kernel, records it into the capture, or takes it as part of a task update, as the stream's state demands.
 // A null `stream` is the default stream of the calling thread's device.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "capture.h"
+#include "clock/virtual_time.h"
 #include "counters.h"
 #include "device.h"
 #include "error_message.h"
@@ -48,6 +49,14 @@ aclError CheckPlaces(const char* function, const void* destination, const void* 
   return error != ACL_SUCCESS ? error : CheckPlace(function, "source", source, from_device);
 }
 
+// In virtual time; 0 where there is none.
+int64_t TimeOfCopy(const void* destination, const void* source, size_t bytes) {
+  return cann_sim::clock::kIsOn
+             ? cann_sim::clock::CopyTime(
+                   bytes, PlaceOf(destination) != MemoryPlace::kDevice || PlaceOf(source) != MemoryPlace::kDevice)
+             : 0;
+}
+
 void Count(size_t bytes, bool blocking) {
   cann_sim::Counters& counters = cann_sim::TheCounters();
   ++counters.copies;
@@ -67,7 +76,11 @@ aclError CopyNow(const char* function, void* destination, size_t room, const voi
     return error;
   }
   Count(bytes, true);
-  std::memmove(destination, source, bytes);
+  {
+    const cann_sim::clock::HostWait waiting;
+    std::memmove(destination, source, bytes);
+  }
+  cann_sim::clock::Spend(TimeOfCopy(destination, source, bytes));
   cann_sim::TheMonitor().MemoryChanged();
   return ACL_SUCCESS;
 }
@@ -98,7 +111,10 @@ aclError CopyInStream(const char* function, void* destination, size_t room, cons
     return CopyPageable(function, *stream, destination, room, source, bytes, kind);
   }
   error = cann_sim::Submit(function, *stream,
-                           MakeTask(TaskKind::kMemoryCopy, [=] { std::memmove(destination, source, bytes); }));
+                           MakeTask(TaskKind::kMemoryCopy, [=, time = TimeOfCopy(destination, source, bytes)] {
+                             std::memmove(destination, source, bytes);
+                             cann_sim::clock::Spend(time);
+                           }));
   if (error == ACL_SUCCESS) {
     Count(bytes, false);
   }
@@ -174,7 +190,10 @@ aclError aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t byte
     return error;
   }
   return cann_sim::Submit("aclrtMemsetAsync", *stream,
-                          MakeTask(TaskKind::kMemorySet, [=] { std::memset(address, value, bytes); }));
+                          MakeTask(TaskKind::kMemorySet, [=, time = cann_sim::clock::CopyTime(bytes / 2, false)] {
+                            std::memset(address, value, bytes);
+                            cann_sim::clock::Spend(time);
+                          }));
 }
 
 // A hint for the cache: nothing that a simulated device could do.

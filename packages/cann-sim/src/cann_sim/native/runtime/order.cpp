@@ -4,6 +4,7 @@
 #include <mutex>
 #include <utility>
 
+#include "clock/virtual_time.h"
 #include "configuration.h"
 
 namespace {
@@ -54,6 +55,8 @@ namespace cann_sim {
 
 bool OrderIsChecked() { return configuration::ChecksUpdates(); }
 
+bool OrderIsTold() { return OrderIsChecked() || clock::kIsOn; }
+
 OrderedLane::OrderedLane(std::string name) : name(std::move(name)) {
   if (!OrderIsChecked()) {
     return;
@@ -78,6 +81,8 @@ OrderedLane::~OrderedLane() {
   }
 }
 
+OrderedLane* OrderedLane::Current() { return this_lane; }
+
 std::string OrderedLane::Here() { return this_lane == nullptr ? "the host" : this_lane->name; }
 
 OnLane::OnLane(OrderedLane& lane) : before_(std::exchange(this_lane, &lane)) {}
@@ -85,21 +90,25 @@ OnLane::OnLane(OrderedLane& lane) : before_(std::exchange(this_lane, &lane)) {}
 OnLane::~OnLane() { this_lane = before_; }
 
 Known TellKnown() {
-  if (!OrderIsChecked()) {
+  if (!OrderIsTold()) {
     return nullptr;
   }
   if (this_lane == nullptr) {
     return HostKnown();
   }
-  auto known = std::make_shared<const VectorClock>(this_lane->clock_);
+  auto known = std::make_shared<VectorClock>(this_lane->clock_);
+  known->virtual_time = this_lane->virtual_time;
   this_lane->clock_.Set(this_lane->number_, known->Of(this_lane->number_) + 1);
   return known;
 }
+
+int64_t TimeOf(const Known& known) { return known == nullptr ? 0 : known->virtual_time; }
 
 void TakeKnown(const Known& known) {
   if (known == nullptr) {
     return;
   }
+  clock::WaitUntil(known->virtual_time);
   if (this_lane == nullptr) {
     TellHost(known);
   } else {
@@ -108,7 +117,7 @@ void TakeKnown(const Known& known) {
 }
 
 void MeetHost() {
-  if (OrderIsChecked() && this_lane != nullptr) {
+  if (OrderIsTold() && this_lane != nullptr) {
     TellHost(TellKnown());
     TakeKnown(HostKnown());
   }

@@ -17,8 +17,10 @@ namespace cann_sim {
 
 // Not with CANN_SIM_UPDATE_CHECK=off or CANN_SIM_KERNELS=null. Then the calls below do nothing.
 bool OrderIsChecked();
+// Whether lanes tell each other anything: what had happened, or their virtual time.
+bool OrderIsTold();
 
-// What had happened when it was told; null where order is not checked.
+// What had happened when it was told, and when that was; null where nothing is told.
 using Known = std::shared_ptr<const VectorClock>;
 
 // A lane of the device in the order of things. Its number goes to another lane when it is destroyed.
@@ -32,7 +34,14 @@ class OrderedLane {
   // The name of this thread's lane; "the host" where it is none.
   static std::string Here();
 
+  // This thread's; null where it is none.
+  static OrderedLane* Current();
+
   const std::string name;  // "stream 3"
+
+  // For the virtual clock (clock/virtual_time.h), in nanoseconds; the thread of the lane's alone.
+  int64_t virtual_time = 0;
+  int64_t latest_awaited = 0;
 
  private:
   friend struct Moment;
@@ -58,6 +67,8 @@ class OnLane {
 
 // What has happened before, for the lane of this thread, or for the host.
 Known TellKnown();
+// When it was told, by the virtual clock.
+int64_t TimeOf(const Known& known);
 // It has happened before everything that this lane, or the host, does from now on.
 void TakeKnown(const Known& known);
 // Code of the host is about to run on the thread of a lane, or has run: the host and the lane know what either knew.

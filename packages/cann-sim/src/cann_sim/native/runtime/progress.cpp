@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "clock/virtual_time.h"
 #include "configuration.h"
 #include "device.h"
 #include "monitor.h"
@@ -28,8 +29,10 @@ Progress::Branch::Branch(const std::vector<Task>& tasks) : tasks_(tasks), outer_
 
 Progress::Branch::~Branch() { running_branch = outer_; }
 
-Progress::Pause::Pause(const What& what, const Condition& condition)
-    : span_("wait", [&what] { return "waits for " + what(); }) {
+Progress::Pause::Pause(const What& what, const Condition& condition) {
+  if (!clock::kIsOn) {
+    span_.emplace("wait", [&what] { return "waits for " + what(); });
+  }
   std::string where = running_where;
   if (running_branch != nullptr) {
     const std::vector<Task>& tasks = running_branch->tasks_;

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -98,7 +99,8 @@ class Progress {
     Pause& operator=(const Pause&) = delete;
 
    private:
-    const Span span_;
+    // With a virtual clock the task itself lasts as long as it waits.
+    std::optional<Span> span_;
   };
 
   // What every worker that has a task waits for, where all of them wait and nothing happened for the deadlock time

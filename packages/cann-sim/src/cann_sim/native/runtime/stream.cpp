@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 
+#include "clock/virtual_time.h"
 #include "configuration.h"
 #include "device.h"
 #include "error_message.h"
@@ -29,6 +30,7 @@ constexpr int kNapsOfNullKernels = 2;
 void Stream::Enqueue(Task task) {
   TheProgress().Note();
   task.known = TellKnown();
+  task.submitted = clock::Submit(task);
   bool wake = false;
   bool start = false;
   {
@@ -50,7 +52,7 @@ void Stream::Enqueue(Task task) {
 
 bool Stream::Idle() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  const bool idle = queue_.empty() && !busy_;
+  const bool idle = queue_.empty() && !busy_ && !clock::IsInFuture(TimeOf(known_));
   if (idle) {
     TakeKnown(known_);
   }
@@ -71,6 +73,7 @@ bool Stream::Done() {
 
 aclError Stream::AwaitIdle(int32_t milliseconds) {
   using Clock = std::chrono::steady_clock;
+  const clock::HostWait waiting;
   const auto end = milliseconds < 0 ? Clock::time_point::max() : Clock::now() + std::chrono::milliseconds(milliseconds);
   std::string stuck;
   const auto is_stuck = [&] { return !(stuck = TheProgress().Stuck()).empty(); };
@@ -112,6 +115,7 @@ aclError Stream::Synchronize(int32_t milliseconds) {
     return error;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
+  clock::WakeHost(TimeOf(known_));
   TakeKnown(known_);
   if (failure_ == nullptr) {
     return ACL_SUCCESS;
@@ -233,10 +237,13 @@ std::shared_ptr<const StreamFailure> Stream::Run(Task& task) {
   std::shared_ptr<const StreamFailure> failure;
   try {
     const Progress::Run run("stream " + std::to_string(id));
+    clock::BeginTask(task);
     const Span span(task);
     TakeKnown(task.known);
+    clock::BeforeRun(task);
     FailOnPurpose(task);
     task.run();
+    clock::AfterRun(task);
   } catch (const Stopped&) {
     const std::lock_guard<std::mutex> lock(mutex_);
     stopping_ = true;

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "capture.h"
+#include "clock/virtual_time.h"
 #include "configuration.h"
 #include "counters.h"
 #include "device.h"
@@ -77,6 +78,12 @@ aclError LaunchKernel(aclrtStream handle, Kernel kernel) {
   CountLaunch(kernel.name);
   if (configuration::KernelsAreNull()) {
     kernel.run = [] {};
+  }
+  if (clock::kIsOn) {
+    kernel.run = [run = std::move(kernel.run), duration = kernel.duration == 0 ? KernelTime({}) : kernel.duration] {
+      run();
+      clock::Spend(duration);
+    };
   }
   if (FaultIsDue(Fault::kTwoKernels, kernel.name)) {
     if (const aclError error = GiveKernel(*stream, {kernel.name, [] {}}); error != ACL_SUCCESS) {

@@ -33,6 +33,7 @@ struct Task {
   std::function<void()> run;  // throws to report a failure
   uint64_t handle = 0;        // number of the event or address of the value that it concerns, for dumps
   Known known = nullptr;      // what had happened when it was given to its stream
+  int64_t submitted = 0;      // when the host gave it to its stream, in virtual time
 };
 
 // Entries of the queue of a captured stream that a task takes on an Ascend 910B; see docs/fidelity.md.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "capture.h"
+#include "clock/virtual_time.h"
 #include "configuration.h"
 #include "counters.h"
 #include "error_message.h"
@@ -116,6 +117,7 @@ void GroupTask::Replace(std::function<void()> run) {
 }
 
 void TaskGroup::Fetch() {
+  clock::SpendOnEmptyTasks(kPrefetchedTasks);
   for (const auto& task : tasks) {
     task->Fetch();
   }
@@ -142,7 +144,7 @@ aclError UpdateTask(Stream& stream, Kernel kernel) {
   ++stream.updated_tasks;
   ++TheCounters().updated_launches;
   // One null kernel is like another; without memory of its own such an update costs the host what a launch costs it.
-  stream.Enqueue(configuration::KernelsAreNull()
+  stream.Enqueue(configuration::KernelsAreNull() && !clock::kIsOn
                      ? MakeTask(TaskKind::kTaskUpdate, [] {})
                      : MakeTask(TaskKind::kTaskUpdate,
                                 [task, run = std::move(kernel.run)]() mutable { task->Replace(std::move(run)); }));

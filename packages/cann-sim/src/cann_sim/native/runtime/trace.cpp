@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -14,6 +15,7 @@
 #include <set>
 #include <utility>
 
+#include "clock/virtual_time.h"
 #include "configuration.h"
 #include "json_text.h"
 
@@ -33,6 +35,9 @@ constexpr int64_t kBranchesOfGraph = 1'000;
 constexpr size_t kBufferBytes = 1 << 16;
 
 int64_t Now() {
+  if (cann_sim::clock::kIsOn) {
+    return cann_sim::clock::Now();
+  }
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
 }
@@ -53,6 +58,13 @@ std::string Microseconds(int64_t nanoseconds) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3f", static_cast<double>(nanoseconds) / 1000);
   return text;
+}
+
+// Of a wait that was come to at this time.
+std::string StallArguments(int64_t arrived) {
+  const int64_t happened = cann_sim::clock::LatestAwaited();
+  return "\"arrived\":" + Microseconds(arrived) + ",\"happened\":" + Microseconds(happened) +
+         ",\"stall\":" + Microseconds(std::max<int64_t>(happened - arrived, 0));
 }
 
 // The file, and the text that is not in it yet.
@@ -170,6 +182,10 @@ TraceFile& TheTraceFile() {
 thread_local Track own_track;
 thread_local bool is_named = false;
 
+std::string DeviceName(int32_t device) {
+  return "device " + std::to_string(device) + (cann_sim::clock::kIsOn ? ", virtual time" : "");
+}
+
 void SetTrack(const Track& track, const std::string& process, const std::string& name) {
   own_track = track;
   is_named = true;
@@ -228,7 +244,11 @@ void Span::End() {
   const Track& track = OwnTrack();
   const bool writes = kind_ == TaskKind::kValueWrite;
   const bool waits = kind_ == TaskKind::kValueWait;
-  TheTraceFile().Add(track, category_, name_, begin_, end, writes || waits ? EventArgument(handle_) : "");
+  std::string arguments = writes || waits ? EventArgument(handle_) : "";
+  if (cann_sim::clock::kIsOn && (waits || kind_ == TaskKind::kEventWait)) {
+    arguments += (waits ? "," : "") + StallArguments(begin_);
+  }
+  TheTraceFile().Add(track, category_, name_, begin_, end, arguments);
   if (waits) {
     // Inside the wait, not where it ends, so that the arrow ends at it.
     TheTraceFile().NoteWait(handle_, track, end - 1);
@@ -237,14 +257,14 @@ void Span::End() {
 
 void TraceAsStream(int32_t device, int32_t stream) {
   if (kTraced) {
-    SetTrack({1 + device, stream}, "device " + std::to_string(device), "stream " + std::to_string(stream));
+    SetTrack({1 + device, stream}, DeviceName(device), "stream " + std::to_string(stream));
   }
 }
 
 void TraceAsBranch(int32_t device, uint32_t graph, size_t branch, int32_t stream) {
   if (kTraced) {
     const int64_t number = kFirstBranch + graph * kBranchesOfGraph + static_cast<int64_t>(branch);
-    SetTrack({1 + device, number}, "device " + std::to_string(device),
+    SetTrack({1 + device, number}, DeviceName(device),
              "graph " + std::to_string(graph) + ", branch of stream " + std::to_string(stream));
   }
 }

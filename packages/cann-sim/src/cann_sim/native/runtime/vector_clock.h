@@ -15,6 +15,9 @@ class VectorClock {
   // Knows from now on what either knew.
   void Join(const VectorClock& other);
 
+  // When it was told, in nanoseconds of the virtual clock; of the host 0. Not joined.
+  int64_t virtual_time = 0;
+
  private:
   std::vector<uint64_t> times_;  // by the number of the lane
 };

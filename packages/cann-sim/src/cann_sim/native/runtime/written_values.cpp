@@ -12,7 +12,7 @@ struct Writes {
 
 struct WrittenValues {
   std::mutex mutex;
-  std::map<uintptr_t, cann_sim::Known> known;  // by address, where order is checked
+  std::map<uintptr_t, cann_sim::Known> known;  // by address, where order is told
   std::map<uintptr_t, std::map<uint64_t, Writes>> by_address;
 };
 
@@ -45,7 +45,7 @@ void NoteWrittenValue(const void* address, uint64_t value, int32_t stream, const
 }
 
 Known KnownByWriter(const void* address) {
-  if (!OrderIsChecked()) {
+  if (!OrderIsTold()) {
     return nullptr;
   }
   WrittenValues& values = TheWrittenValues();

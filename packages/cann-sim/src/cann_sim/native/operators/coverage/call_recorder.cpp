@@ -10,6 +10,7 @@
 
 #include "../../runtime/json_text.h"
 #include "../../runtime/launch.h"
+#include "../interface/accepted_call.h"
 
 namespace cann_sim::operators {
 
@@ -123,6 +124,7 @@ void RecordCall(const char* operator_name, std::initializer_list<GivenArgument> 
 // From now on, or no longer, accepted calls are kept.
 extern "C" CANN_SIM_EXPORT void cann_sim_record_calls(int records) {
   cann_sim::operators::records_calls = records != 0;
+  cann_sim::operators::sees_calls = records != 0 || cann_sim::KernelsAreTimed();
 }
 
 // Writes {"operator": [[argument, ...], ...], ...} as JSON into `buffer`, cut at `size`, and returns its whole length.

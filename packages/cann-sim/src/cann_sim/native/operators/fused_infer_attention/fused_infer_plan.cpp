@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "../cost/attention_work.h"
 #include "../interface/validation.h"
 #include "fused_infer_validation.h"
 
@@ -103,6 +104,24 @@ void TakeCaches(const FusedInferArguments& arguments, FusedInferAttention& call)
   }
 }
 
+Work WorkOf(const FusedInferAttention& call) {
+  const auto item = [](const Tensor& tensor) { return static_cast<double>(c10::elementSize(tensor.dtype())); };
+  const int64_t dims = DimOf(call.query, call.query_layout, call.heads);
+  const int64_t rope_dims = call.query_rope ? DimOf(*call.query_rope, call.query_layout, call.heads) : 0;
+  const int64_t value_dims = CacheDim(call, call.value);
+  const bool is_shared = at::Tensor(call.key).data_ptr() == at::Tensor(call.value).data_ptr();
+  return WorkOfAttention({.heads = call.heads,
+                          .kv_heads = call.kv_heads,
+                          .query_dims = dims + rope_dims,
+                          .value_dims = value_dims,
+                          .query_item = item(call.query),
+                          .cached_bytes = static_cast<double>(dims) * item(call.key) +
+                                          (call.key_rope ? static_cast<double>(rope_dims) * item(*call.key_rope) : 0) +
+                                          (is_shared ? 0 : static_cast<double>(value_dims) * item(call.value)),
+                          .is_causal = call.sparse_mode == 2 || call.sparse_mode == 3},
+                         call.sequences);
+}
+
 }  // namespace
 
 Plan PlanFusedInfer(const FusedInferArguments& arguments) {
@@ -181,6 +200,9 @@ Plan PlanFusedInfer(const FusedInferArguments& arguments) {
     RequireShape(*call->sink, {call->heads});
   }
   Plan plan([call] { call->Run(); });
+  if (KernelsAreTimed()) {
+    plan.duration = KernelTime(WorkOf(*call));
+  }
   // Depends on the query alone, so a workspace asked for once serves every length. The amount is the simulator's own.
   const int64_t bytes = call->query.numel() * static_cast<int64_t>(sizeof(float));
   plan.workspace_size = static_cast<uint64_t>((bytes / kWorkspaceAlignment + 1) * kWorkspaceAlignment);

@@ -86,7 +86,7 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
                       kStatusInvalidArgument);
   }
   NoteLaunch(executor->operator_name, executor->dtypes);
-  ::cann_sim::Kernel kernel{executor->operator_name, [] {}};
+  ::cann_sim::Kernel kernel{executor->operator_name, [] {}, executor->plan.duration};
   if (!KernelsAreNull()) {
     kernel.run = Kernel{executor->operator_name,
                         owned ? std::move(executor->plan.kernel) : executor->plan.kernel};

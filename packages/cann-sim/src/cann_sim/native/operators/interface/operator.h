@@ -18,8 +18,8 @@
 #include <functional>
 #include <utility>
 
-#include "../coverage/call_recorder.h"
 #include "../documented/documented_argument.h"
+#include "accepted_call.h"
 #include "argument.h"
 #include "refusal.h"
 #include "validation.h"
@@ -41,6 +41,8 @@ struct Plan {
   std::function<void()> kernel;
   // Bytes of device memory the launch must be given.
   uint64_t workspace_size = 0;
+  // How long the kernel takes on the virtual clock, in nanoseconds; where it is 0 the names and shapes of the arguments say it.
+  int64_t duration = 0;
   // Runs in the launching thread after the stream has been synchronised; for results whose shape depends on data.
   std::function<void()> finish;
 };
@@ -84,8 +86,8 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
       ::cann_sim::operators::RequireDocumented(NAME##Documented, given);                                   \
     }                                                                                                      \
     ::cann_sim::operators::Plan plan = NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_ARGUMENT, __VA_ARGS__));      \
-    if (::cann_sim::operators::records_calls.load(std::memory_order_relaxed)) {                            \
-      ::cann_sim::operators::RecordCall(#NAME, given);                                                     \
+    if (::cann_sim::operators::sees_calls.load(std::memory_order_relaxed)) {                               \
+      ::cann_sim::operators::SeeCall(#NAME, CANN_SIM_TEXT(__VA_ARGS__), given, plan.duration);             \
     }                                                                                                      \
     return plan;                                                                                           \
   }
