@@ -1,22 +1,28 @@
 """Host cost of replaying a captured callable, above the device's own replay.
 
-Run by ``./nox -s bench -- graph-dispatch``; options as ``--tensors=1,17``, ``--calls=20000``. The
-graph is empty and on FakeDevice, so only the host is measured. Subjects take turns in one process,
-so noise of the machine meets them alike. Prints a table and writes rows ``{case, tensors, subject,
-microseconds_per_call_median, microseconds_above_floor}`` to build/bench/graph-dispatch.json.
+Run by ``./nox -s bench -- graph-dispatch``; options as ``--tensors=1,17``, ``--calls=20000``,
+``--devices=fake``. The graph is empty on FakeDevice, and one launch that does nothing on the real
+torch_npu over cann-sim, so only the host is measured. Subjects take turns in one process, so noise
+of the machine meets them alike, and time is that of the calling thread. Prints a table and writes
+rows ``{device, tensors, subject, microseconds_per_call_least, microseconds_per_call_median,
+microseconds_above_floor, ratio_to_floor}`` to build/bench/graph-dispatch.json; the last two are of
+the least ones.
 
 The floor is the bare replay of the graph. The engine-style subject does what the graph wrappers of
 the engines do at a replay: key from a context object, entry from a dict, with and without the debug
-mode that compares the addresses of positional arguments.
+mode that compares the addresses of positional arguments. In its step a subject enters run mode and
+key too, by a span that was made once: a step does that once, for all its pieces.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +30,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+import cann_sim
 from npu_graph_runtime import (
     AddressCheck,
     CaptureSession,
@@ -31,27 +38,31 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     GraphKey,
+    NpuDevice,
     RunMode,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
 
-    from npu_graph_runtime import DeviceGraph, RuntimeEvent
+    from npu_graph_runtime import DeviceGraph, GraphDevice, RuntimeEvent
 
 FLOOR = "bare replay of the device graph"
-TURNS = 15
+TURNS = 30
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One measurement."""
 
-    case: str
+    device: str
     tensors: int
     subject: str
+    microseconds_per_call_least: float
     microseconds_per_call_median: float
     microseconds_above_floor: float
+    ratio_to_floor: float
 
 
 class EngineKey(NamedTuple):
@@ -86,14 +97,27 @@ class Silent:
         """Do nothing."""
 
 
-def subjects(tensors: int) -> tuple[dict[str, Callable[..., object]], list[torch.Tensor]]:
-    """Return what is measured, ready to replay, and the arguments of each call."""
-    device, context = FakeDevice(), GraphContext()
-    arguments = [torch.zeros(4) for _ in range(tensors)]
+def subjects(
+    name: str, tensors: int
+) -> tuple[dict[str, Callable[..., object]], list[torch.Tensor], AbstractContextManager[object]]:
+    """Return what is measured, ready to replay, the arguments of a call, and the span of a step.
+
+    Args:
+        name: of the device, ``fake`` or ``npu``.
+        tensors: arguments of a call.
+    """
+    device: GraphDevice = _simulated_npu() if name == "npu" else FakeDevice()
+    context = GraphContext()
+    arguments = [torch.zeros(4, device=device.torch_device) for _ in range(tensors)]
     key = GraphKey(num_tokens=4)
+
+    def launch(first: torch.Tensor, *_: torch.Tensor) -> None:
+        if name == "npu":
+            first.neg_()
+
     graphed = {
         f"GraphedCallable, addresses checked: {check.value}": GraphedCallable(
-            lambda *_: None,
+            launch,
             device=device,
             context=context,
             run_mode=RunMode.FULL,
@@ -103,49 +127,83 @@ def subjects(tensors: int) -> tuple[dict[str, Callable[..., object]], list[torch
         for check in AddressCheck
     }
     graphed["GraphedCallable, addresses checked: always, observed"] = GraphedCallable(
-        lambda *_: None,
+        launch,
         device=device,
         context=context,
         run_mode=RunMode.FULL,
         name="observed",
         observer=Silent(),
     )
-    # Entered for the rest of the process: a step enters it once, for all its pieces.
+    # Entered for the rest of the process, for all but the steps.
     context.run(RunMode.FULL, key).__enter__()
     with CaptureSession(device, context) as session:
         for wrapper in graphed.values():
             wrapper(*arguments)
-        graph = session.capture(lambda: None, subject="floor").graph
+        graph = session.capture(lambda: launch(*arguments), subject="floor").graph
     engine_key = EngineKey(4, None, uniform=False, num_active_loras=0)
     addresses = [tensor.data_ptr() for tensor in arguments]
-    return {
+    callables = {
         FLOOR: lambda *_: graph.replay(),
         "engine-style wrapper": EngineWrapper(engine_key, graph, None),
         "engine-style wrapper, debug mode": EngineWrapper(engine_key, graph, addresses),
         **graphed,
-    }, arguments
+    }
+    return callables, arguments, context.run(RunMode.FULL, key)
 
 
-def measure(tensors: int, calls: int) -> list[Row]:
+def _simulated_npu() -> NpuDevice:
+    os.environ["CANN_SIM_KERNELS"] = "null"
+    cann_sim.activate()
+    return NpuDevice()
+
+
+def run_calls(function: Callable[..., object], arguments: Sequence[object], calls: int) -> None:
+    """Call as often."""
+    for _ in range(calls):
+        function(*arguments)
+
+
+def run_steps(
+    span: AbstractContextManager[object],
+    function: Callable[..., object],
+    arguments: Sequence[object],
+    calls: int,
+) -> None:
+    """Call as often, each call in a span of its own."""
+    for _ in range(calls):
+        with span:
+            function(*arguments)
+
+
+def measure(device: str, tensors: int, calls: int) -> list[Row]:
     """Return one row for each subject."""
-    callables, arguments = subjects(tensors)
-    seconds: dict[str, list[float]] = {name: [] for name in callables}
+    callables, arguments, span = subjects(device, tensors)
+    runs: dict[str, Callable[..., None]] = {
+        name: partial(run_calls, function) for name, function in callables.items()
+    }
+    for name, function in callables.items():
+        if isinstance(function, GraphedCallable):
+            runs[f"{name}, in its step"] = partial(run_steps, span, function)
+    seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(TURNS):
-        for name, function in callables.items():
-            started = time.perf_counter()
-            for _ in range(calls):
-                function(*arguments)
-            seconds[name].append((time.perf_counter() - started) / calls)
-    medians = {name: statistics.median(values) * 1e6 for name, values in seconds.items()}
+        for name, run in runs.items():
+            started = time.thread_time()
+            run(arguments, calls)
+            seconds[name].append((time.thread_time() - started) / calls)
+            if device == "npu":
+                torch.npu.synchronize()
+    least = {name: min(values) * 1e6 for name, values in seconds.items()}
     return [
         Row(
-            case="replay of an empty graph",
+            device=device,
             tensors=tensors,
             subject=name,
-            microseconds_per_call_median=round(median, 3),
-            microseconds_above_floor=round(median - medians[FLOOR], 3),
+            microseconds_per_call_least=round(least[name], 3),
+            microseconds_per_call_median=round(statistics.median(values) * 1e6, 3),
+            microseconds_above_floor=round(least[name] - least[FLOOR], 3),
+            ratio_to_floor=round(least[name] / least[FLOOR], 2),
         )
-        for name, median in medians.items()
+        for name, values in seconds.items()
     ]
 
 
@@ -153,14 +211,25 @@ def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tensors", default="1,5,17")
-    parser.add_argument("--calls", type=int, default=5000)
+    parser.add_argument("--devices", default="fake,npu")
+    parser.add_argument("--calls", type=int, default=1000)
     options = parser.parse_args()
-    rows = [row for text in options.tensors.split(",") for row in measure(int(text), options.calls)]
-    table = Table("tensors", "subject", "us a call", "us above the bare replay")
+    rows = [
+        row
+        for device in options.devices.split(",")
+        for tensors in options.tensors.split(",")
+        for row in measure(device, int(tensors), options.calls)
+    ]
+    table = Table("device", "tensors", "subject", "us a call", "us above the bare replay", "ratio")
     for row in rows:
-        figures = (row.microseconds_per_call_median, row.microseconds_above_floor)
-        table.add_row(str(row.tensors), row.subject, *(f"{figure:.2f}" for figure in figures))
-    Console().print(table)
+        figures = (
+            row.microseconds_per_call_least,
+            row.microseconds_above_floor,
+            row.ratio_to_floor,
+        )
+        texts = (f"{figure:.2f}" for figure in figures)
+        table.add_row(row.device, str(row.tensors), row.subject, *texts)
+    Console(width=140).print(table)
     out = Path("build/bench/graph-dispatch.json")
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")

@@ -45,7 +45,7 @@ class Row:
 def run_calls(requests: str, tensors: int, names: Path) -> None:
     """Run counted calls of all subjects; Callgrind writes a file for each."""
     callgrind = ctypes.CDLL(requests)
-    callables, arguments = subjects(tensors)
+    callables, arguments, _ = subjects("fake", tensors)
     names.write_text(json.dumps(list(callables)), encoding="utf-8")
     gc.collect()
     gc.disable()

@@ -42,7 +42,7 @@ def main(wheels: Path, built: Path) -> int:
         return 1
     built.mkdir(parents=True, exist_ok=True)
     libraries = _build_simulator(wheels, built)
-    _compile_updater(wheels, built)
+    _compile_extensions(wheels, built)
     driver = _build_driver(wheels, libraries, built)
     if shutil.which(EMULATOR) is None:
         print(f"compiled and linked; not run: there is no {EMULATOR}")
@@ -71,8 +71,8 @@ def _build_simulator(wheels: Path, built: Path) -> Path:
     return folder
 
 
-def _compile_updater(wheels: Path, built: Path) -> None:
-    """Compile attn-update's native part; a Python for aarch64, to link to, is not here."""
+def _compile_extensions(wheels: Path, built: Path) -> None:
+    """Compile the native parts of packages; a Python for aarch64, to link to, is not here."""
     native = Path(str(files("attn_update.issuing.native")))
     (built / "kernel_signatures.h").write_text(render_signatures(), encoding="utf-8")
     torch = wheels / "torch" / "include"
@@ -85,6 +85,13 @@ def _compile_updater(wheels: Path, built: Path) -> None:
         *("-o", str(built / "launches.o")),
     )
     print("attn-update: the native updater compiled for aarch64")
+    comparison = Path(str(files("npu_graph_runtime.capturing.native"))) / "input_comparison.c"
+    _run(
+        *(COMPILER, "-x", "c", "-std=c11", "-O2", "-fPIC", "-c", str(comparison)),
+        *(f"-I{include}" for include in includes),
+        *("-o", str(built / "input_comparison.o")),
+    )
+    print("npu-graph-runtime: the comparison of inputs compiled for aarch64")
 
 
 def _build_driver(wheels: Path, libraries: Path, built: Path) -> Path:

@@ -2,16 +2,23 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import random
 import re
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 import torch
 
 from npu_graph_runtime import InputAddressError
 from npu_graph_runtime.capturing.input_layout import InputLayout
+from npu_graph_runtime.capturing.native.native_comparison import find_native_comparison
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LayoutOf: TypeAlias = "Callable[..., InputLayout]"
 
 X, Y = torch.zeros(4, 2), torch.zeros(4)
 
@@ -25,6 +32,13 @@ class Kind(enum.Enum):
 class Metadata:
     lengths: torch.Tensor
     kind: Kind
+
+
+@pytest.fixture(params=["Python", "C"])
+def layout_of(request: pytest.FixtureRequest) -> LayoutOf:
+    native = find_native_comparison() if request.param == "C" else None
+    assert (native is not None) == (request.param == "C"), "these tests need a C compiler"
+    return functools.partial(InputLayout, native=native)
 
 
 def _fresh(tensor: torch.Tensor) -> torch.Tensor:
@@ -41,20 +55,21 @@ def _fresh(tensor: torch.Tensor) -> torch.Tensor:
     ],
 )
 def test_input_layout_moved_tensor_is_named(
+    layout_of: LayoutOf,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     other_args: tuple[Any, ...],
     other_kwargs: dict[str, Any],
     path: str,
 ) -> None:
-    layout = InputLayout(args, kwargs, "'decode'")
+    layout = layout_of(args, kwargs, "'decode'")
     layout.check(args, kwargs)
     with pytest.raises(InputAddressError, match=f"replaying 'decode': 1 of .*{re.escape(path)}"):
         layout.check(other_args, other_kwargs)
 
 
-def test_input_layout_missing_and_additional_inputs_are_named() -> None:
-    layout = InputLayout((X, Y), {"mask": Y}, "'decode'")
+def test_input_layout_missing_and_additional_inputs_are_named(layout_of: LayoutOf) -> None:
+    layout = layout_of((X, Y), {"mask": Y}, "'decode'")
     missing = r"args\[1\] is nothing to compare now"
     with pytest.raises(InputAddressError, match=r"args\[1\] is None \(NoneType\)"):
         layout.check((X, None), {"mask": Y})
@@ -71,8 +86,8 @@ def test_input_layout_missing_and_additional_inputs_are_named() -> None:
         layout.check((X, Y, X), {"mask": Y})
 
 
-def test_input_layout_keyword_arguments_may_come_in_any_order() -> None:
-    layout = InputLayout((), {"a": X, "b": 3}, "'decode'")
+def test_input_layout_keyword_arguments_may_come_in_any_order(layout_of: LayoutOf) -> None:
+    layout = layout_of((), {"a": X, "b": 3}, "'decode'")
     layout.check((), {"b": 3, "a": X})
 
 
@@ -85,10 +100,10 @@ def test_input_layout_keyword_arguments_may_come_in_any_order() -> None:
     ],
 )
 def test_input_layout_other_layout_at_same_address_is_named(
-    other: torch.Tensor, message: str
+    layout_of: LayoutOf, other: torch.Tensor, message: str
 ) -> None:
     for args in ((X,), ([X],)):
-        layout = InputLayout(args, {}, "'decode'")
+        layout = layout_of(args, {}, "'decode'")
         layout.check(args, {})
         with pytest.raises(InputAddressError, match=message):
             layout.check((other,) if args == (X,) else ([other],), {})
@@ -108,30 +123,36 @@ def test_input_layout_other_layout_at_same_address_is_named(
         (torch.device("cpu"), torch.device("meta")),
     ],
 )
-def test_input_layout_other_plain_value_is_named(value: object, other: object) -> None:
+def test_input_layout_other_plain_value_is_named(
+    layout_of: LayoutOf, value: object, other: object
+) -> None:
     for args, others in (((X, value), (X, other)), (([X, value],), ([X, other],))):
-        layout = InputLayout(args, {}, "'decode'")
+        layout = layout_of(args, {}, "'decode'")
         layout.check(args, {})
         with pytest.raises(InputAddressError, match=r"args\S* is .*, expected"):
             layout.check(others, {})
-    layout = InputLayout((), {"n": value}, "'decode'")
+    layout = layout_of((), {"n": value}, "'decode'")
     with pytest.raises(InputAddressError, match=re.escape(f"expected {value!r}")):
         layout.check((), {"n": other})
 
 
-def test_input_layout_objects_of_other_types_are_not_looked_at() -> None:
+def test_input_layout_objects_of_other_types_are_not_looked_at(layout_of: LayoutOf) -> None:
     class Anything:
         def __eq__(self, other: object) -> bool:
             raise AssertionError
 
         __hash__ = None  # type: ignore[assignment]
 
-    layout = InputLayout((X, Anything()), {}, "'decode'")
+    layout = layout_of((X, Anything()), {}, "'decode'")
     layout.check((X, Anything()), {})
+    layout.check((X, object()), {})
+    for _ in range(2):
+        with pytest.raises(InputAddressError, match="expected nothing there"):
+            layout.check((X, Y), {})
 
 
-def test_input_layout_fields_of_dataclasses_are_compared() -> None:
-    layout = InputLayout((Metadata(Y, Kind.DENSE),), {}, "'decode'")
+def test_input_layout_fields_of_dataclasses_are_compared(layout_of: LayoutOf) -> None:
+    layout = layout_of((Metadata(Y, Kind.DENSE),), {}, "'decode'")
     layout.check((Metadata(Y, Kind.DENSE),), {})
     with pytest.raises(InputAddressError, match=r"args\[0\].kind"):
         layout.check((Metadata(Y, Kind.SPARSE),), {})
@@ -159,7 +180,7 @@ def _same(first: Any, second: Any) -> bool:
     return type(first) is type(second) and bool(first == second)
 
 
-def test_input_layout_refuses_just_what_differs_in_drawn_arguments() -> None:
+def test_input_layout_refuses_just_what_differs_in_drawn_arguments(layout_of: LayoutOf) -> None:
     draw = random.Random(7)
     refused = 0
     for _ in range(3000):
@@ -168,7 +189,7 @@ def test_input_layout_refuses_just_what_differs_in_drawn_arguments() -> None:
         for index in range(len(others)):
             if draw.random() < 0.2:
                 others[index] = _drawn(draw)
-        layout = InputLayout(args, {}, "'decode'")
+        layout = layout_of(args, {}, "'decode'")
         layout.check(args, {})
         if _same(args, tuple(others)):
             layout.check(tuple(others), {})
@@ -207,9 +228,11 @@ def _leaves(value: Any, path: str = "") -> dict[str, str]:
         lambda x, y: (x, y, y),
     ],
 )
-def test_input_layout_compared_often_refuses_what_it_did_at_first(other: Any) -> None:
+def test_input_layout_compared_often_refuses_what_it_did_at_first(
+    layout_of: LayoutOf, other: Any
+) -> None:
     x, y = torch.zeros(4, 2), torch.zeros(4)
-    layout = InputLayout((x, y), {}, "'decode'")
+    layout = layout_of((x, y), {}, "'decode'")
     for _ in range(3):
         layout.check((x, y), {})
         layout.check((x.view(4, 2), y[:]), {})  # other objects on the same memory
@@ -221,7 +244,7 @@ def test_input_layout_compared_often_refuses_what_it_did_at_first(other: Any) ->
             layout.check((x,), {"y": y})
 
 
-def test_input_layout_of_a_tensor_that_was_changed_in_place_is_refused() -> None:
+def test_input_layout_of_a_tensor_that_was_changed_in_place_is_refused(layout_of: LayoutOf) -> None:
     changes: list[Any] = [
         lambda x: x.t_(),
         lambda x: x.resize_(2, 2),
@@ -232,7 +255,7 @@ def test_input_layout_of_a_tensor_that_was_changed_in_place_is_refused() -> None
     ]
     for change in changes:
         x = torch.zeros(4, 2)
-        layout = InputLayout((x,), {}, "'decode'")
+        layout = layout_of((x,), {}, "'decode'")
         for _ in range(3):
             layout.check((x,), {})
         change(x)
@@ -240,9 +263,9 @@ def test_input_layout_of_a_tensor_that_was_changed_in_place_is_refused() -> None
             layout.check((x,), {})
 
 
-def test_input_layout_keeps_no_tensor_alive() -> None:
+def test_input_layout_keeps_no_tensor_alive(layout_of: LayoutOf) -> None:
     x = torch.zeros(4, 2)
-    layout = InputLayout((x,), {}, "'decode'")
+    layout = layout_of((x,), {}, "'decode'")
     for _ in range(3):
         layout.check((x,), {})
     reference = weakref.ref(x)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from threading import get_ident
 from typing import TYPE_CHECKING, Protocol
 
 from npu_graph_runtime.errors import ContextThreadError, GraphKeyError
@@ -53,11 +53,10 @@ class GraphContext:
             :class:`~npu_graph_runtime.CaptureSession` only.
     """
 
-    __slots__ = ("_depth", "_thread", "capture_session", "key", "mode")
+    __slots__ = ("_thread", "capture_session", "key", "mode")
 
     def __init__(self) -> None:
-        self._depth = 0
-        self._thread = 0
+        self._thread = 0  # that is inside a span; 0 where none is
         self.mode: RunMode = RunMode.EAGER
         self.key: GraphKey | None = None
         self.capture_session: CaptureSession | None = None
@@ -86,7 +85,7 @@ class GraphContext:
 class _Run:
     """One span of calls in one run mode."""
 
-    __slots__ = ("_context", "_key", "_mode", "_previous_key", "_previous_mode")
+    __slots__ = ("_context", "_key", "_mode", "_previous")
 
     def __init__(self, context: GraphContext, mode: RunMode, key: GraphKey | None) -> None:
         self._context = context
@@ -95,17 +94,15 @@ class _Run:
 
     def __enter__(self) -> Self:
         context = self._context
-        thread = threading.get_ident()
-        if context._depth and context._thread != thread:  # noqa: SLF001 - two parts of one thing
+        thread, owner = get_ident(), context._thread  # noqa: SLF001 - two parts of one thing
+        if owner and owner != thread:
             raise ContextThreadError(
-                f"entering run mode {self._mode.name} on thread {thread}: thread "
-                f"{context._thread} is in run mode {context.mode.name} of the same "  # noqa: SLF001
-                "context, expected no other thread; give each thread a context of its own"
+                f"entering run mode {self._mode.name} on thread {thread}: thread {owner} is in run "
+                f"mode {context.mode.name} of the same context, expected no other thread; give "
+                "each thread a context of its own"
             )
+        self._previous = (owner, context.mode, context.key)
         context._thread = thread  # noqa: SLF001
-        context._depth += 1  # noqa: SLF001
-        self._previous_mode = context.mode
-        self._previous_key = context.key
         context.mode = self._mode
         context.key = self._key
         return self
@@ -116,6 +113,5 @@ class _Run:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._context.mode = self._previous_mode
-        self._context.key = self._previous_key
-        self._context._depth -= 1  # noqa: SLF001
+        context = self._context
+        context._thread, context.mode, context.key = self._previous  # noqa: SLF001

@@ -8,6 +8,7 @@ torch_npu are all in `npu_graph_runtime.devices.npu`.
 
 from __future__ import annotations
 
+import ctypes
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -37,6 +38,7 @@ __all__ = [
     "run_python_kernel",
     "schema_of",
     "storage_owners",
+    "tensor_offset",
 ]
 
 
@@ -86,6 +88,21 @@ def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
         *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
     ).check
     return check
+
+
+def tensor_offset() -> int | None:
+    """Return at how many bytes of a tensor's Python object torch's own tensor lies.
+
+    `Tensor._cdata`, torch 2.10 to 2.14, the address that stands there. The offset is 16 or 24: it
+    depends on how torch holds its tensor. ``None`` where a later torch has it nowhere there.
+    """
+    tensor = torch.zeros(1)
+    address = getattr(tensor, "_cdata", None)
+    for offset in range(object.__basicsize__, type(tensor).__basicsize__, 8):
+        word = ctypes.c_void_p.from_address(id(tensor) + offset).value
+        if word is not None and word == address:
+            return offset
+    return None
 
 
 def run_python_kernel(

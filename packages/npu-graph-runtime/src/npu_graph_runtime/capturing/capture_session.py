@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import gc
 import pickle
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentRecorder
+from npu_graph_runtime.capturing.native.native_comparison import find_native_comparison
 from npu_graph_runtime.device import SnapshotDevice
 from npu_graph_runtime.errors import (
     CaptureSessionError,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
+    from npu_graph_runtime.capturing.native.native_comparison import NativeComparison
     from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
     from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.observer import RuntimeObserver
@@ -175,6 +178,11 @@ class CaptureSession:
                     raise diagnose(
                         error, doing="closing a capture session", subject=subject
                     ) from error
+
+    @functools.cached_property
+    def native_comparison(self) -> NativeComparison | None:
+        """What compares inputs of replays in C; ``None`` where that cannot be built."""
+        return find_native_comparison()
 
     @property
     def capturing(self) -> str | None:

@@ -233,11 +233,12 @@ class GraphedCallable:
         captured = self._graphs.get(context.key)
         if captured is None:
             return self._call_uncaptured(args, kwargs)
-        if self._check_always or not captured.is_checked:
+        if not captured.is_checked:
             captured.inputs.check(args, kwargs)
-            if not captured.is_checked:
-                self._weights.check(captured.weights, self._subject(captured.key))
-                captured.is_checked = True
+            self._weights.check(captured.weights, self._subject(captured.key))
+            captured.is_checked = True
+        elif self._check_always and (kwargs or not captured.holds(args)):
+            captured.inputs.check(args, kwargs)
         if not self._is_plain:
             self._replay_told(captured)
             return captured.outputs
@@ -442,8 +443,9 @@ class GraphedCallable:
         except BaseException:
             graph.reset()
             raise
-        layout, weights = InputLayout(args, kwargs, subject), self._weights.baked()
-        captured = _CapturedGraph(key, graph, kept, layout, weights)
+        native = session.native_comparison if self._check_always else None
+        layout = InputLayout(args, kwargs, subject, native)
+        captured = _CapturedGraph(key, graph, kept, layout, self._weights.baked())
         captured.is_checked = not self._check_first
         self._graphs[key] = captured
         self._num_captured += 1
@@ -542,7 +544,7 @@ def _unchecking(graphs: Mapping[GraphKey | None, _CapturedGraph]) -> Callable[[]
 class _CapturedGraph:
     """One graph of a graphed callable, with what its replay needs."""
 
-    __slots__ = ("graph", "inputs", "is_checked", "key", "outputs", "replay", "weights")
+    __slots__ = ("graph", "holds", "inputs", "is_checked", "key", "outputs", "replay", "weights")
 
     def __init__(
         self,
@@ -557,5 +559,6 @@ class _CapturedGraph:
         self.replay = graph.replay
         self.outputs = outputs
         self.inputs = inputs
+        self.holds = inputs.holds
         self.weights = weights
         self.is_checked = False

@@ -16,6 +16,8 @@ from npu_graph_runtime.torch_internals import layout_guard
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from npu_graph_runtime.capturing.native.native_comparison import Holds, NativeComparison
+
 
 class AddressCheck(enum.Enum):
     """When the inputs of a replay are compared with those of the capture.
@@ -26,7 +28,7 @@ class AddressCheck(enum.Enum):
     """
 
     ALWAYS = "always"
-    """At every replay: about four reads of a tensor's fields for each input."""
+    """At every replay: some 20 ns an input in C, ten times as much without a C compiler."""
 
     FIRST_REPLAY = "first_replay"
     """At the first replay of each graph only."""
@@ -72,48 +74,33 @@ class InputLayout:
         args: positional arguments of the capture.
         kwargs: keyword arguments of the capture.
         subject: what was captured, for messages.
+        native: compares in C; ``None`` compares in Python.
+
+    Attributes:
+        holds: takes the positional arguments of a call without others, as a tuple, and returns
+            true where :meth:`check` would find nothing. False says nothing yet.
     """
 
-    __slots__ = (
-        "_addresses",
-        "_baked",
-        "_dtypes",
-        "_guard",
-        "_guards_left",
-        "_is_flat",
-        "_keywords",
-        "_num_positional",
-        "_shapes",
-        "_strides",
-        "_subject",
-        "_tensors_at",
-        "_values_at",
-    )
+    __slots__ = ("_baked", "_holds", "_keywords", "_subject", "holds")
 
-    def __init__(self, args: Sequence[object], kwargs: Mapping[str, object], subject: str) -> None:
+    def __init__(
+        self,
+        args: Sequence[object],
+        kwargs: Mapping[str, object],
+        subject: str,
+        native: NativeComparison | None = None,
+    ) -> None:
         self._subject = subject
         self._baked = _baked(args, kwargs)
-        self._num_positional = len(args)
         self._keywords = tuple(kwargs)
-        values = [*args, *kwargs.values()]
-        self._is_flat = not any(
-            isinstance(value, (list, tuple, dict)) or dataclasses.is_dataclass(value)
-            for value in values
-        )
-        self._tensors_at = [
-            index for index, value in enumerate(values) if isinstance(value, Tensor)
-        ]
-        self._values_at = [
-            (index, type(value), value) for index, value in enumerate(values) if is_plain(value)
-        ]
-        tensors = [value for value in values if isinstance(value, Tensor)]
-        self._addresses = [tensor.data_ptr() for tensor in tensors]
-        self._shapes = [tensor.shape for tensor in tensors]
-        self._strides = [tensor.stride() for tensor in tensors]
-        self._dtypes = [tensor.dtype for tensor in tensors]
-        # Made when they were compared for the first time, in the modes of torch that hold there.
-        self._guard: Callable[..., bool] | None = None
-        self._guards_left = _GUARDS if tensors else 0
+        values = (*args, *kwargs.values())
+        holds: Holds | None = None
+        if any(_is_nested(value) for value in values):
+            holds = _never
+        elif native is not None:
+            holds = native.holds(values, is_plain)
+        self._holds = holds or _PythonComparison(values).holds
+        self.holds = _never if kwargs else self._holds
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Compare a replay's arguments with those of the capture.
@@ -122,47 +109,8 @@ class InputLayout:
             InputAddressError: a tensor lies elsewhere or is laid out differently, another value
                 differs, or there are more or fewer inputs.
         """
-        has_names = tuple(kwargs) == self._keywords if kwargs else not self._keywords
-        if self._is_flat and has_names and len(args) == self._num_positional:
-            values: Sequence[Any] = (*args, *kwargs.values()) if kwargs else args
-            plain = self._values_at
-            tensors = values
-            if len(self._addresses) < len(values):
-                tensors = [values[index] for index in self._tensors_at]
-            guard = self._guard
-            if (
-                guard is not None
-                and guard(*tensors)
-                and list(map(_data_ptr, tensors)) == self._addresses
-                and (not plain or self._has_plain(values))
-            ):
-                return
-            if self._is_same(tensors, values):
-                return
-        self._compare(args, kwargs)
-
-    def _has_plain(self, values: Sequence[Any]) -> bool:
-        return all(
-            type(values[index]) is kind and values[index] == value
-            for index, kind, value in self._values_at
-        )
-
-    def _is_same(self, tensors: Sequence[Any], values: Sequence[Any]) -> bool:
-        """Return whether nothing differs, and guard the layouts; false for a closer look."""
-        try:
-            is_same = (
-                [tensor.data_ptr() for tensor in tensors] == self._addresses
-                and [tensor.shape for tensor in tensors] == self._shapes
-                and [tensor.stride() for tensor in tensors] == self._strides
-                and [tensor.dtype for tensor in tensors] == self._dtypes
-                and self._has_plain(values)
-            )
-        except AttributeError:
-            return False  # no tensor any more
-        if is_same and self._guards_left:
-            self._guards_left -= 1
-            self._guard = layout_guard(tensors)
-        return is_same
+        if tuple(kwargs) != self._keywords or not self._holds((*args, *kwargs.values())):
+            self._compare(args, kwargs)
 
     def _compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         found = _baked(args, kwargs)
@@ -184,6 +132,89 @@ class InputLayout:
                 "buffers used at capture, let the graph key say what else selects a graph, or "
                 "release the graph and capture it again"
             )
+
+
+class _PythonComparison:
+    """Compares values with those of a capture, none of them nested.
+
+    Args:
+        values: of the capture; their tensors are not kept.
+    """
+
+    __slots__ = (
+        "_addresses",
+        "_dtypes",
+        "_guard",
+        "_guards_left",
+        "_num_values",
+        "_others_at",
+        "_shapes",
+        "_strides",
+        "_tensors_at",
+    )
+
+    def __init__(self, values: tuple[Any, ...]) -> None:
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        self._num_values = len(values)
+        self._tensors_at = [
+            index for index, value in enumerate(values) if isinstance(value, Tensor)
+        ]
+        self._others_at = [
+            (index, type(value), is_plain(value), value if is_plain(value) else None)
+            for index, value in enumerate(values)
+            if not isinstance(value, Tensor)
+        ]
+        self._addresses = [tensor.data_ptr() for tensor in tensors]
+        self._shapes = [tensor.shape for tensor in tensors]
+        self._strides = [tensor.stride() for tensor in tensors]
+        self._dtypes = [tensor.dtype for tensor in tensors]
+        # Made when they were compared for the first time, in the modes of torch that hold there.
+        self._guard: Callable[..., bool] | None = None
+        self._guards_left = _GUARDS if tensors else 0
+
+    def holds(self, values: tuple[Any, ...]) -> bool:
+        """Return whether nothing differs; false for a closer look."""
+        if len(values) != self._num_values:
+            return False
+        tensors = values if not self._others_at else [values[index] for index in self._tensors_at]
+        guard = self._guard
+        if (
+            guard is not None
+            and guard(*tensors)
+            and list(map(_data_ptr, tensors)) == self._addresses
+            and self._holds_others(values)
+        ):
+            return True
+        try:
+            is_same = (
+                [tensor.data_ptr() for tensor in tensors] == self._addresses
+                and [tensor.shape for tensor in tensors] == self._shapes
+                and [tensor.stride() for tensor in tensors] == self._strides
+                and [tensor.dtype for tensor in tensors] == self._dtypes
+                and self._holds_others(values)
+            )
+        except AttributeError:
+            return False  # no tensor any more
+        if is_same and self._guards_left:
+            self._guards_left -= 1
+            self._guard = layout_guard(tensors)
+        return is_same
+
+    def _holds_others(self, values: Sequence[Any]) -> bool:
+        return all(
+            type(values[index]) is kind and (not is_compared or values[index] == value)
+            for index, kind, is_compared, value in self._others_at
+        )
+
+
+def _never(values: tuple[object, ...]) -> bool:
+    """Ask for a closer look at any values."""
+    del values
+    return False
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, (list, tuple, dict)) or dataclasses.is_dataclass(value)
 
 
 def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, str]:

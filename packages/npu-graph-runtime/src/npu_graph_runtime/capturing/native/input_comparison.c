@@ -1,0 +1,166 @@
+// Whether the inputs of a replay are those of the capture, in one call.
+//
+// Tensors are asked by torch's C interface for compiled graphs (torch/csrc/inductor/aoti_torch/c/shim.h,
+// the same in torch 2.10 to 2.14), whose handle of a tensor is the address of an at::Tensor. Python's
+// tensors hold one; at which offset, the caller has found out.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdint.h>
+#include <string.h>
+
+typedef void *TensorHandle;
+
+int32_t aoti_torch_get_data_ptr(TensorHandle tensor, void **address);
+int32_t aoti_torch_get_dtype(TensorHandle tensor, int32_t *dtype);
+int32_t aoti_torch_get_dim(TensorHandle tensor, int64_t *dim);
+int32_t aoti_torch_get_sizes(TensorHandle tensor, int64_t **sizes);
+int32_t aoti_torch_get_strides(TensorHandle tensor, int64_t **strides);
+
+// Of others only the type is compared: a graph has nothing of them in it.
+enum { kTensor = 't', kPlain = 'v', kOther = '-' };
+
+// Where a tensor lies and how it is laid out; sizes and strides are borrowed from whoever holds them.
+typedef struct {
+  void *address;
+  int32_t dtype;
+  int64_t dim;
+  int64_t *sizes;
+  int64_t *strides;
+} Place;
+
+typedef struct {
+  char kind;
+  PyObject *value;  // owned; a plain value, or the type of anything else
+  Place place;      // of a tensor; sizes is an allocation of our own, strides lie behind them
+} Input;
+
+typedef struct {
+  Py_ssize_t tensor_offset;
+  Py_ssize_t num_inputs;
+  Input inputs[];
+} Baked;
+
+static const char kCapsuleName[] = "npu_graph_runtime.baked_inputs";
+
+static int ReadPlace(const Baked *baked, PyObject *tensor, Place *place) {
+  TensorHandle handle = (char *)tensor + baked->tensor_offset;
+  return aoti_torch_get_data_ptr(handle, &place->address) == 0 &&
+         aoti_torch_get_dtype(handle, &place->dtype) == 0 && aoti_torch_get_dim(handle, &place->dim) == 0 &&
+         aoti_torch_get_sizes(handle, &place->sizes) == 0 && aoti_torch_get_strides(handle, &place->strides) == 0;
+}
+
+static int IsSameTensor(const Baked *baked, const Input *input, PyObject *value) {
+  Place now;
+  if (!ReadPlace(baked, value, &now)) return 0;
+  const Place *place = &input->place;
+  size_t num_bytes = (size_t)place->dim * sizeof(int64_t);
+  return now.address == place->address && now.dtype == place->dtype && now.dim == place->dim &&
+         memcmp(now.sizes, place->sizes, num_bytes) == 0 && memcmp(now.strides, place->strides, num_bytes) == 0;
+}
+
+static int IsSamePlain(const Input *input, PyObject *value) {
+  if (value == input->value) return 1;
+  if (Py_TYPE(value) != Py_TYPE(input->value)) return 0;
+  int is_same = PyObject_RichCompareBool(value, input->value, Py_EQ);
+  if (is_same < 0) PyErr_Clear();
+  return is_same == 1;
+}
+
+static int IsSame(const Baked *baked, const Input *input, PyObject *value) {
+  if (input->kind == kPlain) return IsSamePlain(input, value);
+  if ((PyObject *)Py_TYPE(value) != input->value) return 0;
+  return input->kind == kOther || IsSameTensor(baked, input, value);
+}
+
+// holds(values): values is a tuple. False asks for a closer look; it is no error.
+static PyObject *Holds(PyObject *self, PyObject *values) {
+  const Baked *baked = PyCapsule_GetPointer(self, kCapsuleName);
+  if (baked == NULL) return NULL;
+  if (!PyTuple_CheckExact(values)) {
+    PyErr_SetString(PyExc_TypeError, "comparing inputs: expected a tuple");
+    return NULL;
+  }
+  if (PyTuple_GET_SIZE(values) != baked->num_inputs) Py_RETURN_FALSE;
+  for (Py_ssize_t index = 0; index < baked->num_inputs; ++index) {
+    if (!IsSame(baked, &baked->inputs[index], PyTuple_GET_ITEM(values, index))) Py_RETURN_FALSE;
+  }
+  Py_RETURN_TRUE;
+}
+
+static void FreeBaked(Baked *baked) {
+  for (Py_ssize_t index = 0; index < baked->num_inputs; ++index) {
+    Py_XDECREF(baked->inputs[index].value);
+    PyMem_Free(baked->inputs[index].place.sizes);
+  }
+  PyMem_Free(baked);
+}
+
+static void FreeCapsule(PyObject *capsule) { FreeBaked(PyCapsule_GetPointer(capsule, kCapsuleName)); }
+
+static int BakeTensor(Baked *baked, Input *input, PyObject *tensor) {
+  Place now;
+  if (!ReadPlace(baked, tensor, &now)) {
+    PyErr_SetString(PyExc_ValueError, "comparing inputs: a tensor has no address, sizes or strides");
+    return 0;
+  }
+  size_t num_bytes = (size_t)now.dim * sizeof(int64_t);
+  int64_t *extents = PyMem_Malloc(2 * num_bytes + 1);
+  if (extents == NULL) {
+    PyErr_NoMemory();
+    return 0;
+  }
+  memcpy(extents, now.sizes, num_bytes);
+  memcpy(extents + now.dim, now.strides, num_bytes);
+  now.sizes = extents;
+  now.strides = extents + now.dim;
+  input->place = now;
+  return 1;
+}
+
+static PyMethodDef kHolds = {"holds", Holds, METH_O, "Return whether values are those of the capture."};
+
+// compare(tensor_offset, values, kinds): kinds has a letter for each value. Returns holds.
+static PyObject *Compare(PyObject *module, PyObject *args) {
+  (void)module;
+  Py_ssize_t tensor_offset, num_kinds;
+  PyObject *values;
+  const char *kinds;
+  if (!PyArg_ParseTuple(args, "nO!s#", &tensor_offset, &PyTuple_Type, &values, &kinds, &num_kinds)) return NULL;
+  if (num_kinds != PyTuple_GET_SIZE(values)) {
+    PyErr_SetString(PyExc_ValueError, "comparing inputs: expected a kind for each value");
+    return NULL;
+  }
+  Baked *baked = PyMem_Calloc(1, sizeof(Baked) + (size_t)num_kinds * sizeof(Input));
+  if (baked == NULL) return PyErr_NoMemory();
+  baked->tensor_offset = tensor_offset;
+  baked->num_inputs = num_kinds;
+  for (Py_ssize_t index = 0; index < num_kinds; ++index) {
+    Input *input = &baked->inputs[index];
+    PyObject *value = PyTuple_GET_ITEM(values, index);
+    input->kind = kinds[index];
+    input->value = Py_NewRef(input->kind == kPlain ? value : (PyObject *)Py_TYPE(value));
+    if (input->kind == kTensor && !BakeTensor(baked, input, value)) {
+      FreeBaked(baked);
+      return NULL;
+    }
+  }
+  PyObject *capsule = PyCapsule_New(baked, kCapsuleName, FreeCapsule);
+  if (capsule == NULL) {
+    FreeBaked(baked);
+    return NULL;
+  }
+  PyObject *holds = PyCFunction_New(&kHolds, capsule);
+  Py_DECREF(capsule);
+  return holds;
+}
+
+static PyMethodDef kFunctions[] = {
+    {"compare", Compare, METH_VARARGS, "Return a function that compares values with these."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef kModule = {PyModuleDef_HEAD_INIT, "input_comparison", NULL, 0, kFunctions, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit_input_comparison(void) { return PyModule_Create(&kModule); }

@@ -1,0 +1,137 @@
+"""Compiles `input_comparison.c` once a machine and Python, and loads it.
+
+Asking a tensor from Python for its address takes some 70 ns, and for its layout as long again, so
+comparing the inputs of a piece would cost more than its replay. The file is small and includes
+nothing of torch: a compiler takes a third of a second for it. The result lies in a folder of built
+files under a key of all that it depends on, and is moved into place when it is complete, so several
+processes may build at once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import platform
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import torch
+
+from npu_graph_runtime.torch_internals import tensor_offset
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Holds: TypeAlias = "Callable[[tuple[object, ...]], bool]"
+"""Returns whether values are those of the capture; false asks for a closer look."""
+
+_MODULE_NAME = "input_comparison"
+_COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
+_FLAGS = ("-x", "c", "-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_TIME_LIMIT_SECONDS = 120
+
+
+class NativeComparison:
+    """Compares the inputs of replays in C. Made by :func:`find_native_comparison`.
+
+    Args:
+        path: the built extension module.
+        offset: of torch's own tensor in a tensor of Python, in bytes.
+
+    Raises:
+        ImportError: the module cannot be loaded.
+    """
+
+    def __init__(self, path: Path, offset: int) -> None:
+        spec = importlib.util.spec_from_file_location(_MODULE_NAME, path)
+        if spec is None or spec.loader is None:
+            raise ImportError(f"loading {path}: expected an extension module")
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        self._compare: Callable[[int, tuple[object, ...], bytes], Holds] = module.compare
+        self._offset = offset
+
+    def holds(self, values: Sequence[object], is_plain: Callable[[object], bool]) -> Holds | None:
+        """Return what compares other values with these, or ``None`` where it cannot.
+
+        Of tensors address, shape, strides, dtype and type are compared, of plain values type and
+        value, of all else the type. Keeps no tensor.
+
+        Args:
+            values: tensors of the device or of the CPU, plain values, others.
+            is_plain: says which are compared by value.
+        """
+        kinds = bytearray()
+        for value in values:
+            if type(value) in (torch.Tensor, torch.nn.Parameter):
+                kinds += b"t"
+            elif isinstance(value, torch.Tensor):
+                return None  # may have sizes of its own making
+            else:
+                kinds += b"v" if is_plain(value) else b"-"
+        try:
+            return self._compare(self._offset, tuple(values), bytes(kinds))
+        except ValueError:
+            return None
+
+
+def find_native_comparison(folder: Path | None = None) -> NativeComparison | None:
+    """Return the comparison in C, built first where that was not done, or ``None``.
+
+    There is none without a C compiler or Python's headers, where the folder cannot be written, or
+    on a torch that keeps its tensors elsewhere. Callers then compare in Python, more slowly.
+
+    Args:
+        folder: of built files; default ``~/.cache/npu-graph-runtime``.
+    """
+    offset = tensor_offset()
+    compiler = next(filter(None, map(shutil.which, _COMPILERS)), None)
+    if offset is None or compiler is None:
+        return None
+    try:
+        folder = folder or Path.home() / ".cache" / "npu-graph-runtime"
+        return NativeComparison(_built(folder, compiler), offset)
+    except (OSError, RuntimeError, ImportError, subprocess.SubprocessError):
+        return None
+
+
+def _built(folder: Path, compiler: str) -> Path:
+    """Return the built module.
+
+    Raises:
+        OSError: the folder cannot be written.
+        RuntimeError: there is no home folder.
+        SubprocessError: the compiler failed.
+    """
+    source = (files(__package__) / f"{_MODULE_NAME}.c").read_bytes()
+    suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
+    command = [compiler, *_FLAGS]
+    parts = (source, *(part.encode() for part in (suffix, platform.machine(), *command)))
+    target = folder / hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] / (_MODULE_NAME + suffix)
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="partial-", dir=folder) as name:
+        partial = Path(name)
+        (partial / f"{_MODULE_NAME}.c").write_bytes(source)
+        subprocess.run(  # noqa: S603 - the caller's own compiler
+            [
+                *command,
+                f"-I{sysconfig.get_path('include')}",
+                str(partial / f"{_MODULE_NAME}.c"),
+                f"-L{Path(torch.__file__).parent / 'lib'}",
+                "-ltorch_cpu",
+                *("-o", str(partial / target.name)),
+            ],
+            check=True,
+            capture_output=True,
+            timeout=_TIME_LIMIT_SECONDS,
+        )
+        # A process that ignores SIGCHLD learns of no failure; then there is no file.
+        (partial / target.name).replace(target)
+    return target

@@ -1,0 +1,120 @@
+"""The comparison of inputs in C: built once, absent without a word where it cannot be built."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext
+from npu_graph_runtime.capturing.input_layout import is_plain
+from npu_graph_runtime.capturing.native import native_comparison
+from npu_graph_runtime.capturing.native.native_comparison import find_native_comparison
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Mask(torch.Tensor):
+    """A tensor of a type of its own."""
+
+
+class Other:
+    """What a graph does not compare."""
+
+
+def make_compiler(folder: Path, script: str) -> None:
+    program = folder / "cc"
+    program.write_text(f"#!/bin/sh\necho run >> '{folder}/log'\n{script}\n")
+    program.chmod(0o755)
+
+
+def test_comparison_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_compiler(tmp_path, 'PATH=/usr/bin:/bin:/usr/local/bin exec gcc "$@"')
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    for _ in range(2):
+        assert find_native_comparison(tmp_path / "built") is not None
+    assert (tmp_path / "log").read_text() == "run\n"
+    assert len(list((tmp_path / "built").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "script", ["exit 1", "exit 0", 'while [ "$1" != "-o" ]; do shift; done; echo > "$2"']
+)
+def test_compiler_that_fails_leaves_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str
+) -> None:
+    make_compiler(tmp_path, script)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    assert find_native_comparison(tmp_path / "built") is None
+
+
+def test_nothing_to_build_with_or_to_build_in_leaves_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    assert find_native_comparison(tmp_path / "file") is None
+    with monkeypatch.context() as context:
+        context.setattr(native_comparison, "tensor_offset", lambda: None)
+        assert find_native_comparison(tmp_path / "built") is None
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_native_comparison(tmp_path / "built") is None
+
+
+def test_session_compares_in_c() -> None:
+    with CaptureSession(FakeDevice(), GraphContext()) as session:
+        assert session.native_comparison is session.native_comparison is not None
+
+
+def test_values_of_any_type_are_told_apart() -> None:
+    native = find_native_comparison()
+    assert native is not None
+    x, weight = torch.zeros(4), torch.nn.Parameter(torch.zeros(4))
+    values: tuple[Any, ...] = (x, weight, 1, None, Other(), float("nan"))
+    holds = native.holds(values, is_plain)
+    assert holds is not None
+    assert holds(values)
+    assert holds((x[:], weight, 1, None, Other(), values[5]))
+    others = [Other(), Other(), True, 0, x, 0.5]
+    for index, other in enumerate(others):
+        assert not holds((*values[:index], other, *values[index + 1 :]))
+    assert not holds(values[:-1])
+    assert not holds((*values, 1))
+    with pytest.raises(TypeError, match="expected a tuple"):
+        holds(list(values))  # type: ignore[arg-type]
+    assert native.holds((x.as_subclass(Mask),), is_plain) is None
+    assert native.holds((torch.eye(2).to_sparse(),), is_plain) is None
+
+
+def test_comparison_that_raises_asks_for_a_closer_look() -> None:
+    class Bad(int):
+        def __eq__(self, other: object) -> bool:
+            raise LookupError
+
+        __hash__ = int.__hash__
+
+    native = find_native_comparison()
+    assert native is not None
+    holds = native.holds((Bad(1),), is_plain)
+    assert holds is not None
+    assert not holds((Bad(1),))
+
+
+def test_comparison_keeps_no_tensor_and_gives_back_what_it_kept() -> None:
+    class Kept(str):
+        __slots__ = ("__weakref__",)
+
+    native = find_native_comparison()
+    assert native is not None
+    x, text = torch.zeros(4), Kept("silu")
+    holds = native.holds((x, text), is_plain)
+    assert holds is not None
+    references = weakref.ref(x), weakref.ref(text)
+    del x, text
+    assert [reference() is None for reference in references] == [True, False]
+    del holds
+    gc.collect()
+    assert references[1]() is None
