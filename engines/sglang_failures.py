@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import sglang_stand_ins
+from process_group import run_group
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from session_run import ROOT
 from sglang_scheduler import DEVICE_LENGTHS
-from sglang_session import Variant, end_group
+from sglang_session import Variant
 
 OUT = ROOT / "build" / "engines" / "sglang-failures.json"
 MOST_SECONDS = 240
@@ -87,20 +87,7 @@ def run_apart(
     """
     given = json.dumps([dataclasses.asdict(variant), str(checkpoint), SEQUENCES, str(rows)])
     session = Path(__file__).with_name("sglang_session.py")
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, str(session), "--run", given],
-            env=environment,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-        try:
-            return f"its process ended with {process.wait(MOST_SECONDS)}"
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            end_group(process)
+    return run_group(str(session), given, environment, log, MOST_SECONDS)
 
 
 def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:

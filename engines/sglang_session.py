@@ -14,7 +14,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +21,7 @@ from typing import Any
 
 import sglang_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
+from process_group import run_group
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -75,27 +75,34 @@ class Variant:
         return given
 
 
-def make_engine(variant: Variant, checkpoint: Path) -> Any:
-    """Return the engine of a variant, which captured its decode graphs."""
+def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
+    """Return the engine of a variant, which captured its decode graphs.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        options: Of the engine, besides those here or in their place.
+    """
     from sglang.srt.entrypoints.engine import Engine
 
     runs = {"run_scheduler_process_func": staticmethod(run_scheduler)}
     measured = type("MeasuredEngine", (Engine,), runs)
     most = max(variant.timed, default=MOST_SEQUENCES)
-    return measured(
-        model_path=str(checkpoint),
-        skip_tokenizer_init=True,
-        device="npu",
-        attention_backend="ascend",
-        dtype=variant.dtype,
-        context_length=512,
-        max_running_requests=most,
-        max_total_tokens=(2 if variant.timed else 4) * BLOCK_SIZE * (most + 1),
-        cuda_graph_bs_decode=list(variant.timed or (1, 2, 4, 8, 16)),
-        disable_radix_cache=True,
-        random_seed=0,
-        log_level="info",
-    )
+    given = {
+        "model_path": str(checkpoint),
+        "skip_tokenizer_init": True,
+        "device": "npu",
+        "attention_backend": "ascend",
+        "dtype": variant.dtype,
+        "context_length": 512,
+        "max_running_requests": most,
+        "max_total_tokens": (2 if variant.timed else 4) * BLOCK_SIZE * (most + 1),
+        "cuda_graph_bs_decode": list(variant.timed or (1, 2, 4, 8, 16)),
+        "disable_radix_cache": True,
+        "random_seed": 0,
+        "log_level": "info",
+    }
+    return measured(**{**given, **options})
 
 
 def generate(engine: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
@@ -176,34 +183,12 @@ def run_apart(
     given = json.dumps(
         [dataclasses.asdict(variant), str(checkpoint), options.sequences, str(written)]
     )
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, __file__, "--run", given],
-            env=variant.environment(),
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-        try:
-            ended = f"its process ended with {process.wait(options.limit)}"
-        except subprocess.TimeoutExpired:
-            ended = f"it took more than {options.limit} s"
-        finally:
-            # Nothing of the engine has to be taken down.
-            end_group(process)
+    ended = run_group(__file__, given, variant.environment(), log, options.limit)
     if written.exists():
         found: list[dict[str, Any]] = json.loads(written.read_text())
         return found
+    ended = ended or f"it took more than {options.limit} s"
     return [{**describe(variant), "error": f"{ended}; see {log}"}]
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
