@@ -88,21 +88,19 @@ class MeasuredChunks:
     def end_chunks(self: Any, out: str) -> None:
         """Write what was counted."""
         graphs = [chunk for chunk in self.chunks if chunk["is_graph"]]
+        runner = self.tp_worker.model_runner.prefill_cuda_graph_runner
+        most = getattr(runner, "max_num_tokens", 0)
         row = {
-            "backend": type(self.prefill_backend()).__name__,
+            "backend": type(getattr(runner, "backend", None)).__name__,
             "chunks": len(self.chunks),
             "chunks_by_graph": len(graphs),
+            "larger": sum(chunk["tokens"] > most for chunk in self.chunks) if most else 0,
             "several_sequences": sum(chunk["sequences"] > 1 for chunk in graphs),
             "behind_a_prefix": sum(chunk["prefix"] > 0 for chunk in graphs),
             "continued": sum(chunk["is_continued"] for chunk in graphs),
             "retracted": self.num_retracted,
         }
         Path(out).write_text(json.dumps(row))
-
-    def prefill_backend(self: Any) -> Any:
-        """Return what captured prefill; None where nothing did."""
-        runner = self.tp_worker.model_runner.prefill_cuda_graph_runner
-        return getattr(runner, "backend", None)
 
     def make_chunk_sides(self: Any) -> None:
         """Capture prefill for each of those that take turns: the engine's segments, and ours."""
@@ -141,7 +139,7 @@ class MeasuredChunks:
             self.chunks_taken[(self.chunk_side, *key, self.is_counting_chunks)].append(same)
 
     def write_chunk_turns(self: Any, out: str) -> None:
-        """Write what a chunk took, for each side and shape of chunk."""
+        """Write what a chunk took and launched, for each side and shape of chunk."""
         rows = []
         for (side, tokens, sequences, is_counting), turns in self.chunks_taken.items():
             if is_counting:

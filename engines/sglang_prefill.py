@@ -2,11 +2,13 @@
 
 Run as ``cann-sim run -- python engines/sglang_prefill.py``. `stock` is the engine as it is on NPUs,
 whose prefill is eager; `breakable` is the engine without this repository's plugin, told to capture
-prefill; `ours` captures it by the plugin, whose decode part is off; `both` has all parts. `control`
-is `ours` once more, with another last token in each captured chunk. The load has prompts that
-begin alike, longer than a chunk, and more of them than the pool of pages holds, so chunks have
-several sequences, hits of the prefix cache, continued prompts, and sequences that had to give their
-pages back. Host time is measured with kernels that do nothing, in turns of one process.
+prefill; `ours` captures it by the plugin, whose decode part is off; `both` captures decode too.
+`control` is `ours` once more, with another last token in each captured chunk.
+
+The load has prompts that begin alike, longer than a chunk, and more of them than the pool of pages
+holds, so chunks have several sequences, hits of the prefix cache, continued prompts, and sequences
+that had to give their pages back. Host time is measured with kernels that do nothing, in turns of
+one process.
 """
 
 from __future__ import annotations
@@ -28,16 +30,23 @@ from session_rows import DESCRIBED, compare_tokens, print_table
 from session_run import ROOT
 from sglang_session import Variant, describe, make_engine
 
-SIZES = (16, 32, 64, 96, 128, 192, 256)
-"""Tokens of the captured chunks; smaller chunks than 8 run eagerly, as the engine would pad too
-much."""
+SIZES = (16, 32, 64, 96, 128, 192)
+"""Tokens of the captured chunks. Larger chunks run eagerly, and smaller ones than 8, for which the
+engine would pad too much."""
 CHUNK, POOL_PAGES, TURNS, CHUNKS_OF_TURN = 256, 40, 8, 6
 RETRACT = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "12"}
 """The engine's own settings of its tests: sequences give their pages back in each twelfth step."""
-TIMED = ((16, 1), (64, 1), (64, 4), (256, 1), (256, 4))
+TIMED = ((16, 1), (64, 1), (64, 4), (192, 1), (192, 4))
 """Tokens and sequences of the chunks whose host time is measured."""
 OUT = ROOT / "build" / "engines" / "sglang-prefill.json"
-COUNTED = ("chunks", "chunks_by_graph", "several_sequences", "behind_a_prefix", "continued")
+COUNTED = (
+    "chunks",
+    "chunks_by_graph",
+    "larger",
+    "several_sequences",
+    "behind_a_prefix",
+    "continued",
+)
 COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys((*COUNTED, "cached_tokens", "retracted", "num_tokens", "equal_tokens"), ""),
@@ -158,9 +167,15 @@ def run_variant(variant: Variant, checkpoint: Path, count: int) -> list[dict[str
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
     """Return the variants that a run was asked for."""
-    variables = {"stock": None, "breakable": None, "ours": '{"decode": "engine"}', "both": "1"}
+    variables = {
+        "stock": None,
+        "breakable": None,
+        "ours": '{"decode": "engine"}',
+        "both": '{"decode": "capture"}',
+    }
     chosen = [("bfloat16", name) for name in variables]
     chosen += [("float16", "stock"), ("float16", "both")]
+    chosen = [(dtype, name) for dtype, name in chosen if dtype in options.dtypes]
     variants = [
         Variant(
             name=name,
@@ -209,6 +224,7 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--timed-layers", type=int, nargs="*", default=[28])
     parser.add_argument("--only", nargs="*", help="names of variants: stock, ours, turns, ...")
+    parser.add_argument("--dtypes", nargs="*", default=["bfloat16", "float16"])
     parser.add_argument("--limit", type=float, default=1200, help="seconds for a variant")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -131,6 +131,7 @@ class Measured:
 
     def make_sides(self: Any) -> None:
         """Capture graphs for each of those that take turns: the engine's, and ours by updater."""
+        from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend
         from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend
 
         # The engine counts free pages on the device, where kernels that do nothing write no number:
@@ -142,6 +143,8 @@ class Measured:
         ours = runner.backend
         self.sides = {f"ours, {ours.updates.lane.updater}": ours}
         classes = {"stock": UpdatedDecodeBackend.__bases__[0]}
+        shared = {"lanes": ours.lanes, "context": ours.context}
+        classes["ours, captured"] = type("Captured", (CapturedDecodeBackend,), shared)
         if ours.updates.lane.updater != "kernels":
             lanes = {"lanes": Lanes("kernels")}
             classes["ours, kernels"] = type("Kernels", (UpdatedDecodeBackend,), lanes)

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 VARIABLE = "SGLANG_NPU_GRAPH"
 """The environment variable. Without it the engine's own code runs, untouched."""
 
-_CHOICES = MappingProxyType({"decode": ("update", "engine"), "prefill": ("breakable", "engine")})
+_CHOICES = MappingProxyType(
+    {"decode": ("update", "capture", "engine"), "prefill": ("breakable", "engine")}
+)
 
 _PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"]engine['\"]")
 
@@ -30,15 +32,15 @@ class Options:
 
     Attributes:
         updater: How updates of decode graphs are issued.
-        decode: ``update`` orders and updates the engine's decode graphs by a lane; ``engine``
-            leaves them to it.
+        decode: ``update`` orders and updates the engine's decode graphs by a lane; ``capture``
+            does that and captures them too; ``engine`` leaves them to it.
         prefill: ``breakable`` captures prefill in segments where the engine is told to do so, by
             its own option, which is off by default on NPUs; ``engine`` leaves that to it.
         any_version: Whether another version of the engine than the one that was tried is taken.
     """
 
     updater: UpdaterChoice = "auto"
-    decode: Literal["update", "engine"] = "update"
+    decode: Literal["update", "capture", "engine"] = "update"
     prefill: Literal["breakable", "engine"] = "breakable"
     any_version: bool = False
 

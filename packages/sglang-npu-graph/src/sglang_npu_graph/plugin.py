@@ -36,21 +36,21 @@ def load() -> None:
     if options is None:
         return
     options.check_engine()
-    # Behind the check: what it builds upon may be missing in another version.
+    # Behind the check: what these build upon may be missing in another version.
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
+
+    from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend  # noqa: PLC0415
+    from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend  # noqa: PLC0415
+    from sglang_npu_graph.prefill_backend import choose_prefill  # noqa: PLC0415
 
     hooks: list[tuple[str, Any, HookType]] = []
     # What the hooks are made with belongs to this call; all backends in this process share it.
-    if options.decode == "update":
-        from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend  # noqa: PLC0415
-
-        lanes = {"lanes": Lanes(options.updater)}
-        decode = type(UpdatedDecodeBackend.__name__, (UpdatedDecodeBackend,), lanes)
-        hooks.append((DECODE, decode, HookType.REPLACE))
+    context = GraphContext()
+    if options.decode != "engine":
+        shared = {"lanes": Lanes(options.updater), "context": context}
+        base = CapturedDecodeBackend if options.decode == "capture" else UpdatedDecodeBackend
+        hooks.append((DECODE, type(base.__name__, (base,), shared), HookType.REPLACE))
     if options.prefill == "breakable":
-        from sglang_npu_graph.prefill_backend import choose_prefill  # noqa: PLC0415
-
-        context = GraphContext()
         hooks.append((PREFILL, choose_prefill(context), HookType.AROUND))
         hooks.append((MARKED, run_marked(context), HookType.AROUND))
     before = [resolve_name(target) for target, *_ in hooks]
