@@ -118,7 +118,7 @@ class MeasuredChunks:
         theirs = BreakableCudaGraphBackend(runner)
         runner.backend = theirs
         runner.capture()
-        self.chunk_sides |= {"stock": (runner, theirs), "eager": (model.eager_runner, None)}
+        self.chunk_sides |= {"breakable": (runner, theirs), "eager": (model.eager_runner, None)}
         self.chunks_taken: dict[Any, list[list[dict[str, Any]]]] = defaultdict(list)
 
     def begin_chunk_turn(self: Any, number: int, is_counting: bool) -> None:
