@@ -6,21 +6,22 @@ of its own, and is given a time. What each ended with goes to build/engines/sgla
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import sglang_stand_ins
+from process_group import run_group
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from session_run import ROOT
 from sglang_scheduler import DEVICE_LENGTHS
-from sglang_session import Variant, end_group
+from sglang_session import Variant
 
 OUT = ROOT / "build" / "engines" / "sglang-failures.json"
 MOST_SECONDS = 240
@@ -36,6 +37,7 @@ class Case:
         name: In the table.
         expected: Must stand in what the engine's processes print.
         variable: The value of ``SGLANG_NPU_GRAPH``.
+        script: What runs the engine.
         faults: The value of ``CANN_SIM_FAULTS``.
         version: What the installed engine says that its version is; None for the truth.
     """
@@ -43,6 +45,7 @@ class Case:
     name: str
     expected: str
     variable: str = "1"
+    script: str = "sglang_session.py"
     faults: str | None = None
     version: str | None = None
 
@@ -61,6 +64,18 @@ CASES = (
     ),
     Case(name="capture fails", faults="capture_end:2", expected="an injected fault"),
     Case(
+        name="capture fails, by the runtime",
+        variable='{"decode": "capture"}',
+        faults="capture_end:2",
+        expected="capturing 'decode' under key",
+    ),
+    Case(
+        name="capture of prefill fails",
+        script="sglang_prefill.py",
+        faults="capture_end:2",
+        expected="capturing segment 2",
+    ),
+    Case(
         name="other version",
         version="0.99.0",
         expected="loading sglang-npu-graph: tried with sglang 0.5.23, found 0.99.0",
@@ -74,7 +89,12 @@ CASES = (
 
 
 def run_apart(
-    variant: Variant, environment: dict[str, str], checkpoint: Path, log: Path, rows: Path
+    variant: Variant,
+    environment: dict[str, str],
+    checkpoint: Path,
+    log: Path,
+    rows: Path,
+    script: str = "sglang_session.py",
 ) -> str | None:
     """Run a variant in processes of its own; return how it ended, None for a hang.
 
@@ -84,23 +104,11 @@ def run_apart(
         checkpoint: Of the model.
         log: What they print.
         rows: File for the rows, which is there behind a run that did not fail.
+        script: What runs it.
     """
     given = json.dumps([dataclasses.asdict(variant), str(checkpoint), SEQUENCES, str(rows)])
-    session = Path(__file__).with_name("sglang_session.py")
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, str(session), "--run", given],
-            env=environment,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-        try:
-            return f"its process ended with {process.wait(MOST_SECONDS)}"
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            end_group(process)
+    path = Path(__file__).with_name(script)
+    return run_group(str(path), given, environment, log, MOST_SECONDS)
 
 
 def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
@@ -116,7 +124,7 @@ def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
         metadata.write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {case.version}\n")
         environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
     rows = folder / f"{number}.json"
-    ended = run_apart(variant, environment, checkpoint, log, rows)
+    ended = run_apart(variant, environment, checkpoint, log, rows, case.script)
     lines = [line for line in log.read_text(errors="replace").splitlines() if case.expected in line]
     told = lines[-1] if lines else f"not in {log}: {case.expected}"
     right = bool(lines) and ended is not None and not rows.exists()
@@ -151,12 +159,16 @@ def run_device_lengths(checkpoint: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Run all cases; return 1 if one did not end as it should."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="words in the names of cases")
+    only = parser.parse_args().only
+    cases = [each for each in CASES if not only or any(word in each.name for word in only)]
     sglang_stand_ins.set_environment()
     OUT.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
-        rows = [run_device_lengths(checkpoint)]
-        rows += [run_case(case, number, checkpoint) for number, case in enumerate(CASES)]
+        rows = [] if only else [run_device_lengths(checkpoint)]
+        rows += [run_case(case, number, checkpoint) for number, case in enumerate(cases)]
     OUT.write_text(json.dumps(rows, indent=1))
     title = "SGLang with sglang-npu-graph, when something fails"
     table = Table("case", "right", "ended", "told", title=title)

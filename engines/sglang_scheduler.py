@@ -16,6 +16,7 @@ from typing import Any
 
 import sglang_device_lengths
 import sglang_stand_ins
+from sglang_chunks import MeasuredChunks, first_page
 from stopwatch import Stopwatch
 
 import cann_sim
@@ -41,7 +42,7 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     from sglang.srt.managers import scheduler
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    measured = type("MeasuredScheduler", (Measured, scheduler.Scheduler), {})
+    measured = type("MeasuredScheduler", (Measured, MeasuredChunks, scheduler.Scheduler), {})
     HookRegistry.register(
         f"{scheduler.__name__}.{scheduler.Scheduler.__name__}", measured, HookType.REPLACE
     )
@@ -50,12 +51,6 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
             sglang_device_lengths.TARGET, sglang_device_lengths.attend, HookType.REPLACE
         )
     scheduler.run_scheduler_process(*args, **kwargs)
-
-
-def first_page(_prefix: Any, _prefix_cpu: Any, lengths: Any, *given: Any, **_named: Any) -> Any:
-    """Stand for `alloc_extend` of the engine's pool."""
-    _lengths_cpu, _last, num_tokens, *_ = given
-    return lengths.new_zeros(num_tokens).int()
 
 
 class IterationStopwatch(Stopwatch):
@@ -136,6 +131,7 @@ class Measured:
 
     def make_sides(self: Any) -> None:
         """Capture graphs for each of those that take turns: the engine's, and ours by updater."""
+        from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend
         from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend
 
         # The engine counts free pages on the device, where kernels that do nothing write no number:
@@ -147,6 +143,8 @@ class Measured:
         ours = runner.backend
         self.sides = {f"ours, {ours.updates.lane.updater}": ours}
         classes = {"stock": UpdatedDecodeBackend.__bases__[0]}
+        shared = {"lanes": ours.lanes, "context": ours.context}
+        classes["ours, captured"] = type("Captured", (CapturedDecodeBackend,), shared)
         if ours.updates.lane.updater != "kernels":
             lanes = {"lanes": Lanes("kernels")}
             classes["ours, kernels"] = type("Kernels", (UpdatedDecodeBackend,), lanes)

@@ -2,7 +2,8 @@
 
 Run as ``cann-sim run -- python engines/sglang_session.py``. Every variant is an engine of its own,
 with its processes, under a limit of time. `stock` is the engine without this repository's plugin,
-`off` has the plugin and not the variable, `control` is the engine of `ours` once more, with key
+`off` has the plugin and not the variable, `captured` is `ours` with graphs that npu-graph-runtime
+captured, `control` is the engine of `ours` once more, with key
 lengths that are one too small. Tokens are compared with real kernels, host time is measured with
 kernels that do nothing, in turns of one process. Rows go to build/engines/sglang.json.
 """
@@ -14,7 +15,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 
 import sglang_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
+from process_group import run_group
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -32,6 +33,11 @@ from session_run import conclude, make_parser, run_variants
 from sglang_scheduler import COUNTED, run_scheduler
 
 TURNS, STEPS_OF_TURN = 12, 14
+BACKENDS = {
+    "ours": "UpdatedDecodeBackend",
+    "control": "UpdatedDecodeBackend",
+    "captured": "CapturedDecodeBackend",
+}
 COLUMNS = {
     **DESCRIBED,
     **dict.fromkeys(("graph_steps", "waits_in_graph_steps", *COUNTED), ""),
@@ -75,27 +81,34 @@ class Variant:
         return given
 
 
-def make_engine(variant: Variant, checkpoint: Path) -> Any:
-    """Return the engine of a variant, which captured its decode graphs."""
+def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
+    """Return the engine of a variant, which captured its decode graphs.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        options: Of the engine, besides those here or in their place.
+    """
     from sglang.srt.entrypoints.engine import Engine
 
     runs = {"run_scheduler_process_func": staticmethod(run_scheduler)}
     measured = type("MeasuredEngine", (Engine,), runs)
     most = max(variant.timed, default=MOST_SEQUENCES)
-    return measured(
-        model_path=str(checkpoint),
-        skip_tokenizer_init=True,
-        device="npu",
-        attention_backend="ascend",
-        dtype=variant.dtype,
-        context_length=512,
-        max_running_requests=most,
-        max_total_tokens=(2 if variant.timed else 4) * BLOCK_SIZE * (most + 1),
-        cuda_graph_bs_decode=list(variant.timed or (1, 2, 4, 8, 16)),
-        disable_radix_cache=True,
-        random_seed=0,
-        log_level="info",
-    )
+    given = {
+        "model_path": str(checkpoint),
+        "skip_tokenizer_init": True,
+        "device": "npu",
+        "attention_backend": "ascend",
+        "dtype": variant.dtype,
+        "context_length": 512,
+        "max_running_requests": most,
+        "max_total_tokens": (2 if variant.timed else 4) * BLOCK_SIZE * (most + 1),
+        "cuda_graph_bs_decode": list(variant.timed or (1, 2, 4, 8, 16)),
+        "disable_radix_cache": True,
+        "random_seed": 0,
+        "log_level": "info",
+    }
+    return measured(**{**given, **options})
 
 
 def generate(engine: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
@@ -111,7 +124,7 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
     """Run the load on an engine and return its row, and behind ours the row of the control."""
     engine = make_engine(variant, checkpoint)
     rows = [measure_load(engine, variant, count, shift=0)]
-    if variant.variable is not None:
+    if variant.name == "ours":
         control = dataclasses.replace(variant, name="control")
         rows.append(measure_load(engine, control, count, shift=-1))
     return rows
@@ -133,7 +146,7 @@ def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
     engine = make_engine(variant, checkpoint)
     engine.collective_rpc("make_sides")
     for count in variant.timed:
-        for number in range(3 * TURNS):
+        for number in range(4 * TURNS):
             engine.collective_rpc("begin_turn", number=number)
             generate(engine, [[1 + number] * 8] * count, [STEPS_OF_TURN] * count)
             engine.collective_rpc("end_turn", sequences=count)
@@ -176,34 +189,12 @@ def run_apart(
     given = json.dumps(
         [dataclasses.asdict(variant), str(checkpoint), options.sequences, str(written)]
     )
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [sys.executable, __file__, "--run", given],
-            env=variant.environment(),
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
-        )
-        try:
-            ended = f"its process ended with {process.wait(options.limit)}"
-        except subprocess.TimeoutExpired:
-            ended = f"it took more than {options.limit} s"
-        finally:
-            # Nothing of the engine has to be taken down.
-            end_group(process)
+    ended = run_group(__file__, given, variant.environment(), log, options.limit)
     if written.exists():
         found: list[dict[str, Any]] = json.loads(written.read_text())
         return found
+    ended = ended or f"it took more than {options.limit} s"
     return [{**describe(variant), "error": f"{ended}; see {log}"}]
-
-
-def end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        return
-    process.wait()
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -222,7 +213,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
         }
         if row["name"] != "off":
             # None is left in the steps of a graph, and none is added elsewhere.
-            expected |= {"backend": "UpdatedDecodeBackend", "waits_in_graph_steps": 0}
+            expected |= {"backend": BACKENDS[row["name"]], "waits_in_graph_steps": 0}
             expected["synchronisations"] -= waits
         wrong += [
             f"{what}: expected {expected[name]} {name}, found {row[name]}"
@@ -238,6 +229,7 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
         "stock": {"plugins": "none"},
         "off": {},
         "ours": {"variable": "1"},
+        "captured": {"variable": '{"decode": "capture"}'},
         "transformers": {},
     }
     chosen = [("bfloat16", name) for name in names]

@@ -109,19 +109,25 @@ def split_qkv_rmsnorm_rope(
     kv_size: int,
     head_dim: int,
     *,
-    eps: float,
-    q_weight: torch.Tensor,
-    k_weight: torch.Tensor,
+    eps: float = 0.0,
+    q_weight: torch.Tensor | None = None,
+    k_weight: torch.Tensor | None = None,
     q_bias: torch.Tensor | None = None,
     k_bias: torch.Tensor | None = None,
+    is_neox_style: bool = True,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Stand for the kernel: norms of queries and keys by head, and rotation by halves."""
+    """Stand for the kernel: norms of queries and keys by head, if any, and rotation by halves."""
+    if not is_neox_style:
+        raise NotImplementedError("split_qkv_rmsnorm_rope stands for rotation by halves alone")
     q, k, v = qkv.split([q_size, kv_size, kv_size], dim=-1)
     sin, cos = (each.reshape(-1, 1, head_dim) for each in (sin, cos))
 
-    def turned(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+    def turned(
+        x: torch.Tensor, weight: torch.Tensor | None, bias: torch.Tensor | None
+    ) -> torch.Tensor:
         heads = x.reshape(-1, head_dim)
-        heads = torch.ops.npu.npu_rms_norm(heads, weight, eps)[0]
+        if weight is not None:
+            heads = torch.ops.npu.npu_rms_norm(heads, weight, eps)[0]
         if bias is not None:
             heads = heads + bias
         heads = heads.view(len(x), -1, head_dim)

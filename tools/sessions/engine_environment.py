@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 NEVER = "sys_platform == 'never'"
 """A marker by which an override leaves a requirement out."""
 
+_PARTS = ("session", "failures", "prefill", "fusions")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Engine:
@@ -44,8 +46,8 @@ class Engine:
 
     @property
     def scripts(self) -> list[str]:
-        """What the session runs: the engine with its own code and with ours, failures, fusions."""
-        names = (f"engines/{self.name}_{part}.py" for part in ("session", "failures", "fusions"))
+        """What the session runs: the engine with its own code and with ours, and more."""
+        names = (f"engines/{self.name}_{part}.py" for part in _PARTS)
         return [name for name in names if (ROOT / name).exists()]
 
 

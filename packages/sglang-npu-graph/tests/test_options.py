@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.metadata import PackageNotFoundError, entry_points
 from typing import TYPE_CHECKING, Any
@@ -40,6 +41,8 @@ def test_without_the_variable_the_engine_is_left_alone(
         ("true", Options()),
         ('{"updater": "kernels"}', Options(updater="kernels")),
         ('{"any_version": true}', Options(any_version=True)),
+        ('{"decode": "engine"}', Options(decode="engine")),
+        ('{"prefill": "engine"}', Options(prefill="engine")),
     ],
 )
 def test_the_variable_is_1_or_an_object(text: str, options: Options) -> None:
@@ -48,8 +51,17 @@ def test_the_variable_is_1_or_an_object(text: str, options: Options) -> None:
 
 @pytest.mark.parametrize("text", ["2", "1.0", "auto", "{", '{"updaters": "auto"}', '["updater"]'])
 def test_another_value_is_refused_with_the_options_that_there_are(text: str) -> None:
-    with pytest.raises(OptionsError, match="any_version, updater"):
+    with pytest.raises(OptionsError, match="any_version, decode, prefill, updater"):
         Options.read({"SGLANG_NPU_GRAPH": text})
+
+
+@pytest.mark.parametrize("name", ["decode", "prefill"])
+@pytest.mark.parametrize("value", ["on", 1, None])
+def test_a_part_that_there_is_not_is_refused_with_those_that_there_are(
+    name: str, value: object
+) -> None:
+    with pytest.raises(OptionsError, match=rf"{name} is {value!r}, expected one of \w+, engine"):
+        Options.read({"SGLANG_NPU_GRAPH": json.dumps({name: value})})
 
 
 def find(versions: dict[str, str]) -> Any:

@@ -53,7 +53,8 @@ class UpdatedDecodeBackend(NPUCudaGraphBackend):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.updates = GraphUpdates(*self.lanes.of(self._device_id))
+        self.device, lane = self.lanes.of(self._device_id)
+        self.updates = GraphUpdates(self.device, lane)
 
     def capture_one(
         self, shape_key: Hashable, forward_fn: Callable[[], Any], *args: Any, **kwargs: Any
@@ -61,6 +62,10 @@ class UpdatedDecodeBackend(NPUCudaGraphBackend):  # type: ignore[misc]
         """Capture as the engine does, and take the graph over."""
         self.updates.forget(shape_key)
         super().capture_one(shape_key, forward_fn, *args, **kwargs)
+        self.take_over(shape_key)
+
+    def take_over(self, shape_key: Hashable) -> None:
+        """Let the lane update a graph that was captured, and say so once if it cannot."""
         already_told = bool(self.updates.left_out)
         self.updates.add(shape_key, self._graphs[shape_key])
         reason = self.updates.left_out.get(shape_key)

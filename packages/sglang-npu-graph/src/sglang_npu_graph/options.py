@@ -6,7 +6,8 @@ import json
 import re
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, requires, version
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
 
 from sglang_npu_graph.errors import EngineVersionError, OptionsError
 
@@ -18,14 +19,29 @@ if TYPE_CHECKING:
 VARIABLE = "SGLANG_NPU_GRAPH"
 """The environment variable. Without it the engine's own code runs, untouched."""
 
+_CHOICES = MappingProxyType(
+    {"decode": ("update", "capture", "engine"), "prefill": ("breakable", "engine")}
+)
+
 _PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"]engine['\"]")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The value of the variable as JSON: ``1``, ``true``, or an object; see the README."""
+    """The value of the variable as JSON: ``1``, ``true``, or an object; see the README.
+
+    Attributes:
+        updater: How updates of decode graphs are issued.
+        decode: ``update`` orders and updates the engine's decode graphs by a lane; ``capture``
+            does that and captures them too; ``engine`` leaves them to it.
+        prefill: ``breakable`` captures prefill in segments where the engine is told to do so, by
+            its own option, which is off by default on NPUs; ``engine`` leaves that to it.
+        any_version: Whether another version of the engine than the one that was tried is taken.
+    """
 
     updater: UpdaterChoice = "auto"
+    decode: Literal["update", "capture", "engine"] = "update"
+    prefill: Literal["breakable", "engine"] = "breakable"
     any_version: bool = False
 
     @classmethod
@@ -48,7 +64,14 @@ class Options:
                 f"reading the environment variable {VARIABLE}: expected 1, 0 or a JSON object of "
                 f"{', '.join(sorted(known))}, found {text!r}"
             )
-        return cls(**value)
+        options = cls(**value)
+        for field, choices in _CHOICES.items():
+            if getattr(options, field) not in choices:
+                raise OptionsError(
+                    f"reading the environment variable {VARIABLE}: {field} is "
+                    f"{getattr(options, field)!r}, expected one of {', '.join(choices)}"
+                )
+        return options
 
     def check_engine(self) -> None:
         """Refuse an engine of another version than those of this package's extra ``engine``.

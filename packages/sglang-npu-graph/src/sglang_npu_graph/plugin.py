@@ -4,41 +4,65 @@ from __future__ import annotations
 
 import os
 from pkgutil import resolve_name
+from typing import Any
 
+from npu_graph_runtime import GraphContext
 from sglang_npu_graph.errors import HookError
+from sglang_npu_graph.marked_functions import run_marked
 from sglang_npu_graph.options import VARIABLE, Options
 
-TARGET = "sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend.NPUCudaGraphBackend"
+DECODE = "sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend.NPUCudaGraphBackend"
 """The engine's class of captured decode graphs, which is replaced."""
+
+PREFILL = "sglang.srt.model_executor.runner_backend.utils.resolve_prefill_backend"
+"""The engine's choice of what captures prefill, which has no branch for NPUs."""
+
+MARKED = (
+    "sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph.breakable_cuda_graph"
+    "._EagerOnGraphCallable.__call__"
+)
+"""The call of each function that the engine marks to run eagerly between captured segments."""
 
 
 def load() -> None:
-    """Replace the engine's decode graphs, if the environment variable says so.
+    """Replace the engine's parts that the environment variable names, if it is there.
 
     Raises:
         OptionsError: The variable has another value.
         EngineVersionError: The engine is of another version.
-        HookError: The engine's class is still its own, or another plugin's.
+        HookError: A part of the engine is still its own, or another plugin's.
     """
     options = Options.read(os.environ)
     if options is None:
         return
     options.check_engine()
-    # Behind the check: what it builds upon may be missing in another version.
+    # Behind the check: what these build upon may be missing in another version.
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType  # noqa: PLC0415
 
+    from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend  # noqa: PLC0415
     from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend  # noqa: PLC0415
+    from sglang_npu_graph.prefill_backend import choose_prefill  # noqa: PLC0415
 
-    # The lanes belong to this call, and every backend of the engine in this process shares them.
-    lanes = {"lanes": Lanes(options.updater)}
-    backend = type(UpdatedDecodeBackend.__name__, (UpdatedDecodeBackend,), lanes)
-    HookRegistry.register(TARGET, backend, HookType.REPLACE)
+    hooks: list[tuple[str, Any, HookType]] = []
+    # What the hooks are made with belongs to this call; all backends in this process share it.
+    context = GraphContext()
+    if options.decode != "engine":
+        shared = {"lanes": Lanes(options.updater), "context": context}
+        base = CapturedDecodeBackend if options.decode == "capture" else UpdatedDecodeBackend
+        hooks.append((DECODE, type(base.__name__, (base,), shared), HookType.REPLACE))
+    if options.prefill == "breakable":
+        hooks.append((PREFILL, choose_prefill(context), HookType.AROUND))
+        hooks.append((MARKED, run_marked(context), HookType.AROUND))
+    before = [resolve_name(target) for target, *_ in hooks]
+    for target, hook, kind in hooks:
+        HookRegistry.register(target, hook, kind)
     # The engine does this behind the last plugin, and only logs what fails.
     HookRegistry.apply_hooks()
-    found = resolve_name(TARGET)
-    if found is not backend:
-        raise HookError(
-            f"loading sglang-npu-graph: expected {TARGET} to be replaced by "
-            f"{UpdatedDecodeBackend.__name__}, found {found.__module__}.{found.__qualname__}; see "
-            f"the engine's log for the reason, or set {VARIABLE}=0 to do without"
-        )
+    for (target, hook, _), own in zip(hooks, before, strict=True):
+        found = resolve_name(target)
+        if found is own or (isinstance(hook, type) and found is not hook):
+            raise HookError(
+                f"loading sglang-npu-graph: expected {target} to be hooked by {hook.__qualname__}, "
+                f"found {found.__module__}.{found.__qualname__}; see the engine's log for the "
+                f"reason, or set {VARIABLE}=0 to do without"
+            )
