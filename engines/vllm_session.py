@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
+OWN_FUSIONS = ("fuse_norm_quant", "fuse_qknorm_rope", "fuse_muls_add")
 TURNS, STEPS_OF_TURN = 6, 12
 COLUMNS = {
     **DESCRIBED,
@@ -70,7 +71,7 @@ class Variant:
             empty where tokens are compared.
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
-        own_fusions: Whether the engine's own fusions run; `qknorm_rope` never does.
+        own_fusions: Whether the engine's own fusions run.
     """
 
     name: str
@@ -90,12 +91,11 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
 
     vllm_stand_ins.install()
     own: dict[str, Any] = {"worker_cls": WORKER} if variant.worker else {}
-    config = dict(vllm_stand_ins.ADDITIONAL_CONFIG)
+    config: dict[str, Any] = {}
     if variant.key is not None:
         config["npu_graph"] = variant.key
     if not variant.own_fusions:
-        off = dict.fromkeys(("fuse_norm_quant", "fuse_muls_add"), False)
-        config["ascend_compilation_config"] = {**config["ascend_compilation_config"], **off}
+        config["ascend_compilation_config"] = dict.fromkeys(OWN_FUSIONS, False)
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,
