@@ -221,18 +221,19 @@ class StepStopwatch(Stopwatch):
 
     Args:
         runner: The engine's model runner, which says what a step was.
+        mode: Of the steps that count.
     """
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: Any, mode: str = "FULL") -> None:
         super().__init__()
-        self._is_full = False
+        self._is_kept = False
         forward = runner._model_forward
 
         def seen(*args: Any, **kwargs: Any) -> Any:
             from vllm.config import CUDAGraphMode
             from vllm.forward_context import get_forward_context
 
-            self._is_full = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL
+            self._is_kept = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode[mode]
             return forward(*args, **kwargs)
 
         runner._model_forward = seen
@@ -243,11 +244,11 @@ class StepStopwatch(Stopwatch):
 
         def measured(*args: Any, **kwargs: Any) -> Any:
             self.step.clear()
-            self._is_full = False
+            self._is_kept = False
             begin = time.perf_counter()
             result = call(*args, **kwargs)
             self.step["step"] = 1e6 * (time.perf_counter() - begin)
-            if self._is_full:
+            if self._is_kept:
                 self.steps.append(dict(self.step))
             return result
 
@@ -296,9 +297,13 @@ def make_sides(runner: Any) -> list[Side]:
         theirs[name] = AscendAttentionBackendImpl.__new__(AscendAttentionBackendImpl)
         theirs[name].__dict__.update(impl.__dict__)
     model = runner.model
-    wrapper = ACLGraphWrapper(
-        model.unwrap(), model.vllm_config, model.runtime_mode, model.aclgraph_options
-    )
+    given = {
+        "runnable": model.unwrap(),
+        "vllm_config": model.vllm_config,
+        "runtime_mode": model.runtime_mode,
+        "cudagraph_options": model.aclgraph_options,
+    }
+    wrapper = ACLGraphWrapper(**given)
     made = [
         Side(name="stock", model=wrapper, impls=theirs),
         Side(name=f"ours, {update.lane.updater}", model=model, impls=ours, update=update),
@@ -306,7 +311,7 @@ def make_sides(runner: Any) -> list[Side]:
     if update.lane.updater != "kernels":
         other = AttentionUpdate(NpuDevice(0), frozenset(ours), "kernels")
         impls = {name: RecordedAttentionImpl(impl, name, other) for name, impl in theirs.items()}
-        graphs = RecordedGraphs(wrapper, other)
+        graphs = RecordedGraphs(update=other, **given)
         made.append(Side(name="ours, kernels", model=graphs, impls=impls, update=other))
     for side in made:
         if side.model is not model:

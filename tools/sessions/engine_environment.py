@@ -44,8 +44,9 @@ class Engine:
 
     @property
     def scripts(self) -> list[str]:
-        """What the session runs: the engine with its own code and with ours, failures, fusions."""
-        names = (f"engines/{self.name}_{part}.py" for part in ("session", "failures", "fusions"))
+        """What the session runs: the engine with its own code and with ours, part by part."""
+        parts = ("session", "graphs", "failures", "fusions")
+        names = (f"engines/{self.name}_{part}.py" for part in parts)
         return [name for name in names if (ROOT / name).exists()]
 
 
