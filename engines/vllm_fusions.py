@@ -4,9 +4,9 @@ Run as ``cann-sim run -- python engines/vllm_fusions.py``. The engine compiles i
 variant is a process forked from one that has imported vLLM. Two are the engine alone: `stock`, and
 `unfused` with its own fusions off. `behind` has our pass behind the engine's, `fused` has ours and
 none of its own, `exact` only our rules that change no bit. `apart` is `fused` with each fused
-operator that rounds less computed by the operators it replaced: where that gives the tokens of
-`unfused`, the rounding inside those operators is all that `fused` differs by. `control` is `fused`
-with norms that are wrong. Rows, with the near misses and their reasons, go to
+operator that rounds otherwise computed by the operators it replaced: where that gives the tokens
+of `unfused`, the rounding inside those operators is all that `fused` differs by. `control` is
+`fused` with norms that are wrong. Rows, with the near misses and their reasons, go to
 build/engines/vllm-fusions.json.
 """
 
@@ -144,6 +144,7 @@ def take_apart(module: GraphModule) -> bool:
         torch.ops.npu.npu_add_rms_norm_dynamic_quant.default: norm_and_dynamic_quant,
         torch.ops.npu.npu_add_rms_norm_quant.default: norm_and_quant,
         torch.ops.npu.npu_dequant_swiglu_quant.default: swiglu_and_dynamic_quant,
+        torch.ops.vllm.qkv_rmsnorm_rope.default: norms_and_rotation,
     }
     found = [node for node in module.graph.nodes if node.target in apart]
     for node in found:
@@ -151,17 +152,19 @@ def take_apart(module: GraphModule) -> bool:
     return bool(found)
 
 
-def norm_and_dynamic_quant(x: Any, residual: Any, weight: Any, **given: Any) -> tuple[Any, ...]:
+def norm_and_dynamic_quant(
+    x: Any, residual: Any, weight: Any, *, epsilon: float = 1e-6, **_given: Any
+) -> tuple[Any, ...]:
     """Return what `npu_add_rms_norm_dynamic_quant` does, rounding the norm."""
     import torch_npu
 
-    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, given["epsilon"])
-    quantised, scale = torch_npu.npu_dynamic_quant(normed, smooth_scales=given["smooth_scale1"])
+    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
+    quantised, scale = torch_npu.npu_dynamic_quant(normed)
     return quantised, None, total, scale, None
 
 
 def norm_and_quant(
-    x: Any, residual: Any, weight: Any, scale: Any, offset: Any, *_none: Any, epsilon: float
+    x: Any, residual: Any, weight: Any, scale: Any, offset: Any, *, epsilon: float = 1e-6
 ) -> tuple[Any, ...]:
     """Return what `npu_add_rms_norm_quant` does, rounding the norm and the scale's reciprocal."""
     import torch
@@ -178,6 +181,30 @@ def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
 
     quantised, scale = torch_npu.npu_dynamic_quant(torch_npu.npu_swiglu(x))
     return quantised, scale
+
+
+def norms_and_rotation(
+    qkv: Any,
+    table: Any,
+    positions: Any,
+    q_weight: Any,
+    k_weight: Any,
+    *sizes: Any,
+    **_none: Any,
+) -> tuple[Any, Any, Any]:
+    """Return what `vllm::qkv_rmsnorm_rope` does, by the operators that the layers emit."""
+    import torch
+    import torch_npu
+
+    q_width, k_width, head_dim, epsilon = sizes
+    q, k, v = qkv.split([q_width, k_width, k_width], -1)
+    normed = [
+        torch_npu.npu_rms_norm(part.view(len(qkv), -1, head_dim), weight, epsilon)[0]
+        for part, weight in ((q, q_weight), (k, k_weight))
+    ]
+    flat = (part.view(len(qkv), -1) for part in normed)
+    rotated = torch.ops.vllm.npu_rotary_embedding
+    return (*rotated(positions, *flat, table, head_dim, table.shape[1], True), v.contiguous())
 
 
 def described(variant: Variant) -> dict[str, Any]:
