@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from vllm_ascend.compilation.acl_graph import (
     ACLGraphWrapper,
     _acl_graph_wrappers,
     get_draft_graph_params,
+    get_draft_graph_prefill_params,
     get_graph_params,
     weak_ref_workspaces,
 )
@@ -82,6 +83,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         self._graphed: GraphedCallable | None = None
         self._context: StepContext | None = None
         self._update: AttentionUpdate | None = None
+        self._is_capturing = False
         self.concrete_aclgraph_entries = _ReleasedEntries(self._release)
 
     def serve(
@@ -125,7 +127,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Do what is captured."""
         result = self.runnable(*args, **kwargs)
-        if get_forward_context().capturing:
+        if self._is_capturing:
             # What the engine loads back on a stream of its own ends inside the capture.
             get_offloader().join_after_forward()
         return result
@@ -135,14 +137,22 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         """Do around a capture what the engine's own wrapper does."""
         context = get_forward_context()
         get_offloader().sync_prev_onload()
+        # For the engine's attention, which captures itself otherwise than it runs.
         context.capturing = True
-        if self._update is not None and self.runtime_mode == CUDAGraphMode.FULL:
-            with self._update.recording(context.batch_descriptor):
+        # None where this is a piece: attention is not in it.
+        update = self._update if self.runtime_mode == CUDAGraphMode.FULL else None
+        self._is_capturing = True
+        try:
+            with nullcontext() if update is None else update.recording(context.batch_descriptor):
                 yield
-        else:
-            yield
-        for parameters in (get_graph_params(), get_draft_graph_params()):
-            weak_ref_workspaces(parameters)
+        finally:
+            self._is_capturing = False
+        for parameters in (
+            get_graph_params,
+            get_draft_graph_params,
+            get_draft_graph_prefill_params,
+        ):
+            weak_ref_workspaces(parameters())
         compilation_counter.num_cudagraph_captured += 1
 
     def _wait_for_updates(self) -> None:
