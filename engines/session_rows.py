@@ -59,14 +59,18 @@ def take_judgements(rows: list[dict[str, Any]]) -> None:
 
 
 def compare_tokens(rows: list[dict[str, Any]]) -> None:
-    """Add to each row how many tokens it shares with the stock engine, in order and place."""
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
+    """Add to each row how many tokens it shares with the stock engine, in order and place.
+
+    A row that names another variant in ``compared_with`` is compared with that one.
+    """
+    given = {(row["name"], row["dtype"]): row["tokens"] for row in rows if "tokens" in row}
     for row in rows:
-        if "tokens" not in row or row["dtype"] not in stock:
+        other = given.get((row.get("compared_with", "stock"), row["dtype"]))
+        if "tokens" not in row or other is None:
             continue
         pairs = [
             (own, theirs)
-            for a, b in zip(row["tokens"], stock[row["dtype"]]["tokens"], strict=True)
+            for a, b in zip(row["tokens"], other, strict=True)
             for own, theirs in zip(a, b, strict=True)
         ]
         row["num_tokens"] = len(pairs)
@@ -75,13 +79,14 @@ def compare_tokens(rows: list[dict[str, Any]]) -> None:
 
 def compare_times(rows: list[dict[str, Any]]) -> None:
     """Add to each timed row how far its update lies below that of stock."""
-    stock = {
-        (row["num_layers"], row["sequences"]): row["update_us"]
-        for row in rows
-        if row["name"] == "stock" and "update_us" in row
-    }
-    for row in rows:
-        theirs = stock.get((row["num_layers"], row["sequences"])) if "update_us" in row else None
+
+    def kind(row: dict[str, Any]) -> tuple[Any, ...]:
+        return row["dtype"], row["num_layers"], row["sequences"]
+
+    timed = [row for row in rows if "update_us" in row]
+    stock = {kind(row): row["update_us"] for row in timed if row["name"] == "stock"}
+    for row in timed:
+        theirs = stock.get(kind(row))
         if theirs is not None:
             row["below_stock"] = theirs / row["update_us"]
 

@@ -7,6 +7,7 @@ build/engines/vllm-failures.json.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import logging
@@ -77,6 +78,28 @@ def fail_capture(checkpoint: Path) -> str:
     return "no error"
 
 
+def fail_capture_by_runtime(checkpoint: Path) -> str:
+    """Do the same where npu-graph-runtime captures."""
+    variant = dataclasses.replace(OURS, key={"graphs": True})
+    with cann_sim.injected_faults("capture_end:2"):
+        make_engine(variant, checkpoint)
+    return "no error"
+
+
+def fail_replay_by_runtime(checkpoint: Path) -> str:
+    """Give a graph of npu-graph-runtime another buffer than it was captured with."""
+    llm = make_engine(dataclasses.replace(OURS, key={"graphs": True}), checkpoint)
+    runner = runner_of(llm)
+    forward = runner._model_forward
+
+    def elsewhere(num_tokens: int, input_ids: Any, *args: Any, **kwargs: Any) -> Any:
+        return forward(num_tokens, input_ids.clone(), *args, **kwargs)
+
+    runner._model_forward = elsewhere
+    generate(llm, compare_load(5)[0], [4] * 5)
+    return "no error"
+
+
 def find_other_version(checkpoint: Path) -> str:
     """Let the engine say that it is of another version."""
     with tempfile.TemporaryDirectory() as folder:
@@ -135,6 +158,16 @@ CASES = (
     ),
     Case(name="capture fails", run=fail_capture, expected="injected fault"),
     Case(
+        name="capture fails, graphs",
+        run=fail_capture_by_runtime,
+        expected="npu_graph_runtime.errors.",
+    ),
+    Case(
+        name="input elsewhere, graphs",
+        run=fail_replay_by_runtime,
+        expected="npu_graph_runtime.errors.InputAddressError: ",
+    ),
+    Case(
         name="other version",
         run=find_other_version,
         expected="EngineVersionError: loading vllm-npu-graph: tried with vllm-ascend 0.23.0, found "
@@ -192,6 +225,9 @@ def run_apart(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
 
 def main() -> int:
     """Run all cases; return 1 if one did not end as it should."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="names of cases")
+    only = parser.parse_args().only
     vllm_stand_ins.set_environment()
     kept = vllm_stand_ins.prepare()
     import torch
@@ -202,7 +238,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         checkpoint = Path(folder) / "checkpoint"
         write_checkpoint(checkpoint, num_layers=OURS.num_layers, dtype=torch.bfloat16)
-        rows = [run_apart(case, number, checkpoint) for number, case in enumerate(CASES)]
+        chosen = [case for case in CASES if not only or case.name in only]
+        rows = [run_apart(case, number, checkpoint) for number, case in enumerate(chosen)]
     del kept
     OUT.write_text(json.dumps(rows, indent=1))
     table = Table("case", "right", "told", title="vLLM with vllm-npu-graph, when something fails")

@@ -1,16 +1,20 @@
 """vLLM-Ascend on simulated CANN with the fusions of fx_passes: what they fuse, and its tokens.
 
 Run as ``cann-sim run -- python engines/vllm_fusions.py``. The engine compiles in pieces; every
-variant is a process forked from one that has imported vLLM. `stock` is the engine alone, `behind`
-has our pass behind its own, `fused` has ours and none of its own, and `control` is `fused` with
-norms that are wrong. Rows, with the near
-misses and their reasons, go to build/engines/vllm-fusions.json.
+variant is a process forked from one that has imported vLLM. Two are the engine alone: `stock`, and
+`unfused` with its own fusions off. `behind` has our pass behind the engine's, `fused` has ours and
+none of its own, `exact` only our rules that change no bit. `apart` is `fused` with each fused
+operator that rounds otherwise computed by the operators it replaced: where that gives the tokens
+of `unfused`, the rounding inside those operators is all that `fused` differs by. `control` is
+`fused` with norms that are wrong. Rows, with the near misses and their reasons, go to
+build/engines/vllm-fusions.json.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import json
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -20,53 +24,77 @@ from decode_load import compare_load
 from forked_variant import run_forked
 from session_rows import TOKEN_COLUMNS, judgements
 from session_run import conclude, make_parser, run_variants
-from vllm_session import Variant, describe, generate, make_engine, worker_of
+from token_margins import TokenMargins, first_differences
+from vllm_session import Variant, describe, generate, make_engine, runner_of, worker_of
 
 import cann_sim
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch.fx import GraphModule
 
 FLOAT = "float"
+# What the engine's layers emit for q and k, at each layer: a cut, two norms and a rotation in
+# place of one kernel, which gives rows that are taken for heads again.
+HEADS = {"fuse_split_qkv_rms_norm_rotary_embedding": (0, 1), "merge_reshapes": (0, 6)}
 # For each quantisation the rules that match, as (a, b): a times, and b times more for each layer.
 EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
-    FLOAT: {},
+    FLOAT: HEADS,
     # Before the first norm there is nothing to add; behind the last nothing is quantised.
     "W8A8_DYNAMIC": {
+        **HEADS,
         "fuse_add_rms_norm_dynamic_quant": (-1, 2),
         "fuse_swiglu_dynamic_quant": (0, 1),
     },
     "W8A8": {
-        "vllm_ascend_quantize": (0, 4),
-        "fuse_add_rms_norm_quant": (-1, 2),
+        **HEADS,
+        "vllm_ascend_quantize": (1, 2),
+        "vllm_ascend_plain_norm_quantize": (-1, 2),
     },
+}
+# With which variant the tokens of one are compared, if not with the stock engine's.
+COMPARED = {"exact": "unfused", "apart": "unfused"}
+# Variants whose tokens are all those of the other.
+EQUAL = {(FLOAT, "fused"), (FLOAT, "behind")} | {
+    (quantisation, name) for quantisation in EXPECTED for name in COMPARED
 }
 # How far below the likeliest token of the float model a chosen one may lie, in standard deviations
 # of the logits: what rounding and quantisation leave. Seen were 0.02, 0.13 and 0.30, the engine
 # alone and with ours alike, and 5.2 with wrong norms.
 WORST_TOKEN = {FLOAT: 0.1, "W8A8_DYNAMIC": 0.3, "W8A8": 0.6}
+# By how much the two tokens may differ where two variants first do, in standard deviations of the
+# logits of the one compared with.
+WIDEST = {FLOAT: 0.1, "W8A8_DYNAMIC": 0.3, "W8A8": 0.6}
 COLUMNS = {
-    **dict.fromkeys(("name", "dtype", "quantisation", "num_layers", "graphs"), ""),
-    **dict.fromkeys(("launches", "fused"), ""),
+    **dict.fromkeys(("name", "dtype", "num_layers", "graphs"), ""),
+    **dict.fromkeys(("launches", "kernels", "fused"), ""),
     **TOKEN_COLUMNS,
+    "differ": "",
+    "widest": ".3f",
 }
 
 
 def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Return the row of a variant: its tokens, and what was fused."""
     if variant.name == "control":
-        make_norms_wrong()
+        add_pass("wrong_norms", make_norms_wrong)
+    if variant.name == "apart":
+        add_pass("apart", take_apart)
     llm = make_engine(variant, checkpoint)
+    margins = TokenMargins(runner_of(llm))
     before = cann_sim.counters()
     tokens = generate(llm, *compare_load(count))
+    counted = cann_sim.counters() - before
     row = {
         **described(variant),
         "sequences": count,
         "tokens": tokens,
-        "launches": (cann_sim.counters() - before).launches,
+        "tops": margins.read(),
+        "launches": counted.launches,
+        "kernels": counted.launches + counted.replayed_kernels,
     }
     fusions = getattr(worker_of(llm), "fusions", None)
     if fusions is not None:
@@ -85,25 +113,98 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
     return [row]
 
 
-def make_norms_wrong() -> None:
-    """Let our passes put another epsilon into what they fused, to see that tokens tell it."""
+def add_pass(name: str, function: Callable[[GraphModule], bool]) -> None:
+    """Let every graph go through a function behind our passes."""
     import fx_passes
     import vllm_npu_graph.fusions as door
     from fx_passes.inductor import PostGradPasses
 
-    def change(module: GraphModule) -> bool:
-        norms = [node for node in module.graph.nodes if "rms_norm" in str(node.target)]
-        for node in norms:
-            node.kwargs = {**node.kwargs, "epsilon": 10.0}
-            node.args = node.args[: 2 if "npu_rms_norm." in str(node.target) else 3]
-        return bool(norms)
-
     def make() -> PostGradPasses:
         passes = PostGradPasses()
-        passes.add(fx_passes.FunctionPass(name="wrong_norms", function=change))
+        passes.add(fx_passes.FunctionPass(name=name, function=function))
         return passes
 
     door.PostGradPasses = make  # type: ignore[assignment,misc]
+
+
+def make_norms_wrong(module: GraphModule) -> bool:
+    """Put another epsilon into what was fused, to see that tokens tell it."""
+    norms = [node for node in module.graph.nodes if "rms_norm" in str(node.target)]
+    for node in norms:
+        node.kwargs = {**node.kwargs, "epsilon": 10.0}
+        node.args = node.args[: 2 if "npu_rms_norm." in str(node.target) else 3]
+    return bool(norms)
+
+
+def take_apart(module: GraphModule) -> bool:
+    """Let the operators that a fused one replaced stand for it, with its arguments."""
+    import torch
+
+    apart = {
+        torch.ops.npu.npu_add_rms_norm_dynamic_quant.default: norm_and_dynamic_quant,
+        torch.ops.npu.npu_add_rms_norm_quant.default: norm_and_quant,
+        torch.ops.npu.npu_dequant_swiglu_quant.default: swiglu_and_dynamic_quant,
+        torch.ops.vllm.qkv_rmsnorm_rope.default: norms_and_rotation,
+    }
+    found = [node for node in module.graph.nodes if node.target in apart]
+    for node in found:
+        node.target = apart[node.target]
+    return bool(found)
+
+
+def norm_and_dynamic_quant(
+    x: Any, residual: Any, weight: Any, *, epsilon: float = 1e-6, **_given: Any
+) -> tuple[Any, ...]:
+    """Return what `npu_add_rms_norm_dynamic_quant` does, rounding the norm."""
+    import torch_npu
+
+    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
+    quantised, scale = torch_npu.npu_dynamic_quant(normed)
+    return quantised, None, total, scale, None
+
+
+def norm_and_quant(
+    x: Any, residual: Any, weight: Any, scale: Any, offset: Any, *, epsilon: float = 1e-6
+) -> tuple[Any, ...]:
+    """Return what `npu_add_rms_norm_quant` does, rounding the norm and the scale's reciprocal."""
+    import torch
+    import torch_npu
+
+    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
+    quantised = torch_npu.npu_quantize(normed, 1.0 / scale, offset, torch.qint8, -1, False)
+    return quantised, None, total
+
+
+def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
+    """Return what `npu_dequant_swiglu_quant` does, rounding the product."""
+    import torch_npu
+
+    quantised, scale = torch_npu.npu_dynamic_quant(torch_npu.npu_swiglu(x))
+    return quantised, scale
+
+
+def norms_and_rotation(
+    qkv: Any,
+    table: Any,
+    positions: Any,
+    q_weight: Any,
+    k_weight: Any,
+    *sizes: Any,
+    **_none: Any,
+) -> tuple[Any, Any, Any]:
+    """Return what `vllm::qkv_rmsnorm_rope` does, by the operators that the layers emit."""
+    import torch
+    import torch_npu
+
+    q_width, k_width, head_dim, epsilon = sizes
+    q, k, v = qkv.split([q_width, k_width, k_width], -1)
+    normed = [
+        torch_npu.npu_rms_norm(part.view(len(qkv), -1, head_dim), weight, epsilon)[0]
+        for part, weight in ((q, q_weight), (k, k_weight))
+    ]
+    flat = (part.view(len(qkv), -1) for part in normed)
+    rotated = torch.ops.vllm.npu_rotary_embedding
+    return (*rotated(positions, *flat, table, head_dim, table.shape[1], True), v.contiguous())
 
 
 def described(variant: Variant) -> dict[str, Any]:
@@ -114,7 +215,18 @@ def described(variant: Variant) -> dict[str, Any]:
         **describe(variant),
         "dtype": f"{variant.dtype}, {quantisation}",
         "quantisation": quantisation,
+        "compared_with": COMPARED.get(variant.name, "stock"),
     }
+
+
+def measure_margins(rows: list[dict[str, Any]]) -> None:
+    """Add to each row in how many sequences it differs, and the widest of the margins there."""
+    given = {(row["name"], row["dtype"]): row for row in rows if "tokens" in row}
+    for row in given.values():
+        other = given.get((row["compared_with"], row["dtype"]))
+        if other is not None and "differ" not in row:
+            margins = first_differences(row["tokens"], other["tokens"], other["tops"])
+            row |= {"margins": margins, "differ": len(margins), "widest": max(margins, default=0.0)}
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -130,15 +242,19 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             worst = f"lies {row['worst_token']:.3f} below the likeliest (rule: {most})"
             wrong.append(f"{what}: the worst token {worst}")
         fusions = row.get("fusions", {})
-        if not fusions and row.get("equal_tokens") != row.get("num_tokens"):
+        kind = row["quantisation"]
+        if (kind, row["name"]) in EQUAL and row.get("equal_tokens") != row.get("num_tokens"):
             equal = f"{row['equal_tokens']} of {row['num_tokens']}"
-            wrong.append(f"{what}: nothing is fused, and {equal} tokens are those of stock")
+            wrong.append(f"{what}: {equal} tokens are those of {row['compared_with']}")
+        if "widest" in row and (row["widest"] > WIDEST[kind]) != (row["name"] == "control"):
+            wrong.append(f"{what}: differs by {row['widest']:.3f} (rule: {WIDEST[kind]})")
         expected = {
-            rule: first + each * row["num_layers"]
-            for rule, (first, each) in EXPECTED[row["quantisation"]].items()
+            rule: first + each * row["num_layers"] for rule, (first, each) in EXPECTED[kind].items()
         }
-        if row["name"] == "fused" and fusions != expected:
+        if row["name"] in {"fused", "apart"} and fusions != expected:
             wrong.append(f"{what}: expected {expected} fusions, found {fusions}")
+        if row["name"] == "exact" and not fusions:
+            wrong.append(f"{what}: nothing is fused")
     return wrong
 
 
@@ -146,23 +262,24 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
     """Return the variants that a run was asked for."""
     made = functools.partial(Variant, dtype="bfloat16", num_layers=options.layers, mode="PIECEWISE")
     stock = made(name="stock", worker=False)
+    unfused = dataclasses.replace(stock, name="unfused", own_fusions=False)
     behind = made(name="behind", key={"fusions": True})
     fused = dataclasses.replace(behind, name="fused", own_fusions=False)
+    exact = dataclasses.replace(fused, name="exact", key={"fusions": {"exact": True}})
+    apart = dataclasses.replace(fused, name="apart")
+    control = dataclasses.replace(fused, name="control")
+    chosen: dict[str | None, tuple[Variant, ...]] = {
+        None: (stock, unfused, behind, fused),
+        "W8A8_DYNAMIC": (stock, unfused, behind, fused, apart, control),
+        "W8A8": (stock, unfused, fused, exact, apart),
+    }
+    judge = made(name="transformers")
     pairs = [
         dataclasses.replace(each, quantisation=quantisation)
-        for quantisation in (None, "W8A8_DYNAMIC", "W8A8")
-        for each in (stock, behind, fused)
+        for quantisation, variants in chosen.items()
+        for each in (*variants, judge)
     ]
-    control = dataclasses.replace(fused, name="control", quantisation="W8A8_DYNAMIC")
-    judges = [
-        made(name="transformers", quantisation=quantisation)
-        for quantisation in (None, "W8A8_DYNAMIC", "W8A8")
-    ]
-    return [
-        each
-        for each in (*pairs, control, *judges)
-        if (each.quantisation or FLOAT) in options.quantisations
-    ]
+    return [each for each in pairs if (each.quantisation or FLOAT) in options.quantisations]
 
 
 def run_apart(
@@ -202,6 +319,8 @@ def main() -> int:
     import vllm_ascend.platform  # noqa: F401
 
     rows = run_variants(choose_variants(options), options, run_apart)
+    measure_margins(rows)
+    options.out.write_text(json.dumps(rows, indent=1))
     del kept
     return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
 

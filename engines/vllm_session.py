@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
 COUNTED = ("launches", "replays", "task_updates", "synchronisations")
+OWN_FUSIONS = ("fuse_norm_quant", "fuse_qknorm_rope", "fuse_muls_add")
 TURNS, STEPS_OF_TURN = 6, 12
 COLUMNS = {
     **DESCRIBED,
@@ -70,7 +71,7 @@ class Variant:
             empty where tokens are compared.
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
-        own_fusions: Whether the engine's own fusions run; `qknorm_rope` never does.
+        own_fusions: Whether the engine's own fusions run.
     """
 
     name: str
@@ -90,12 +91,11 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
 
     vllm_stand_ins.install()
     own: dict[str, Any] = {"worker_cls": WORKER} if variant.worker else {}
-    config = dict(vllm_stand_ins.ADDITIONAL_CONFIG)
+    config: dict[str, Any] = {}
     if variant.key is not None:
         config["npu_graph"] = variant.key
     if not variant.own_fusions:
-        off = dict.fromkeys(("fuse_norm_quant", "fuse_muls_add"), False)
-        config["ascend_compilation_config"] = {**config["ascend_compilation_config"], **off}
+        config["ascend_compilation_config"] = dict.fromkeys(OWN_FUSIONS, False)
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,
@@ -221,18 +221,19 @@ class StepStopwatch(Stopwatch):
 
     Args:
         runner: The engine's model runner, which says what a step was.
+        mode: Of the steps that count.
     """
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, runner: Any, mode: str = "FULL") -> None:
         super().__init__()
-        self._is_full = False
+        self._is_kept = False
         forward = runner._model_forward
 
         def seen(*args: Any, **kwargs: Any) -> Any:
             from vllm.config import CUDAGraphMode
             from vllm.forward_context import get_forward_context
 
-            self._is_full = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL
+            self._is_kept = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode[mode]
             return forward(*args, **kwargs)
 
         runner._model_forward = seen
@@ -243,11 +244,11 @@ class StepStopwatch(Stopwatch):
 
         def measured(*args: Any, **kwargs: Any) -> Any:
             self.step.clear()
-            self._is_full = False
+            self._is_kept = False
             begin = time.perf_counter()
             result = call(*args, **kwargs)
             self.step["step"] = 1e6 * (time.perf_counter() - begin)
-            if self._is_full:
+            if self._is_kept:
                 self.steps.append(dict(self.step))
             return result
 
@@ -296,9 +297,13 @@ def make_sides(runner: Any) -> list[Side]:
         theirs[name] = AscendAttentionBackendImpl.__new__(AscendAttentionBackendImpl)
         theirs[name].__dict__.update(impl.__dict__)
     model = runner.model
-    wrapper = ACLGraphWrapper(
-        model.unwrap(), model.vllm_config, model.runtime_mode, model.aclgraph_options
-    )
+    given = {
+        "runnable": model.unwrap(),
+        "vllm_config": model.vllm_config,
+        "runtime_mode": model.runtime_mode,
+        "cudagraph_options": model.aclgraph_options,
+    }
+    wrapper = ACLGraphWrapper(**given)
     made = [
         Side(name="stock", model=wrapper, impls=theirs),
         Side(name=f"ours, {update.lane.updater}", model=model, impls=ours, update=update),
@@ -306,7 +311,7 @@ def make_sides(runner: Any) -> list[Side]:
     if update.lane.updater != "kernels":
         other = AttentionUpdate(NpuDevice(0), frozenset(ours), "kernels")
         impls = {name: RecordedAttentionImpl(impl, name, other) for name, impl in theirs.items()}
-        graphs = RecordedGraphs(wrapper, other)
+        graphs = RecordedGraphs(update=other, **given)
         made.append(Side(name="ours, kernels", model=graphs, impls=impls, update=other))
     for side in made:
         if side.model is not model:

@@ -28,11 +28,6 @@ SETTINGS = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 
-ADDITIONAL_CONFIG = {
-    # `vllm::qkv_rmsnorm_rope` is a kernel of Triton-Ascend, which compiles for an NPU only.
-    "ascend_compilation_config": {"fuse_qknorm_rope": False},
-}
-
 
 def set_environment() -> None:
     """Set the engine's environment variables."""

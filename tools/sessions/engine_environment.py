@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 NEVER = "sys_platform == 'never'"
 """A marker by which an override leaves a requirement out."""
 
-_PARTS = ("session", "failures", "prefill", "fusions")
+_PARTS = ("session", "graphs", "prefill", "failures", "fusions")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Engine:
 
     @property
     def scripts(self) -> list[str]:
-        """What the session runs: the engine with its own code and with ours, and more."""
+        """What the session runs: the engine with its own code and with ours, part by part."""
         names = (f"engines/{self.name}_{part}.py" for part in _PARTS)
         return [name for name in names if (ROOT / name).exists()]
 

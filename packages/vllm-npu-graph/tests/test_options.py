@@ -24,8 +24,20 @@ def test_the_key_is_true_or_a_mapping() -> None:
 
 @pytest.mark.parametrize("value", [1, "auto", {"updaters": "auto"}, ["updater"]])
 def test_another_value_is_refused_with_the_options_that_there_are(value: object) -> None:
-    with pytest.raises(OptionsError, match="any_version, fusions, updater"):
+    with pytest.raises(OptionsError, match="any_version, attention, fusions, graphs, updater"):
         Options.read({"npu_graph": value})
+
+
+def test_each_part_is_switched_by_itself() -> None:
+    only = Options.read({"npu_graph": {"graphs": True, "attention": False}})
+    assert only == Options(graphs=True, attention=False)
+    assert Options() == Options(graphs=False, attention=True, fusions=None)
+
+
+@pytest.mark.parametrize("name", ["attention", "graphs", "any_version"])
+def test_a_switch_is_true_or_false(name: str) -> None:
+    with pytest.raises(OptionsError, match=f"'{name}' of 'npu_graph': expected true or false"):
+        Options.read({"npu_graph": {name: "no"}})
 
 
 @pytest.mark.parametrize(
@@ -35,8 +47,8 @@ def test_another_value_is_refused_with_the_options_that_there_are(value: object)
         (False, None),
         ({}, FusionOptions()),
         (
-            {"require": ["fuse_swiglu"], "disabled": ["noops"]},
-            FusionOptions(require=("fuse_swiglu",), settings={"disabled": ["noops"]}),
+            {"require": ["fuse_swiglu"], "exact": True, "disabled": ["noops"]},
+            FusionOptions(require=("fuse_swiglu",), exact=True, settings={"disabled": ["noops"]}),
         ),
     ],
 )
@@ -47,7 +59,7 @@ def test_fusions_are_asked_for(value: object, expected: FusionOptions | None) ->
     assert Options.read({"npu_graph": True}) == Options(fusions=None)
 
 
-@pytest.mark.parametrize("value", ["fuse_swiglu", 3, {"require": "fuse_swiglu"}])
+@pytest.mark.parametrize("value", ["fuse_swiglu", 3, {"require": "fuse_swiglu"}, {"exact": 1}])
 def test_other_values_of_fusions_are_refused(value: object) -> None:
     with pytest.raises(OptionsError, match="fusions"):
         Options.read({"npu_graph": {"fusions": value}})

@@ -49,6 +49,12 @@ def plain(*tensors: Tensor) -> tuple[Tensor, Tensor]:
     return vllm.quantize(normed, scale, reciprocal, offset), total
 
 
+def without_own_operators(*tensors: Tensor) -> tuple[Tensor, Tensor]:
+    x, residual, weight, _, scale, reciprocal, offset = tensors
+    normed, _, total = npu.npu_add_rms_norm(x, residual, weight, 1e-5)
+    return vllm.quantize(normed, scale, reciprocal, offset), total
+
+
 def biased(*tensors: Tensor) -> tuple[Tensor, Tensor]:
     x, residual, weight, bias, scale, reciprocal, offset = tensors
     normed, _, total = ascend.npu_add_rms_norm_bias(x, residual, weight, bias, 1e-5)
@@ -76,13 +82,14 @@ def targets(module: torch.fx.GraphModule) -> list[object]:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("function", [plain, biased, only_quantized])
+@pytest.mark.parametrize("function", [plain, biased, only_quantized, without_own_operators])
 def test_norm_and_quantize_are_one_kernel_that_takes_the_scale_itself(
     function: Callable[..., Tensor], level: GraphLevel
 ) -> None:
     module = capture_graph(function, inputs(), level=level, dynamic={0: 0, 1: 0})
 
-    assert_rewritten(pipeline(), module, {"vllm_ascend_norm_quantize": 1})
+    kind = "plain_norm" if function is without_own_operators else "norm"
+    assert_rewritten(pipeline(), module, {f"vllm_ascend_{kind}_quantize": 1})
 
     assert targets(module) == ["npu.npu_add_rms_norm_quant.default"]
 

@@ -84,7 +84,7 @@ CASES: tuple[tuple[Callable[..., tuple[Tensor, ...]], str, int], ...] = (
     (static_biased, "vllm_ascend_norm_quantize", 1),
     (static_twice, "vllm_ascend_norm_two_quantize", 2),
     (dynamic_biased, "vllm_ascend_norm_dynamic_quant", 2),
-    (dynamic_plain, "vllm_ascend_gathered_norm_dynamic_quant", 2),
+    (dynamic_plain, "vllm_ascend_plain_norm_dynamic_quant", 2),
 )
 
 

@@ -35,6 +35,8 @@ class FusionPass(VllmInductorPass):  # type: ignore[misc]
     def __init__(self, vllm_config: Any, options: FusionOptions) -> None:
         super().__init__(vllm_config)
         self.passes = PostGradPasses()
+        if options.exact:
+            self.passes.pipeline = self.passes.pipeline.exact()
         self.passes.configure(options.settings)
         self._require = options.require
 

@@ -1,4 +1,4 @@
-"""vLLM-Ascend's model runner (v1), with attention update by a lane."""
+"""vLLM-Ascend's model runner (v1), with attention update by a lane and graphs by our runtime."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context
+from vllm.platforms import current_platform
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
-from npu_graph_runtime import NpuDevice
+from npu_graph_runtime import CaptureSession, NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
 from vllm_npu_graph.recorded_graphs import RecordedGraphs
 from vllm_npu_graph.recorded_impl import RecordedAttentionImpl, find_uncovered
+from vllm_npu_graph.runtime_graphs import RuntimeGraphs, StepContext, unserved_graphs
 
 if TYPE_CHECKING:
     import torch
@@ -31,10 +33,40 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         self.model: Any
         self.attention_update: AttentionUpdate | None = None
         self._options = options
+        self._graph_context: StepContext | None = None
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model, then let its attention be recorded if all of it is covered."""
+        """Load the model, then let our parts stand for the engine's as far as they cover it."""
         super().load_model(*args, **kwargs)
+        if self._options.attention:
+            self._record_attention()
+        update = self.attention_update
+        if self._options.graphs and isinstance(self.model, ACLGraphWrapper):
+            self.model = RuntimeGraphs(**_arguments(self.model))
+        elif update is not None:
+            self.model = RecordedGraphs(**_arguments(self.model), update=update)
+
+    def capture_model(self) -> int:
+        """Capture all graphs; return the bytes that they took.
+
+        Raises:
+            GraphRuntimeError: With the key ``graphs``: the device refused a capture.
+        """
+        made = unserved_graphs()
+        if self._graph_context is None and not made:
+            return super().capture_model()  # type: ignore[no-any-return]
+        device = NpuDevice(self.device.index or 0)
+        context = self._graph_context = self._graph_context or StepContext()
+        for number, graphs in enumerate(made):
+            name = "model" if graphs is self.model else f"piece {number}"
+            graphs.serve(device, context, self.attention_update, name)
+        _LOGGER.info("vllm-npu-graph captures %d callables by npu-graph-runtime", len(made))
+        pool = current_platform.get_global_graph_pool()
+        with CaptureSession(device, context, pool=pool):
+            return super().capture_model()  # type: ignore[no-any-return]
+
+    def _record_attention(self) -> None:
+        """Let the attention be recorded if all of it is covered."""
         context = self.compilation_config.static_forward_context
         layers = {name: layer for name, layer in context.items() if hasattr(layer, "impl")}
         reason = self._find_reason(layers)
@@ -45,7 +77,6 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         update = AttentionUpdate(device, names, self._options.updater)
         for name, layer in layers.items():
             layer.impl = RecordedAttentionImpl(layer.impl, name, update)
-        self.model = RecordedGraphs(self.model, update)
         self.attention_update, lane = update, update.lane
         told = (len(layers), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
@@ -77,3 +108,15 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         update = self.attention_update
         if update is None or not update.finish():
             super()._update_full_graph_params_if_needed(*args, **kwargs)
+
+
+def _arguments(wrapper: Any) -> dict[str, Any]:
+    """Return what a wrapper like the engine's own is made with."""
+    return {
+        "runnable": wrapper.unwrap(),
+        "vllm_config": wrapper.vllm_config,
+        "runtime_mode": wrapper.runtime_mode,
+        "cudagraph_options": wrapper.aclgraph_options,
+        "use_eagle": wrapper.use_eagle,
+        "enable_enpu": wrapper.enable_enpu,
+    }

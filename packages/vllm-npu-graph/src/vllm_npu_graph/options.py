@@ -32,10 +32,12 @@ class FusionOptions:
     Attributes:
         require: Names of rules each of which must match in some graph, or the engine does not
             start.
+        exact: Whether only rules run that change no bit.
         settings: What `fx_passes.inductor.PostGradPasses.configure` takes.
     """
 
     require: tuple[str, ...] = ()
+    exact: bool = False
     settings: Mapping[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -53,17 +55,24 @@ class FusionOptions:
                 f"reading 'require' of 'fusions': expected names of rules, found {require!r}; "
                 f"write [{require!r}]"
             )
-        settings = {name: each for name, each in value.items() if name != "require"}
-        return cls(require=tuple(require), settings=settings)
+        exact = value.get("exact", False)
+        if not isinstance(exact, bool):
+            raise OptionsError(
+                f"reading 'exact' of 'fusions': expected true or false, found {exact!r}"
+            )
+        settings = {name: each for name, each in value.items() if name not in {"require", "exact"}}
+        return cls(require=tuple(require), exact=exact, settings=settings)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
     """The value of the key: ``true``, or a mapping; see the README."""
 
+    attention: bool = True
     updater: UpdaterChoice = "auto"
-    any_version: bool = False
+    graphs: bool = False
     fusions: FusionOptions | None = None
+    any_version: bool = False
 
     @classmethod
     def read(cls, additional_config: Mapping[str, object] | None) -> Options | None:
@@ -77,6 +86,11 @@ class Options:
                 f"reading {KEY!r} of additional_config: expected true, false or a mapping of "
                 f"{', '.join(sorted(known))}, found {value!r}"
             )
+        for name in ("attention", "graphs", "any_version"):
+            if not isinstance(value.get(name, False), bool):
+                raise OptionsError(
+                    f"reading {name!r} of {KEY!r}: expected true or false, found {value[name]!r}"
+                )
         return cls(**{**value, "fusions": FusionOptions.read(value.get("fusions"))})
 
     def check_engine(self) -> None:

@@ -15,16 +15,9 @@ if TYPE_CHECKING:
 class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
     """Stands for the engine's wrapper; the lane orders its replays, not a host synchronisation."""
 
-    def __init__(self, wrapper: ACLGraphWrapper, update: AttentionUpdate) -> None:
-        super().__init__(
-            wrapper.unwrap(),
-            wrapper.vllm_config,
-            wrapper.runtime_mode,
-            wrapper.aclgraph_options,
-            use_eagle=wrapper.use_eagle,
-            # The engine's word for: the caller orders replay and update, so do not synchronise.
-            enable_enpu=True,
-        )
+    def __init__(self, *, update: AttentionUpdate, **given: Any) -> None:
+        # The engine's word for: the caller orders replay and update, so do not synchronise.
+        super().__init__(**{**given, "enable_enpu": True})
         self._update = update
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

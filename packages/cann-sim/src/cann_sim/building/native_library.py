@@ -101,6 +101,7 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
         *_libraries_without_functions(flags, installation),
         _operator_library(flags, installation),
         _transformer_boost_library(flags, installation),
+        _engine_kernels_library(flags, installation),
         # torch_npu looks for the executors' functions here; a look-up includes what it links to.
         NativeLibrary(
             name="libnnopbase.so",
@@ -235,6 +236,20 @@ def _transformer_boost_library(flags: tuple[str, ...], installation: Installatio
             *_LINK_RUNTIME,
             *_link_torch(installation, "torch_cpu", "c10"),
         ),
+    )
+
+
+def _engine_kernels_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
+    """Return what `cann_sim.engine_kernels` calls: kernels that engines bring for the device."""
+    torch_include = installation.torch_folder / "include"
+    return NativeLibrary(
+        name="libcann_sim_engine_kernels.so",
+        folder="common",
+        sources=_files("engine_kernels", "*.cpp"),
+        headers=_files("runtime", "launch.h"),
+        # Of torch only the arithmetic of half precision, which is all in headers.
+        compile_flags=(*flags, f"-isystem{torch_include}"),
+        link_flags=_LINK_RUNTIME,
     )
 
 

@@ -35,8 +35,10 @@ def vllm_ascend_forms(
       Where `vllm::maybe_all_gather_and_maybe_unpad` stands between them it gathers what is
       quantised, and its scales. The scale is an argument of `vllm::quantize` beside its reciprocal,
       so nothing is inverted. Rounding.
-    - `vllm_ascend_gathered_norm_*`, `vllm_ascend_gathered_first_norm_mx_quant`: the same with that
-      gathering behind `npu_add_rms_norm` and `npu_rms_norm`.
+    - `vllm_ascend_plain_norm_*`, `vllm_ascend_gathered_first_norm_mx_quant`: the same behind
+      `npu_add_rms_norm`, which the engine uses where it has no operators of its own, and behind
+      `npu_rms_norm`; without that gathering for `vllm::quantize` only, the others are not the
+      engine's words.
     - `vllm_ascend_norm`: `_C_ascend::npu_add_rms_norm_bias` elsewhere, with a bias only where the
       norm moves behind a reduce-scatter; else it would be two operators. Rounding: the bias is
       added to what has been rounded.

@@ -257,8 +257,11 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
         closing = ending.closing
         own = (combine(_engine_norm, closing), combine(_engine_norm, gathered, closing))
         rules.append(ending.rule("norm", own, _NORM))
-        plain = (combine(_npu_norm, gathered, closing),)
-        rules.append(ending.rule("gathered_norm", plain, "npu::npu_add_rms_norm"))
+        plain = [combine(_npu_norm, gathered, closing)]
+        if "vllm::quantize" in ending.operators:
+            # Other quantisations behind such a norm are no words of the engine.
+            plain.append(combine(_npu_norm, closing))
+        rules.append(ending.rule("plain_norm", tuple(plain), "npu::npu_add_rms_norm"))
     first = (combine(_first_norm, gathered, mx_quantized),)
     rules.append(_FIRST_MX.rule("gathered_first_norm", first, "npu::npu_rms_norm"))
     rules.append(

@@ -1,0 +1,127 @@
+"""The page of what was run of vLLM-Ascend: models, modes and parts of ours, or why not.
+
+Run as ``python engines/vllm_matrix.py`` behind the sessions, whose rows it reads from
+build/engines/vllm*.json; it prints the page, and ``--write`` writes docs/engines-vllm.md. A cell
+without a run says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "engines-vllm.md"
+MODES = ("FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")
+PARTS = {
+    "ours": "attention update",
+    "graphs": "graphs",
+    "both": "attention update, graphs",
+    "behind": "fusions behind the engine's",
+    "fused": "fusions in place of the engine's",
+    "exact": "fusions that change no bit",
+    "apart": "fusions, each computed by what it replaced",
+}
+# Why a cell has no run: by mode, and else by model.
+NO_ATTENTION = "no attention is captured"
+UNTRIED = "not run"
+FUSE_BY_PIECES = "the engine compiles by npugraph_ex, which runs no passes of others"
+REASONS: dict[tuple[str, str], str] = {
+    ("ours", "PIECEWISE"): NO_ATTENTION,
+    ("both", "PIECEWISE"): NO_ATTENTION,
+    **{
+        (part, "FULL_DECODE_ONLY"): FUSE_BY_PIECES for part in ("behind", "fused", "exact", "apart")
+    },
+}
+# Models of which nothing was run with a part of ours, and why.
+OTHERS = {
+    "DeepSeek-shaped (MLA)": "attention update covers FIA v1: the engine's own road, said once",
+    "Qwen3-MoE": UNTRIED,
+    "LoRA": UNTRIED,
+    "speculative decoding": "the draft model replays apart; refused by attention update, said once",
+    "model runner v2": "vllm-ascend 0.23.0 does not support it beside vLLM 0.23.0",
+}
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of all sessions that compare tokens, each with model, mode and part."""
+    found = []
+    for name, mode in (
+        ("vllm", "FULL_DECODE_ONLY"),
+        ("vllm-fusions", "PIECEWISE"),
+        ("vllm-graphs", ""),
+    ):
+        path = folder / f"{name}.json"
+        if not path.exists():
+            continue
+        for row in json.loads(path.read_text()):
+            if "equal_tokens" not in row or row["name"] not in PARTS:
+                continue
+            dtype, _, rest = row["dtype"].partition(", ")
+            kind = rest if name == "vllm-fusions" and rest != "float" else ""
+            found.append(
+                {
+                    **row,
+                    "model": f"Qwen3, {dtype}" + (f", {kind}" if kind else ""),
+                    "mode": mode or rest,
+                }
+            )
+    return found
+
+
+def cell(rows: list[dict[str, Any]], part: str, mode: str) -> str:
+    """Return what was found, or why there is nothing."""
+    run = [row for row in rows if row["name"] == part and row["mode"] == mode]
+    if not run:
+        return REASONS.get((part, mode), UNTRIED)
+    row = run[-1]
+    other = row.get("compared_with", "stock")
+    told = f"{row['equal_tokens']} of {row['num_tokens']} tokens of `{other}`"
+    if row.get("differ"):
+        told += (
+            f"; first differences in {row['differ']} sequences, margin at most {row['widest']:.3f}"
+        )
+    return told + (f"; {row['fused']} fusions" if "fused" in row else "")
+
+
+def page(rows: list[dict[str, Any]]) -> str:
+    """Return the page."""
+    lines = [f"| model | part | {' | '.join(MODES)} |", "|---|---|" + "---|" * len(MODES)]
+    for model in sorted({row["model"] for row in rows}):
+        of_model = [row for row in rows if row["model"] == model]
+        for part, name in PARTS.items():
+            if any(row["name"] == part for row in of_model):
+                cells = " | ".join(cell(of_model, part, mode) for mode in MODES)
+                lines.append(f"| {model} | {name} | {cells} |")
+    lines += [f"| {model} | all | {reason} | | |" for model, reason in OTHERS.items()]
+    table = "\n".join(lines)
+    most = max((row["sequences"] for row in rows), default=0)
+    return f"""# vLLM 0.23.0 with vllm-ascend 0.23.0: what ran with our parts
+
+Made by `python engines/vllm_matrix.py --write` from the rows of the sessions of `./nox -s
+"engine(vllm)"`, on simulated CANN, of up to {most} sequences that join and leave. *stock* is the
+engine without our parts, *unfused* that with its own fusions off. A margin is how far the other
+token lay below the engine's own, in standard deviations of the engine's logits, where two variants
+first differ.
+
+{table}
+"""
+
+
+def main() -> None:
+    """Print the page, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--rows", type=Path, default=ROOT / "build" / "engines")
+    options = parser.parse_args()
+    text = page(read_rows(options.rows))
+    if options.write:
+        PAGE.write_text(text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,202 @@
+"""vLLM-Ascend's FULL and PIECEWISE graphs, captured and replayed by npu_graph_runtime."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager, nullcontext
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from vllm.compilation.counter import compilation_counter
+from vllm.config import CUDAGraphMode
+from vllm.forward_context import get_forward_context
+from vllm.model_executor.offloader.base import get_offloader
+
+# `_acl_graph_wrappers` is the engine's own list of what its sleep mode releases.
+from vllm_ascend.compilation.acl_graph import (
+    ACLGraphWrapper,
+    _acl_graph_wrappers,
+    get_draft_graph_params,
+    get_draft_graph_prefill_params,
+    get_graph_params,
+    weak_ref_workspaces,
+)
+
+from npu_graph_runtime import GraphedCallable, GraphKey, RunMode, weights_of
+from vllm_npu_graph.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from npu_graph_runtime import CaptureSession, GraphDevice
+    from vllm_npu_graph.attention_update import AttentionUpdate
+
+_RUN_MODES = MappingProxyType(
+    {
+        CUDAGraphMode.NONE: RunMode.EAGER,
+        CUDAGraphMode.PIECEWISE: RunMode.PIECEWISE,
+        CUDAGraphMode.FULL: RunMode.FULL,
+    }
+)
+
+
+class StepContext:
+    """What the engine's forward context says about the current call, as the runtime asks for it.
+
+    Attributes:
+        capture_session: The open one, set by the runtime.
+    """
+
+    def __init__(self) -> None:
+        self.capture_session: CaptureSession | None = None
+        self._keys: dict[object, GraphKey] = {}
+
+    @property
+    def mode(self) -> RunMode:
+        """How the engine runs this step."""
+        return _RUN_MODES[get_forward_context().cudagraph_runtime_mode]
+
+    @property
+    def key(self) -> GraphKey:
+        """The engine's batch descriptor; one object for each."""
+        batch = get_forward_context().batch_descriptor
+        key = self._keys.get(batch)
+        if key is None:
+            key = self._keys[batch] = GraphKey(
+                num_tokens=batch.num_tokens,
+                num_sequences=batch.num_reqs,
+                uniform=batch.uniform,
+                num_active_loras=batch.num_active_loras,
+                extra=("lora",) if batch.has_lora else (),
+            )
+        return key
+
+
+class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
+    """Stands for the engine's wrapper of a model, or of a piece of one.
+
+    Until `serve` was called, in front of the engine's captures, it calls through.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._graphed: GraphedCallable | None = None
+        self._context: StepContext | None = None
+        self._update: AttentionUpdate | None = None
+        self._is_capturing = False
+        self.concrete_aclgraph_entries = _ReleasedEntries(self._release)
+
+    def serve(
+        self, device: GraphDevice, context: StepContext, update: AttentionUpdate | None, name: str
+    ) -> None:
+        """Capture and replay from now on.
+
+        Args:
+            device: Of the model.
+            context: Shared by the wrappers of a model; captures are made in its session.
+            update: Records the attention of FULL graphs; None where the engine updates it.
+            name: For messages.
+        """
+        if self._graphed is not None:
+            return
+        self._context, self._update = context, update
+        self._graphed = GraphedCallable(
+            self._run,
+            device=device,
+            context=context,
+            run_mode=_RUN_MODES[self.runtime_mode],
+            name=name,
+            weights=weights_of(self.runnable),
+            # The engine warms up whole steps itself.
+            warmup_runs=0,
+            around_capture=lambda _key: self._capturing(),
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Capture, replay or call through, as the engine's forward context says.
+
+        Raises:
+            GraphRuntimeError: From `npu_graph_runtime.GraphedCallable`.
+        """
+        if self._graphed is None:
+            return self.runnable(*args, **kwargs)
+        if self.runtime_mode == CUDAGraphMode.FULL:
+            self._wait_for_updates()
+        return self._graphed(*args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        """Do what is captured."""
+        result = self.runnable(*args, **kwargs)
+        if self._is_capturing:
+            # What the engine loads back on a stream of its own ends inside the capture.
+            get_offloader().join_after_forward()
+        return result
+
+    @contextmanager
+    def _capturing(self) -> Iterator[None]:
+        """Do around a capture what the engine's own wrapper does."""
+        context = get_forward_context()
+        get_offloader().sync_prev_onload()
+        # For the engine's attention, which captures itself otherwise than it runs.
+        context.capturing = True
+        # None where this is a piece: attention is not in it.
+        update = self._update if self.runtime_mode == CUDAGraphMode.FULL else None
+        self._is_capturing = True
+        try:
+            with nullcontext() if update is None else update.recording(context.batch_descriptor):
+                yield
+        finally:
+            self._is_capturing = False
+        for parameters in (
+            get_graph_params,
+            get_draft_graph_params,
+            get_draft_graph_prefill_params,
+        ):
+            weak_ref_workspaces(parameters())
+        compilation_counter.num_cudagraph_captured += 1
+
+    def _wait_for_updates(self) -> None:
+        """Let the host wait, as the engine does, where its own updates follow this replay."""
+        context = get_forward_context()
+        if (
+            context.cudagraph_runtime_mode != self.runtime_mode
+            or self.enable_enpu
+            or (self._context is not None and self._context.capture_session is not None)
+            or (self._update is not None and self._update.is_recorded(context.batch_descriptor))
+        ):
+            return
+        torch.get_device_module("npu").current_stream().synchronize()
+
+    def _release(self) -> None:
+        if self._graphed is not None:
+            self._graphed.release_all()
+
+
+class _ReleasedEntries(dict[Any, Any]):
+    """What the engine clears when it goes to sleep; our graphs go with it.
+
+    Args:
+        release: Releases them.
+    """
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        super().__init__()
+        self._release_graphs = release
+
+    def clear(self) -> None:
+        """Release the graphs."""
+        super().clear()
+        self._release_graphs()
+
+
+def make_piece_graphs(*, vllm_config: Any, **given: Any) -> ACLGraphWrapper:
+    """Return the wrapper of a piece: ours where the engine's configuration asks for it."""
+    options = Options.read(vllm_config.additional_config)
+    ours = options is not None and options.graphs
+    return (RuntimeGraphs if ours else ACLGraphWrapper)(vllm_config=vllm_config, **given)
+
+
+def unserved_graphs() -> list[RuntimeGraphs]:
+    """Return the wrappers of this process that capture nothing yet."""
+    made = [each for each in _acl_graph_wrappers if isinstance(each, RuntimeGraphs)]
+    return [each for each in made if each._graphed is None]  # noqa: SLF001 - of this module
