@@ -157,3 +157,34 @@ def test_value_replaced_by_one_that_shares_memory_with_it_stays_in_its_group() -
     aliases.replace(old, x)
 
     assert aliases.group(old) is aliases.group(x)
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+@pytest.mark.parametrize("asked", ["nothing", "a view", "an input", "memory of its own"])
+def test_inputs_that_overlap_are_one_memory_whatever_was_asked_before(
+    asked: str, barrier: bool
+) -> None:
+    graph = Graph()
+    x, part = tensor_placeholder(graph, "x"), graph.placeholder("part")
+    part.meta["val"] = x.meta["val"][1:]
+    if barrier:
+        graph.call_function(unknown_function, (graph.call_function(aten.neg.default, (x,)), part))
+    view = graph.call_function(aten.view.default, (part, [12]))
+    first = graph.call_function(aten.neg.default, (view,))
+    write = graph.call_function(aten.zero_.default, (x,))
+    graph.output(first)
+    aliases = AliasAnalysis(graph)
+    with graph.inserting_before(write):
+        new = graph.call_function(aten.abs.default, (view,))
+
+    if asked == "a view":
+        assert aliases.group(view) is aliases.group(part)
+    elif asked == "an input":
+        assert not (aliases.owns_memory(x) and aliases.owns_memory(part))
+    elif asked == "memory of its own":
+        assert aliases.owns_memory(first)
+    aliases.replace(first, new)
+
+    assert aliases.writer_between(first, None, (view,)) is write
+    assert aliases.group(view) is aliases.group(x)
+    assert aliases.writer_between(first, None, (new,)) is None

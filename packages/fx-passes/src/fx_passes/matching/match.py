@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
 from torch.fx import Node
 
-from fx_passes.graph_argument import value_of
+from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.memory.effect import EffectTable
 
 if TYPE_CHECKING:
@@ -41,6 +42,17 @@ class Match:
     labels: Mapping[str, Node]
     nodes: tuple[Node, ...]
     effects: EffectTable = field(default_factory=EffectTable)
+
+    @cached_property
+    def inputs(self) -> frozenset[Node]:
+        """The nodes that parameters stand for, alone or in a list."""
+        found: set[Node] = set()
+        for bound in self.bound.values():
+            if type(bound) is Node:
+                found.add(bound)
+            elif isinstance(bound, (list, tuple, dict, slice)):
+                found.update(nodes_in(bound))
+        return frozenset(found)
 
     def value(self, name: str) -> object:
         """Return what a parameter, output or label stands for.

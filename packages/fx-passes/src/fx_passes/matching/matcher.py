@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch.fx import Node
 
@@ -40,8 +39,7 @@ _UNSET = _Unset()
 _MOST_OTHERS = 256
 
 
-@dataclass(frozen=True, eq=False)
-class StructuralMiss:
+class StructuralMiss(NamedTuple):
     """How far a search got that found no match.
 
     Attributes:
@@ -81,13 +79,11 @@ class Matcher:
         self._signatures = signatures
         self.absent: PatternCall | None = None
         self._anchor = self._rarest_call()
-        self._steps = self._cover_steps()
         self._commutative = any(call.commutative for call in pattern.calls)
         self._search = self._compile()
-        nodes = pattern.nodes
-        self._parameters = [(n.name, n.index) for n in nodes if isinstance(n, PatternParameter)]
-        self._calls = [n.index for n in nodes if isinstance(n, PatternCall)]
-        self._elements = [n.index for n in nodes if isinstance(n, PatternElement)]
+        self._parameters = [(each.name, each.index) for each in pattern.parameters]
+        self._calls = [each.index for each in pattern.calls]
+        self._elements = [each.index for each in pattern.elements]
         self._outputs = [(name, node.index) for name, node in pattern.outputs.items()]
         self._labels = [(name, node.index) for name, node in pattern.labels.items()]
 
@@ -99,7 +95,7 @@ class Matcher:
         searches = self._pattern.searches
         search = searches.get(anchor.index)
         if search is None:
-            steps = [(step.node, step.source, step.optional) for step in self._steps]
+            steps = self._cover_steps(anchor)
             search = searches[anchor.index] = compile_search(self._pattern, anchor, steps, _UNSET)
         return search
 
@@ -126,8 +122,7 @@ class Matcher:
             return self._result(anchor, solutions[0])
         if failure is None:
             return None
-        nodes = tuple(each for each in failure.nodes if isinstance(each, Node))
-        return StructuralMiss(failure.depth, nodes, _explain(failure))
+        return StructuralMiss(failure.depth, failure.nodes, _explain(failure))
 
     def others(self, anchor: Node, refused: Match) -> Iterator[Match]:
         """Yield the matches at a candidate that exchange operands of commutative operators.
@@ -159,11 +154,9 @@ class Matcher:
                 best, fewest = call, count
         return best
 
-    def _cover_steps(self) -> list[_Step]:
+    def _cover_steps(self, anchor: PatternCall) -> list[_Step]:
         """Return how the values that do not lead to the anchor are reached from those that do."""
-        if self._anchor is None:
-            return []
-        reached = _ancestors(self._anchor)
+        reached = _ancestors(anchor)
         steps: list[_Step] = []
         missing = [node for node in self._pattern.nodes if node.index not in reached]
         while missing:
@@ -221,22 +214,27 @@ class Matcher:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Step:
+class _Step(NamedTuple):
     node: PatternNode
     source: PatternNode
     optional: bool
 
 
 def _explain(failure: SearchFailure) -> NoMatch:
-    nodes = tuple(nodes_in(failure.found))
+    found = failure.found
+    nodes = (found,) if type(found) is Node else tuple(nodes_in(found))
     wanted = _describe(failure.expected)
     if failure.is_user:
-        return NoMatch(f"no user of `{failure.found}` is {wanted}", nodes)
-    return NoMatch(f"expected {wanted}, found {_describe(failure.found)}", nodes)
+        return NoMatch(f"no user of `{found}` is {wanted}", nodes)
+    return NoMatch(f"expected {wanted}, found {_describe(found)}", nodes)
 
 
 def _describe(item: object) -> str:
+    if isinstance(item, Node):
+        if item.target is operator.getitem:
+            source, position, *_ = item.args
+            return f"`{item.name}` (result {position} of `{source}`)"
+        return f"`{item.name}` ({item.target})" if item.op == "call_function" else f"`{item.name}`"
     if isinstance(item, PatternCall):
         return f"a call of {item.operators[0]}"
     if isinstance(item, PatternElement):
@@ -244,10 +242,6 @@ def _describe(item: object) -> str:
     if isinstance(item, PatternParameter):
         kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None", "tensors": "tensors"}
         return f"{kinds.get(item.kind, 'a literal')} for `{item.name}`"
-    if isinstance(item, Node):
-        if item.target is operator.getitem:
-            return f"`{item.name}` (result {item.args[1]} of `{item.args[0]}`)"
-        return f"`{item.name}` ({item.target})" if item.op == "call_function" else f"`{item.name}`"
     return repr(item)
 
 

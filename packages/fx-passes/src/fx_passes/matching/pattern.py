@@ -136,10 +136,20 @@ class CompiledPattern:
     labels: Mapping[str, PatternNode]
     searches: dict[int, SearchProgram] = field(default_factory=dict, compare=False, repr=False)
 
-    @property
+    @cached_property
     def calls(self) -> tuple[PatternCall, ...]:
         """The calls of operators, in order."""
         return tuple(node for node in self.nodes if isinstance(node, PatternCall))
+
+    @cached_property
+    def elements(self) -> tuple[PatternElement, ...]:
+        """The results taken of calls that have several, in order."""
+        return tuple(node for node in self.nodes if isinstance(node, PatternElement))
+
+    @cached_property
+    def parameters(self) -> tuple[PatternParameter, ...]:
+        """The parameters, in order."""
+        return tuple(node for node in self.nodes if isinstance(node, PatternParameter))
 
     @cached_property
     def twins(self) -> Mapping[int, tuple[int, ...]]:

@@ -32,6 +32,8 @@ __all__ = ["SearchFailure", "compile_search"]
 _TURNS = 512
 # Python takes 20 blocks inside each other; what comes later stands in a function of its own.
 _LOOPS = 15
+# Types of literals of which two of one type are equal if `==` says so.
+_COMPARABLE = frozenset({float, int, str})
 
 
 class SearchFailure(NamedTuple):
@@ -42,14 +44,15 @@ class SearchFailure(NamedTuple):
         is_user: Whether a user of `found` was looked for; else `found` itself is not as expected.
         expected: A value of the pattern, a list of these, or a literal.
         found: What stands in the graph.
-        nodes: What the calls and elements of the pattern that were found stand for.
+        nodes: What the calls and elements of the pattern that were found stand for, but for
+            elements that need not be there.
     """
 
     depth: int
     is_user: bool
     expected: object
     found: object
-    nodes: tuple[object, ...]
+    nodes: tuple[Node, ...]
 
 
 def compile_search(
@@ -144,7 +147,7 @@ class _Writer:
             expected = self._constant(node)
             self._unless(users, expected, f"v{source.index}", is_user=True)
             self._loop(f"for {name} in {users}:")
-        self._bind(node)
+        self._bind(node, sure=not optional)
         if isinstance(node, PatternCall):
             self._arguments(node, name)
 
@@ -198,7 +201,12 @@ class _Writer:
                 self._list(want, [f"{place}[{each}]" for each in range(len(want))], None)
             else:
                 constant = self._constant(want)
-                test = f"{place} is {constant} or literals_equal({constant}, {place})"
+                tests = [f"{place} is {constant}", f"literals_equal({constant}, {place})"]
+                if type(want) in _COMPARABLE:
+                    # The same number is often another object.
+                    kind = self._constant(type(want))
+                    tests.insert(1, f"(type({place}) is {kind} and {place} == {constant})")
+                test = " or ".join(tests)
                 # Aliases of an operator's overloads may end differently.
                 if ends is not None:
                     test = f"len({ends}) <= {position} or {test}"
@@ -207,17 +215,18 @@ class _Writer:
     def _node(self, want: PatternNode, found: str) -> None:
         name = f"v{want.index}"
         if want.index in self._bound:
-            literal = f"not isinstance({found}, Node) and literals_equal({name}, {found})"
+            literal = f"type({found}) is not Node and literals_equal({name}, {found})"
             self._unless(f"{name} is {found} or ({literal})", name, found)
         elif isinstance(want, PatternCall):
             self.call(want, found)
         elif isinstance(want, PatternElement) and want.source is not None:
             self._write(f"{name} = {found}")
             is_element = f"type({name}) is Node and {name}.target is getitem"
-            test = f"{is_element} and {name}.args[1] == {want.position}"
-            self._unless(test, self._constant(want), name)
+            arguments = f"a{want.index}"
+            both = f"({arguments} := {name}.args)[1] == {want.position}"
+            self._unless(f"{is_element} and {both}", self._constant(want), name)
             self._bind(want)
-            self._node(want.source, f"{name}.args[0]")
+            self._node(want.source, f"{arguments}[0]")
         elif isinstance(want, PatternParameter):
             self._parameter(want, found)
 
@@ -257,9 +266,10 @@ class _Writer:
     def _name_of(self, node: PatternNode) -> str:
         return f"v{node.index}" if node.index in self._bound else "unset"
 
-    def _bind(self, node: PatternNode) -> None:
+    def _bind(self, node: PatternNode, *, sure: bool = True) -> None:
         self._bound.add(node.index)
-        self._found.append(f"v{node.index}")
+        if sure:
+            self._found.append(f"v{node.index}")
 
     def _unless(self, test: str, expected: str, found: str, *, is_user: bool = False) -> None:
         """Go on with the next attempt unless a test holds; keep the failure if it is the furthest.

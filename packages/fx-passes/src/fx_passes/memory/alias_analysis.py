@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AliasAnalysis"]
 
+_GIVEN = frozenset({"placeholder", "get_attr"})
+
 
 class AliasAnalysis:
     """Groups nodes that may share memory and lists the writes to each group, in graph order.
@@ -27,7 +29,8 @@ class AliasAnalysis:
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
     Placeholders are taken to be distinct, unless their fake values show memory in common; so are
     tensors of the module, unless they are. It stays right while nodes that write nothing come and
-    go, if `replace` and `forget` are told.
+    go, if `replace` and `forget` are told. Which inputs overlap, and which group each write belongs
+    to, is found when it is first asked for: most rewrites stand where nothing is written.
 
     Args:
         graph: The graph.
@@ -36,12 +39,14 @@ class AliasAnalysis:
 
     def __init__(self, graph: Graph, effects: EffectTable | None = None) -> None:
         self._effects = EffectTable() if effects is None else effects
+        self._graph = graph
         # A node's parent shares memory with it. Parents of views are found when they are asked for.
         self._parents: dict[Node, Node] = {}
         self._writers: list[Node] = []
         self._barriers: list[Node] = []
-        # For each group that is written, its writers in graph order.
-        self._writers_of: dict[Node, list[Node]] = {}
+        # For each group that is written, its writers in graph order; None until that is asked for.
+        self._writers_of: dict[Node, list[Node]] | None = None
+        self._inputs_are_known = True
         for node in self._effects.possible_writers(graph):
             effect = self._effects.of(node)
             self._join(node, effect.aliases)
@@ -49,18 +54,31 @@ class AliasAnalysis:
                 self._writers.append(node)
             if effect.barrier:
                 self._barriers.append(node)
-        if self._writers:
-            for first, second in _given_twice(graph):
-                self._join(first, (second,))
-        self._index_writers()
+        # Where nothing is written it is of no account what overlaps. Until it is known, inputs
+        # stand for themselves, so that no group that was asked for before changes by it.
+        self._inputs_are_known = not self._writers
+        if any(node.op in _GIVEN for node in self._parents):
+            self._find_overlapping_inputs()
 
-    def _index_writers(self) -> None:
-        self._writers_of.clear()
-        for node in self._writers:
-            for written in self._effects.of(node).writes:
-                writers = self._writers_of.setdefault(self.group(written), [])
-                if not writers or writers[-1] is not node:
-                    writers.append(node)
+    def _find_overlapping_inputs(self) -> None:
+        if self._inputs_are_known:
+            return
+        self._inputs_are_known = True
+        for first, second in _given_twice(self._graph):
+            self._join(first, (second,))
+
+    def _writers_by_group(self) -> dict[Node, list[Node]]:
+        self._find_overlapping_inputs()
+        found = self._writers_of
+        if found is None:
+            # A group that is joined to another while this is made hands its writers over.
+            found = self._writers_of = {}
+            for node in self._writers:
+                for written in self._effects.of(node).writes:
+                    writers = found.setdefault(self.group(written), [])
+                    if not writers or writers[-1] is not node:
+                        writers.append(node)
+        return found
 
     def _join(self, node: Node, aliases: tuple[Node, ...]) -> None:
         for alias in aliases:
@@ -71,17 +89,21 @@ class AliasAnalysis:
 
     def _hand_over(self, old: Node, new: Node) -> None:
         """Take note that one group belongs to another now, with those that write it."""
-        if old is new:
+        found = self._writers_of
+        if old is new or found is None:
             return
-        writers = self._writers_of.pop(old, None)
+        writers = found.pop(old, None)
         if writers is not None:
-            self._writers_of[new] = sorted({*writers, *self._writers_of.get(new, ())})
+            found[new] = sorted({*writers, *found.get(new, ())})
 
     def _parent(self, node: Node) -> Node:
         parent = self._parents.get(node)
         if parent is None:
             if self._effects.fresh(node):
-                return node
+                if self._inputs_are_known or node.op not in _GIVEN:
+                    return node
+                self._find_overlapping_inputs()
+                return self._parents.get(node, node)
             source = node.args[0] if node.args else None
             if node.target is operator.getitem and isinstance(source, Node):
                 self._parents[node] = source
@@ -101,6 +123,9 @@ class AliasAnalysis:
 
     def replace(self, old: Node, new: Node) -> None:
         """Take note that all users of one node use another now."""
+        if not self._parents and self._writers_of is None:
+            # Nothing was asked of what shares memory yet, and the graph itself says it from now on.
+            return
         before, root = self.group(old), new
         while root is not old and (parent := self._parent(root)) is not root:
             root = parent
@@ -117,14 +142,14 @@ class AliasAnalysis:
 
     def _regroup(self, node: Node, before: Node) -> None:
         """Bring the writers up to date after a node, and what views it, left a group."""
-        if before not in self._writers_of:
+        if self._writers_of is None or before not in self._writers_of:
             return
         now = self.group(node)
         if before is node:
             self._hand_over(node, now)
         elif now is not before:
             # Those who write the rest of the old group cannot be told from those who write it.
-            self._index_writers()
+            self._writers_of = None
 
     def fresh(self, node: Node) -> bool:
         """Return whether the node's result shares memory with no argument."""
@@ -137,7 +162,7 @@ class AliasAnalysis:
             if not isinstance(source, Node) or node in self._parents:
                 return False
             node = source
-        return node not in self._parents and self._effects.fresh(node)
+        return self._effects.fresh(node) and self._parent(node) is node
 
     def surely_share(self, left: Node, right: Node) -> bool:
         """Return whether two nodes are or show the same memory for sure, and no copy of it."""
@@ -163,8 +188,9 @@ class AliasAnalysis:
         if not self._writers:
             return None
         found = _first_between(self._barriers, first, last)
+        writers_of = self._writers_by_group()
         for group in {self.group(value) for value in values}:
-            writer = _first_between(self._writers_of.get(group, ()), first, last)
+            writer = _first_between(writers_of.get(group, ()), first, last)
             if writer is not None and (found is None or writer < found):
                 found = writer
         return found

@@ -107,6 +107,7 @@ class EffectTable:
         # By identity: hashing an operator costs more than all else. The values keep targets alive.
         self._pure: dict[int, tuple[object, bool]] = {}
         self._fresh: dict[int, tuple[object, bool]] = {}
+        self._views: dict[int, tuple[object, bool]] = {}
 
     def possible_writers(self, graph: Graph) -> list[Node]:
         """Return the nodes that may write something, judged by target alone, in graph order."""
@@ -131,6 +132,16 @@ class EffectTable:
         if known is None:
             fresh = isinstance(target, OpOverload) and self._operator(target) is None
             known = self._fresh[id(target)] = (target, fresh)
+        return known[1]
+
+    def only_shows(self, node: Node) -> bool:
+        """Return whether a node surely shows memory of an argument only; a quick test by target."""
+        target = node.target
+        known = self._views.get(id(target))
+        if known is None:
+            found = self._operator(target) if isinstance(target, OpOverload) else None
+            view = found is not None and found.view and not (found.written or found.barrier)
+            known = self._views[id(target)] = (target, view)
         return known[1]
 
     def _is_pure(self, target: object) -> bool:
@@ -250,14 +261,18 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
     schema = schema_of(overload)
     name, arguments = str(schema.name), schema.arguments
     hidden = UNDECLARED_WRITES.get(name, ())
-    returned = any(each.alias_info is not None for each in schema.returns)
+    returns = schema.returns
+    returned = any(each.alias_info is not None for each in returns)
     composite = _is_composite(overload)
     returns_memory = name in RETURNS_MEMORY_OF_ARGUMENTS or (
         composite
         and not returned
         and name not in COMPUTES
-        and any("Tensor" in str(each.type) for each in schema.returns)
+        and any("Tensor" in str(each.type) for each in returns)
     )
+    if returns and not (returned or returns_memory or hidden or schema.is_mutable):
+        # Most operators: spelling the types of their arguments takes longer than all else.
+        return None
     written: list[_Place] = []
     aliased: list[_Place] = []
     for position, argument in enumerate(arguments):
@@ -270,10 +285,10 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
             written.append(place)
         if returns_memory or (returned and info is not None) or argument.name in hidden:
             aliased.append(place)
-    barrier = not schema.returns and not written and not name.startswith(_CHECKS)
+    barrier = not returns and not written and not name.startswith(_CHECKS)
     if not written and not aliased and not barrier:
         return None
-    in_place = [each.position for each in written] == [0] and len(schema.returns) == 1
+    in_place = [each.position for each in written] == [0] and len(returns) == 1
     view = (in_place and returned) or (overload.is_view and not composite) or name in ALWAYS_VIEWS
     return _OperatorEffect(
         tuple(written),

@@ -59,11 +59,13 @@ def cost_problem(
 
     They are if they launch more, or launch as many and surely move more bytes.
     """
-    # Usually the first two nodes of a match show that it launches more than one new node does.
-    launched = sum(1 for _ in _launching(created, effects))
-    if next(islice(_launching(removed, effects), launched, None), None) is not None:
+    # Usually the first nodes of a match show that it launches more than the new nodes ever could.
+    most = sum(node.target is not operator.getitem for node in created)
+    if next(islice(_launching(removed, effects), most, None), None) is not None:
         return None
     before, after = cost_of(removed, effects), cost_of(created, effects)
+    if after.launches < before.launches:
+        return None
     if after.launches == before.launches and not _surely_positive(after.bytes - before.bytes):
         return None
     return NoMatch(
@@ -76,18 +78,26 @@ def _launching(nodes: Iterable[Node], effects: EffectTable) -> Iterator[Node]:
     constants: set[Node] = set()
     for node in nodes:
         used = node.all_input_nodes
-        if used and all(each.op == "get_attr" or each in constants for each in used):
-            constants.add(node)
-        elif _launches(node, effects):
+        for each in used:
+            if each.op != "get_attr" and each not in constants:
+                break
+        else:
+            if used:
+                constants.add(node)
+                continue
+        if _launches(node, effects):
             yield node
 
 
 def _launches(node: Node, effects: EffectTable) -> bool:
     if node.op != "call_function" or node.target is operator.getitem:
         return False
-    # The usual case first: each match asks this of each of its nodes.
+    # The usual cases first: each match asks this of each of its nodes.
     if effects.fresh(node):
-        return next(_tensors(value_of(node)), None) is not None
+        value = value_of(node)
+        return isinstance(value, torch.Tensor) or next(_tensors(value), None) is not None
+    if effects.only_shows(node):
+        return False
     name = node.target.name().partition(".")[0] if isinstance(node.target, OpOverload) else ""  # type: ignore[no-untyped-call]
     if name in _LAUNCHES:
         return _LAUNCHES[name]

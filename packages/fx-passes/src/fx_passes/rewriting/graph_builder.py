@@ -157,7 +157,7 @@ class GraphBuilder:
     @property
     def taken(self) -> set[Node]:
         """Nodes of outputs that become elements of new calls."""
-        return {node for node, _, _ in self._taken}
+        return {each[0] for each in self._taken}
 
     def commit(self) -> None:
         """Let the outputs that `elements` took become elements of the new calls."""

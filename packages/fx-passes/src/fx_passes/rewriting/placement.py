@@ -6,13 +6,14 @@ import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from torch.fx import Node
-
-from fx_passes.graph_argument import nodes_in
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.rewriting.run_scope import where_it_runs
+from fx_passes.rewriting.run_scope import is_labelled, where_it_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from torch.fx import Node
+
     from fx_passes.memory import AliasAnalysis
 
 __all__ = ["Placement", "place"]
@@ -55,14 +56,9 @@ def place(
     problem = _escaping_value(match, removed) or _scope_difference(match)
     if problem is not None:
         return problem
-    inputs: set[Node] = set()
-    for bound in match.bound.values():
-        if isinstance(bound, Node):
-            inputs.add(bound)
-        elif isinstance(bound, (list, tuple, dict, slice)):
-            inputs.update(nodes_in(bound))
-    inner = next((node for node in match.nodes if node in inputs), None)
-    if inner is not None:
+    inputs = match.inputs
+    if not removed.isdisjoint(inputs):
+        inner = next(node for node in match.nodes if node in inputs)
         return NoMatch(f"`{inner.name}` is both an input of the match and inside it", (inner,))
     placement = _find_place(match, removed, inputs, aliases)
     if isinstance(placement, NoMatch):
@@ -74,7 +70,7 @@ def place(
 def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
     outputs = match.outputs.values()
     for node in match.nodes:
-        if removed >= node.users.keys() or node in outputs:
+        if node in outputs or removed >= node.users.keys():
             continue
         user = next(user for user in node.users if user not in removed)
         return NoMatch(f"`{node.name}` inside the match is used by `{user.name}`", (node, user))
@@ -82,6 +78,8 @@ def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
 
 
 def _scope_difference(match: Match) -> NoMatch | None:
+    if not any(map(is_labelled, match.nodes)):
+        return None
     first: Node | None = None
     scope: tuple[object, ...] = ()
     for node in match.nodes:
@@ -105,7 +103,7 @@ def _scope_difference(match: Match) -> NoMatch | None:
 
 
 def _find_place(
-    match: Match, removed: set[Node], inputs: set[Node], aliases: AliasAnalysis
+    match: Match, removed: set[Node], inputs: Collection[Node], aliases: AliasAnalysis
 ) -> Placement | NoMatch:
     last = match.nodes[-1]
     first_user: Node | None = None
@@ -153,7 +151,7 @@ def _move_users(
 
 
 def _written_meanwhile(
-    match: Match, inputs: set[Node], placement: Placement, aliases: AliasAnalysis
+    match: Match, inputs: Collection[Node], placement: Placement, aliases: AliasAnalysis
 ) -> NoMatch | None:
     first, last = match.nodes[0], max(match.nodes[-1], placement.before)
     if aliases.any_writer_between(first, last) is None:
@@ -168,7 +166,7 @@ def _written_meanwhile(
 
 
 def _written_later(
-    match: Match, inputs: set[Node], aliases: AliasAnalysis, shares_memory: bool
+    match: Match, inputs: Collection[Node], aliases: AliasAnalysis, shares_memory: bool
 ) -> NoMatch | None:
     """Return a write after which it shows that an output has its own memory, or no longer has."""
     if not aliases.writes_anywhere():
@@ -187,7 +185,7 @@ def _written_later(
 
 
 def _shares_as_before(
-    node: Node, inputs: set[Node], aliases: AliasAnalysis, shares_memory: bool
+    node: Node, inputs: Collection[Node], aliases: AliasAnalysis, shares_memory: bool
 ) -> bool:
     """Return whether an output surely shares memory with the inputs that its replacement does."""
     near = (

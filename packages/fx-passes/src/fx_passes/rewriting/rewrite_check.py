@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import RuleError
-from fx_passes.graph_argument import nodes_in
 from fx_passes.matching.match import Match, NoMatch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from torch.fx import Node
 
@@ -25,6 +24,7 @@ def rewrite_problem(
     match: Match,
     replacements: Mapping[str, Node],
     builder: GraphBuilder,
+    removed: Collection[Node],
     before: Node,
     aliases: AliasAnalysis,
 ) -> NoMatch | None:
@@ -35,6 +35,7 @@ def rewrite_problem(
         match: The match.
         replacements: What the rewrite returned.
         builder: What the nodes were built with.
+        removed: The nodes of the match that go, or become elements of new calls.
         before: The node before which they stand.
         aliases: What shares memory in the graph, new nodes included.
 
@@ -43,11 +44,10 @@ def rewrite_problem(
             that is not its own.
     """
     created = set(builder.created)
-    known = {*created, *builder.checked, *nodes_in(list(match.bound.values()))}
-    kept = set(replacements.values()) - builder.taken
-    removed = set(match.nodes) - kept
+    known = {*created, *builder.checked, *match.inputs}
     for node in builder.created:
-        _require_no_writes(rule, match, node, created)
+        if not match.effects.fresh(node):
+            _require_no_writes(rule, match, node, created)
         for used in node.all_input_nodes:
             if used in known:
                 continue
@@ -67,8 +67,6 @@ def rewrite_problem(
 
 
 def _require_no_writes(rule: Rule, match: Match, node: Node, created: set[Node]) -> None:
-    if match.effects.fresh(node):
-        return
     effect = match.effects.of(node)
     foreign = next((each for each in effect.writes if each not in created), None)
     if foreign is not None:

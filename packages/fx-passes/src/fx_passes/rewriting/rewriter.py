@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from torch.fx import Node
 
@@ -32,6 +31,7 @@ __all__ = ["apply_rules"]
 
 # More than the number of operators of any pattern.
 _WHOLE = 1_000_000
+_NUMBERS = frozenset({float, int, bool})
 
 
 def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
@@ -57,8 +57,7 @@ def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
     return tuple(rewriter.apply(rule) for rule in rules)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Miss:
+class _Miss(NamedTuple):
     anchor: Node
     depth: int
     nodes: tuple[Node, ...]
@@ -105,12 +104,12 @@ class _Rewriter:
                 if found is None:
                     continue
                 if not isinstance(found, Match):
-                    misses.append(_miss(anchor, found.depth, found.nodes, found.reason))
+                    misses.append(_Miss(anchor, *found))
                     continue
                 found, outcome = self._rewrite_some(rule, matcher, found)
                 if isinstance(outcome, NoMatch):
                     # A whole pattern is nearer than any part of one.
-                    misses.append(_miss(anchor, _WHOLE, found.nodes, outcome))
+                    misses.append(_Miss(anchor, _WHOLE, found.nodes, outcome))
                 else:
                     covered.update(found.nodes)
                     matches.append(outcome)
@@ -162,10 +161,11 @@ class _Rewriter:
         self, rule: Rule, match: Match, placement: Placement, aliases: AliasAnalysis
     ) -> MatchRecord | NoMatch:
         builder = GraphBuilder(self._graph, match, placement.before, self._signatures, aliases)
-        record_literals = {
+        # Before the rewrite, which may change what a list of the graph holds.
+        literals = {
             name: repr(value)
             for name, value in match.bound.items()
-            if isinstance(value, (float, int)) or next(nodes_in(value), None) is None
+            if type(value) in _NUMBERS or next(nodes_in(value), None) is None
         }
         with self._graph.inserting_before(placement.before):
             try:
@@ -179,19 +179,22 @@ class _Rewriter:
                     f"raised {type(error).__name__}: {error}"
                 ) from error
         _require_all_outputs(rule, match, replacements)
-        problem = rewrite_problem(rule, match, replacements, builder, placement.before, aliases)
+        kept = set(replacements.values())
+        removed = [node for node in match.nodes if node not in kept]
+        taken = builder.taken
+        # What becomes an element of a new call stays as a node, and is gone as what it was.
+        gone = [node for node in match.nodes if node in taken or node not in kept]
+        before = placement.before
+        problem = rewrite_problem(rule, match, replacements, builder, gone, before, aliases)
         if problem is None and not rule.accepts_cost:
-            stays = set(replacements.values()) - builder.taken
-            removed = [node for node in match.nodes if node not in stays]
-            problem = cost_problem(removed, builder.created, self._effects)
+            problem = cost_problem(gone, builder.created, self._effects)
         if problem is not None:
             builder.discard()
             return problem
         builder.commit()
         for node in placement.moved:
-            placement.before.prepend(node)
-        self._replace(rule, match, replacements, builder.created)
-        kept = replacements.values()
+            before.prepend(node)
+        self._replace(rule, match, replacements, builder.created, removed)
         for name, node in replacements.items():
             if node is match.outputs[name]:
                 aliases.forget((node,))
@@ -199,9 +202,9 @@ class _Rewriter:
                 aliases.replace(match.outputs[name], node)
         return MatchRecord(
             anchor=match.anchor.name,
-            removed=tuple(node.name for node in match.nodes if node not in kept),
-            created=tuple(node.name for node in builder.created),
-            literals=record_literals,
+            removed=tuple([node.name for node in removed]),
+            created=tuple([node.name for node in builder.created]),
+            literals=literals,
             replaced={match.outputs[name].name: node.name for name, node in replacements.items()},
             exact=rule.numerics == "exact",
         )
@@ -212,9 +215,8 @@ class _Rewriter:
         match: Match,
         replacements: Mapping[str, Node],
         created: Sequence[Node],
+        removed: Sequence[Node],
     ) -> None:
-        kept = replacements.values()
-        removed = [node for node in match.nodes if node not in kept]
         for name, new in replacements.items():
             old = match.outputs[name]
             if new is old:
@@ -253,10 +255,6 @@ def _own_value(node: Node) -> dict[str, object]:
     return {"val": node.meta["val"]} if "val" in node.meta else {}
 
 
-def _miss(anchor: Node, depth: int, nodes: Sequence[Node], reason: NoMatch) -> _Miss:
-    return _Miss(anchor=anchor, depth=depth, nodes=tuple(nodes), reason=reason)
-
-
 def _nearest(misses: Iterable[_Miss], covered: set[Node]) -> tuple[NearMiss, ...]:
     """Keep of the misses that share nodes the one that got furthest, and none inside a match."""
     kept: list[_Miss] = []
@@ -268,7 +266,7 @@ def _nearest(misses: Iterable[_Miss], covered: set[Node]) -> tuple[NearMiss, ...
         NearMiss(
             anchor=miss.anchor.name,
             reason=miss.reason.reason,
-            nodes=tuple(node.name for node in miss.reason.nodes),
+            nodes=tuple([node.name for node in miss.reason.nodes]),
         )
         for miss in kept
     )

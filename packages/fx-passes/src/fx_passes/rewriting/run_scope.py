@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from torch.fx import Node
 
-__all__ = ["where_it_runs"]
+__all__ = ["is_labelled", "where_it_runs"]
 
 # npugraph_ex gives these to every node: the stream, how far results must not depend on the order
 # of computation, and how many cores of the device may be used.
 _SCOPES = ("deterministic_scope_level", "core_limit_scope")
+_LABELS = frozenset({"stream_label", "custom", *_SCOPES})
+
+
+def is_labelled(node: Node) -> bool:
+    """Return whether a node may have a stream or a scope of its own; a quick test."""
+    return not _LABELS.isdisjoint(node.meta)
 
 
 def where_it_runs(node: Node) -> tuple[object, ...]:

@@ -22,6 +22,11 @@ Activation = Callable[["Tensor"], "Tensor"]
 
 Pattern = Callable[..., "dict[str, Tensor]"]
 
+_REQUIREMENTS = (
+    Requirement.on_npu("x"),
+    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+)
+
 
 def halves_patterns(activation: Activation) -> tuple[Pattern, ...]:
     """Return the patterns of an activation of the first half times the second: every way to halve.
@@ -53,12 +58,7 @@ def halves_patterns(activation: Activation) -> tuple[Pattern, ...]:
 
 def halves_problem(match: Match) -> NoMatch | None:
     """Return why gate and up are not the two halves of the last dimension, on an NPU."""
-    unmet = first_unmet(
-        match,
-        Requirement.on_npu("x"),
-        Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
-    )
-    return unmet or _cut_problem(match)
+    return first_unmet(match, *_REQUIREMENTS) or _cut_problem(match)
 
 
 def _cut_problem(match: Match) -> NoMatch | None:
