@@ -51,7 +51,7 @@ def prepare() -> object:
     # Kernels of sgl-kernel-npu are on no index, and compiled for an NPU.
     if not any(isinstance(finder, KernelPackage) for finder in sys.meta_path):
         sys.meta_path.insert(0, KernelPackage())
-    return torchvision_operators.declare()
+    return torchvision_operators.declare(), declare_operators()
 
 
 def install() -> None:
@@ -63,6 +63,52 @@ def install() -> None:
         cast_to_float32_logits,
         registry.HookType.REPLACE,
     )
+    # An operator of sgl-kernel-npu; the engine has the same for other devices in Triton.
+    trees = importlib.import_module("sglang.kernels.ops.speculative.spec_tree")
+    registry.HookRegistry.register(
+        f"{trees.__name__}.build_tree_kernel_efficient_func",
+        trees.sgl_build_tree_kernel_triton,
+        registry.HookType.REPLACE,
+    )
+
+
+def declare_operators() -> object:
+    """Declare operators of sgl-kernel-npu that the engine calls by torch; returns what is kept."""
+    library = torch.library.Library("npu", "FRAGMENT")
+    arguments = "Tensor rows, Tensor table, Tensor starts, Tensor ends, Tensor(a!) slots"
+    library.define(f"cache_loc_update({arguments}) -> ()")
+    library.impl("cache_loc_update", cache_loc_update, "PrivateUse1")
+    return library
+
+
+def cache_loc_update(
+    rows: torch.Tensor,
+    table: torch.Tensor,
+    starts: torch.Tensor,
+    ends: torch.Tensor,
+    slots: torch.Tensor,
+) -> None:
+    """Stand for the kernel: the cache slots of new tokens, read from the table of each request."""
+    spans = zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True)
+    found = torch.cat([table[row, start:end] for row, start, end in spans])
+    slots[: len(found)].copy_(found)
+
+
+def verify_tree_greedy(
+    *,
+    retrive_index: torch.Tensor,
+    retrive_next_token: torch.Tensor,
+    retrive_next_sibling: torch.Tensor,
+    **given: torch.Tensor,
+) -> None:
+    """Stand for the kernel: the engine's own for other devices."""
+    trees = importlib.import_module("sglang.kernels.ops.speculative.spec_tree")
+    trees.verify_tree_greedy_triton(
+        **given,
+        retrieve_index=retrive_index,
+        retrieve_next_token=retrive_next_token,
+        retrieve_next_sibling=retrive_next_sibling,
+    )
 
 
 def cast_to_float32_logits(logits: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
@@ -71,7 +117,7 @@ def cast_to_float32_logits(logits: torch.Tensor, output: torch.Tensor) -> torch.
 
 
 class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands for sgl-kernel-npu: every name can be imported, and two are here to be called."""
+    """Stands for sgl-kernel-npu: every name can be imported, and three are here to be called."""
 
     NAME = "sgl_kernel_npu"
 
@@ -86,6 +132,7 @@ class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         calls: dict[str, Any] = {
             "split_qkv_rmsnorm_rope": split_qkv_rmsnorm_rope,
             "alloc_extend_kernel": AllocExtend(),
+            "verify_tree_greedy": verify_tree_greedy,
         }
 
         def find(name: str) -> Any:
