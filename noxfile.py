@@ -285,6 +285,7 @@ def docs(session: nox.Session) -> None:
 @nox.session(default=False)
 def schedules(session: nox.Session) -> None:
     """Run 10,000 fuzzed schedules, and 100 steps of every kind; the gate runs a share of them."""
+    session.env["CANN_SIM_MEMORY_CHECK"] = "on"
     _long_tests(session, "attn-update", "tests/test_every_kind.py", "--bursts=25")
     _long_tests(session, "attn-update", "tests/test_fuzzed_schedules.py", "--schedules=10000")
     _long_tests(session, "attn-update", "tests/test_update_lane.py", "--schedules=2500")

@@ -13,6 +13,7 @@ import pytest
 
 import cann_sim
 
+os.environ.setdefault("CANN_SIM_MEMORY_CHECK", "on")
 cann_sim.activate()
 
 import torch  # noqa: E402

@@ -122,6 +122,7 @@ _EXPECTED: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = MappingProxy
         "CANN_SIM_FAULTS": (_FAULTS, _are_faults),
         "CANN_SIM_KERNELS": _one_of("real", "null"),
         "CANN_SIM_LOG": _one_of("missing", "all"),
+        "CANN_SIM_MEMORY_CHECK": _one_of("off", "on", "full"),
         "CANN_SIM_MEMORY_GB": ("a number above 0", _is_amount),
         "CANN_SIM_SCHEDULE": (
             "free or fuzz:<seed> with a seed of 0 or above",

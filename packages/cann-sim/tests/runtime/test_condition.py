@@ -84,6 +84,32 @@ def add_in_place(result: torch.Tensor, number: float) -> Any:
     return lambda _stream: result.add_(number)
 
 
+@pytest.mark.parametrize(
+    ("kind", "kernels", "further"),
+    [(IF, 2013, 0), (IF, 2014, 1), (WHILE, 2012, 0), (WHILE, 2013, 1), (SWITCH, 2014, 1)],
+)
+def test_condition_takes_entries_of_the_queue_by_its_kind(
+    npu: Any, acl: Any, kind: int, kernels: int, further: int
+) -> None:
+    """Behind 2,016 entries the next kernel goes to a further stream; while takes 3, others 2."""
+    result, count = torch.zeros(1, device="npu:0"), ctypes.c_uint32()
+    npu.synchronize()
+    conditional = Conditional(npu, acl, default=0)
+    acl("aclrtGetStreamAvailableNum", ctypes.byref(count))
+    before = count.value
+    with npu.stream(conditional.stream):
+        for _ in range(kernels):
+            result.add_(1)
+        assert conditional.stream.npu_stream  # all launches have left torch_npu's queue
+        assert conditional.add(kind, 1) == 0
+        result.add_(1)
+        assert conditional.stream.npu_stream
+    conditional.capture_child(0, add_in_place(result, 1))
+    acl("aclrtGetStreamAvailableNum", ctypes.byref(count))
+    assert before - count.value == 1 + further  # the child graph has one
+    assert conditional.end() == 0
+
+
 @pytest.mark.parametrize(("value", "expected"), [(1, 1.0), (7, 1.0), (0, 100.0)])
 def test_condition_if_runs_the_branch_of_its_value(
     npu: Any, acl: Any, value: int, expected: float

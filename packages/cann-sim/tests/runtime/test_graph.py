@@ -89,10 +89,12 @@ def test_branches_of_a_graph_run_beside_each_other(npu: Any) -> None:
     """Each branch waits for the other, so running one after the other would never end."""
     first, second = npu.ExternalEvent(), npu.ExternalEvent()
     value = torch.zeros(1).to("npu:0")
-    side = npu.Stream()
+    streams = npu.Stream(), npu.Stream()
 
     def work() -> None:
         main = npu.current_stream()
+        # One of them may be that of the capture: streams come from a pool, in turn.
+        side = next(stream for stream in streams if stream != main)
         side.wait_stream(main)
         first.record(main)
         second.wait(main)

@@ -159,6 +159,25 @@ def test_capture_goes_over_to_a_further_stream_near_the_end_of_a_queue(
     assert free_streams(acl) == before
 
 
+@pytest.mark.parametrize(("turns", "streams"), [(403, 2), (404, 4)])
+def test_event_wait_in_a_capture_takes_four_entries(
+    npu: Any, acl: Any, turns: int, streams: int
+) -> None:
+    """Each turn takes 5 entries of each of the two streams: a record, and a wait of 4."""
+    first, second = npu.Stream(), npu.Stream()
+    npu.synchronize()
+    before = free_streams(acl)
+    graph = npu.NPUGraph()
+    with npu.graph(graph, stream=first):
+        for _ in range(turns):
+            second.wait_stream(first)
+            first.wait_stream(second)
+    assert before - free_streams(acl) == streams
+    graph.replay()
+    npu.synchronize()
+    graph.reset()
+
+
 def test_capture_that_no_further_stream_is_left_for_is_refused_and_given_back(
     run_forked: Any,
 ) -> None:

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../operators/interface/launch_accesses.h"
 #include "../operators/interface/validation.h"
 
 namespace cann_sim::atb_library {
@@ -61,7 +62,9 @@ operators::OptionalTensor Arguments::OptionalInput(size_t index, const char* nam
 }
 
 operators::Tensor Arguments::Output(size_t index, const char* name) const {
-  return OnDevice(tensors_.outTensors[index], name);
+  operators::Tensor output = OnDevice(tensors_.outTensors[index], name);
+  operators::NoteWritten(name);
+  return output;
 }
 
 std::vector<int64_t> Arguments::HostInput(size_t index, const char* name) const {

@@ -10,6 +10,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 void AllGather(Communicator& communicator, const char* from, char* into, const Elements& share) {
   cann_sim::CountCollective(share.bytes());
@@ -41,7 +42,8 @@ HCCL_EXPORT HcclResult HcclAllGather(void* from, void* into, uint64_t count, Hcc
   HCCL_REQUIRE_POINTER(kFunction, into);
   HCCL_RETURN_IF_REFUSED(CheckMoved(kFunction, type));
   HCCL_FIND_COMMUNICATOR(communicator, kFunction, comm);
-  return LaunchCollective(kFunction, stream, [=] {
+  return LaunchCollective(kFunction, stream, {MemoryAccess::Bytes("from", from, Elements{count, type}.bytes(), false),
+                                               MemoryAccess::Bytes("into", into, communicator->ranks * Elements{count, type}.bytes(), true)}, [=] {
     AllGather(*communicator, static_cast<const char*>(from), static_cast<char*>(into), {count, type});
   });
 }

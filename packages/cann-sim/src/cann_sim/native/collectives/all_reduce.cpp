@@ -12,6 +12,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 // The share of the rank's in a chunk.
 struct Share {
@@ -64,7 +65,8 @@ HCCL_EXPORT HcclResult HcclAllReduce(void* from, void* into, uint64_t count, Hcc
   HCCL_REQUIRE_POINTER(kFunction, into);
   HCCL_RETURN_IF_REFUSED(CheckReduced(kFunction, type, reduction));
   HCCL_FIND_COMMUNICATOR(communicator, kFunction, comm);
-  return LaunchCollective(kFunction, stream, [=] {
+  return LaunchCollective(kFunction, stream, {MemoryAccess::Bytes("from", from, Elements{count, type}.bytes(), false),
+                                               MemoryAccess::Bytes("into", into, Elements{count, type}.bytes(), true)}, [=] {
     AllReduce(*communicator, static_cast<const char*>(from), static_cast<char*>(into), {count, type}, reduction);
   });
 }

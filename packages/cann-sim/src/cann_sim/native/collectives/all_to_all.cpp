@@ -12,6 +12,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 // What this rank gives to, or takes from, each rank.
 struct Shares {
@@ -81,7 +82,10 @@ HcclResult Launch(const char* function, const std::shared_ptr<Communicator>& com
                   aclrtStream stream) {
   HCCL_RETURN_IF_REFUSED(CheckShares(function, *communicator, given, taken));
   std::vector<MessageRequest> messages = MessagesOf(communicator, given, taken);
-  return LaunchCollective(function, stream, [=] { AllToAll(function, *communicator, given, taken, messages); });
+  std::vector<MemoryAccess> accesses = AccessesOf(messages);
+  accesses.push_back(MemoryAccess::Bytes("given", given.at(communicator->rank), given.bytes(communicator->rank), false));
+  accesses.push_back(MemoryAccess::Bytes("taken", taken.at(communicator->rank), taken.bytes(communicator->rank), true));
+  return LaunchCollective(function, stream, std::move(accesses), [=] { AllToAll(function, *communicator, given, taken, messages); });
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 HCCL_EXPORT HcclResult HcclBarrier(HcclComm comm, aclrtStream stream) {
   constexpr const char* kFunction = "HcclBarrier";
   HCCL_FIND_COMMUNICATOR(communicator, kFunction, comm);
-  return cann_sim::collectives::LaunchCollective(kFunction, stream, [=] {
+  return cann_sim::collectives::LaunchCollective(kFunction, stream, {}, [=] {
     cann_sim::CountCollective(0);
     if (communicator->ranks > 1) {
       cann_sim::collectives::Exchange(*communicator, kFunction, "no data").Meet();

@@ -11,6 +11,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 void Broadcast(Communicator& communicator, char* buffer, const Elements& elements, uint32_t root) {
   const bool is_root = communicator.rank == root;
@@ -44,6 +45,7 @@ HCCL_EXPORT HcclResult HcclBroadcast(void* buffer, uint64_t count, HcclDataType 
   HCCL_RETURN_IF_REFUSED(CheckMoved(kFunction, type));
   HCCL_FIND_COMMUNICATOR(communicator, kFunction, comm);
   HCCL_RETURN_IF_REFUSED(CheckRank(kFunction, "root", *communicator, root));
-  return LaunchCollective(kFunction, stream,
+  const bool writes = communicator->rank != root;
+  return LaunchCollective(kFunction, stream, {MemoryAccess::Bytes("buffer", buffer, Elements{count, type}.bytes(), writes)},
                           [=] { Broadcast(*communicator, static_cast<char*>(buffer), {count, type}, root); });
 }

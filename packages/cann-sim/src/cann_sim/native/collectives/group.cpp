@@ -83,7 +83,7 @@ HcclResult AddToGroup(aclrtStream stream, std::vector<MessageRequest> messages) 
     batch = std::make_shared<Batch>();
   }
   batch->Add(std::move(messages));
-  return first ? LaunchCollective(kBatch, stream, [batch = batch] { batch->Run(); }) : HCCL_SUCCESS;
+  return first ? LaunchCollective(kBatch, stream, {}, [batch = batch] { batch->Run(); }) : HCCL_SUCCESS;
 }
 
 }  // namespace cann_sim::collectives

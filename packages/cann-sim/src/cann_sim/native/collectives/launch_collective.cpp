@@ -6,8 +6,14 @@
 
 namespace cann_sim::collectives {
 
-HcclResult LaunchCollective(const char* function, aclrtStream stream, std::function<void()> run) {
-  return LaunchKernel(stream, {function, std::move(run)}) == ACL_SUCCESS ? HCCL_SUCCESS : HCCL_E_RUNTIME;
+HcclResult LaunchCollective(const char* function, aclrtStream stream, std::vector<MemoryAccess> accesses,
+                            std::function<void()> run) {
+  auto met = [run = std::move(run)] {
+    MeetOtherProcesses();
+    run();
+    MeetOtherProcesses();
+  };
+  return LaunchKernel(stream, {function, std::move(met), 0, std::move(accesses)}) == ACL_SUCCESS ? HCCL_SUCCESS : HCCL_E_RUNTIME;
 }
 
 }  // namespace cann_sim::collectives

@@ -5,14 +5,17 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
+#include "../runtime/memory_access.h"
 #include "communicator.h"
 
 namespace cann_sim::collectives {
 
 // Gives the work to the stream, which runs it in its order, or records it where the stream is captured. `function` is in
-// static memory.
-HcclResult LaunchCollective(const char* function, aclrtStream stream, std::function<void()> run);
+// static memory, `accesses` are the memory of this rank that it reads and writes.
+HcclResult LaunchCollective(const char* function, aclrtStream stream, std::vector<MemoryAccess> accesses,
+                            std::function<void()> run);
 
 }  // namespace cann_sim::collectives
 

@@ -241,6 +241,20 @@ void RunMessages(const char* function, const std::vector<MessageRequest>& reques
     CountCollective(request.sends ? request.count * SizeOf(request.type) : 0);
   }
   ExchangeMessages(function, requests);
+  for (const MessageRequest& request : requests) {
+    if (!request.sends) {
+      NoteWrittenMemory(request.buffer, request.count * SizeOf(request.type));
+    }
+  }
+}
+
+std::vector<MemoryAccess> AccessesOf(const std::vector<MessageRequest>& requests) {
+  std::vector<MemoryAccess> accesses;
+  for (const MessageRequest& request : requests) {
+    accesses.push_back(MemoryAccess::Bytes(request.sends ? "sent" : "received", request.buffer,
+                                           request.count * SizeOf(request.type), !request.sends));
+  }
+  return accesses;
 }
 
 HcclResult LaunchMessages(const char* function, aclrtStream stream, std::vector<MessageRequest> requests) {
@@ -250,7 +264,8 @@ HcclResult LaunchMessages(const char* function, aclrtStream stream, std::vector<
   if (GroupIsOpen()) {
     return AddToGroup(stream, std::move(requests));
   }
-  return LaunchCollective(function, stream,
+  std::vector<MemoryAccess> accesses = AccessesOf(requests);
+  return LaunchCollective(function, stream, std::move(accesses),
                           [function, requests = std::move(requests)] { RunMessages(function, requests); });
 }
 

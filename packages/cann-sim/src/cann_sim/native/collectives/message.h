@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "../runtime/memory_access.h"
 #include "communicator.h"
 
 namespace cann_sim::collectives {
@@ -25,6 +26,9 @@ void ExchangeMessages(const char* function, const std::vector<MessageRequest>& r
 
 // The same, counted.
 void RunMessages(const char* function, const std::vector<MessageRequest>& requests);
+
+// The memory of this rank that the messages read and write.
+std::vector<MemoryAccess> AccessesOf(const std::vector<MessageRequest>& requests);
 
 // Gives the exchange to the stream, or adds it to the group of the calling thread. `function` is in static memory.
 HcclResult LaunchMessages(const char* function, aclrtStream stream, std::vector<MessageRequest> requests);

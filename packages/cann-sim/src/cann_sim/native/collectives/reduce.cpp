@@ -11,6 +11,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 void ReduceToRoot(Communicator& communicator, const char* from, char* into, const Elements& elements, HcclReduceOp reduction,
                   uint32_t root) {
@@ -44,7 +45,11 @@ HCCL_EXPORT HcclResult HcclReduce(void* from, void* into, uint64_t count, HcclDa
   HCCL_RETURN_IF_REFUSED(CheckReduced(kFunction, type, reduction));
   HCCL_FIND_COMMUNICATOR(communicator, kFunction, comm);
   HCCL_RETURN_IF_REFUSED(CheckRank(kFunction, "root", *communicator, root));
-  return LaunchCollective(kFunction, stream, [=] {
+  std::vector<MemoryAccess> accesses = {MemoryAccess::Bytes("from", from, Elements{count, type}.bytes(), false)};
+  if (communicator->rank == root) {
+    accesses.push_back(MemoryAccess::Bytes("into", into, Elements{count, type}.bytes(), true));
+  }
+  return LaunchCollective(kFunction, stream, std::move(accesses), [=] {
     ReduceToRoot(*communicator, static_cast<const char*>(from), static_cast<char*>(into), {count, type}, reduction, root);
   });
 }

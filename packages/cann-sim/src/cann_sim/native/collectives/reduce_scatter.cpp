@@ -10,6 +10,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 // `share` is what one rank gets; each gives as many for every rank.
 void ReduceScatter(Communicator& communicator, const char* from, char* into, const Elements& share, HcclReduceOp reduction) {
@@ -43,7 +44,8 @@ HCCL_EXPORT HcclResult HcclReduceScatter(void* from, void* into, uint64_t count,
   HCCL_REQUIRE_POINTER(kFunction, into);
   HCCL_RETURN_IF_REFUSED(CheckReduced(kFunction, type, reduction));
   HCCL_FIND_COMMUNICATOR(communicator, kFunction, comm);
-  return LaunchCollective(kFunction, stream, [=] {
+  return LaunchCollective(kFunction, stream, {MemoryAccess::Bytes("from", from, communicator->ranks * Elements{count, type}.bytes(), false),
+                                               MemoryAccess::Bytes("into", into, Elements{count, type}.bytes(), true)}, [=] {
     ReduceScatter(*communicator, static_cast<const char*>(from), static_cast<char*>(into), {count, type}, reduction);
   });
 }

@@ -11,6 +11,7 @@
 namespace {
 
 using namespace cann_sim::collectives;
+using cann_sim::MemoryAccess;
 
 void Scatter(Communicator& communicator, const char* from, char* into, const Elements& share, uint32_t root) {
   const bool is_root = communicator.rank == root;
@@ -46,7 +47,11 @@ HCCL_EXPORT HcclResult HcclScatter(void* from, void* into, uint64_t count, HcclD
   if (communicator->rank == root) {
     HCCL_REQUIRE_POINTER(kFunction, from);
   }
-  return LaunchCollective(kFunction, stream, [=] {
+  std::vector<MemoryAccess> accesses = {MemoryAccess::Bytes("into", into, Elements{count, type}.bytes(), true)};
+  if (communicator->rank == root) {
+    accesses.push_back(MemoryAccess::Bytes("from", from, communicator->ranks * Elements{count, type}.bytes(), false));
+  }
+  return LaunchCollective(kFunction, stream, std::move(accesses), [=] {
     Scatter(*communicator, static_cast<const char*>(from), static_cast<char*>(into), {count, type}, root);
   });
 }

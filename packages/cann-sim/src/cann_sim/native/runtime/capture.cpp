@@ -187,7 +187,7 @@ aclError RecordTask(const char* function, Stream& stream, Task task, std::shared
                 std::string(function) + ": only kernels may be part of a task group, found " + task.name +
                     " on stream " + std::to_string(stream.id));
   }
-  aclError error = TakeQueueEntries(function, stream, QueueEntriesOf(task.kind));
+  aclError error = TakeQueueEntries(function, stream, task.queue_entries);
   if (error == ACL_SUCCESS && task.kind == TaskKind::kKernel) {
     error = TakeArguments(function, *capture.graph);
   }

@@ -164,10 +164,11 @@ aclError aclmdlRIAddCondTask(aclmdlRICondTaskParams parameters, aclrtStream hand
                 "aclmdlRIAddCondTask: expected 1 or 2 graphs for if, 1 for while, 1 or more for switch, found type " +
                     std::to_string(parameters.type) + " with " + std::to_string(parameters.size));
   }
-  const aclError error =
-      cann_sim::RecordTask("aclmdlRIAddCondTask", *stream,
-                           cann_sim::MakeTask(cann_sim::TaskKind::kCondition,
-                                              [condition = condition.get()] { condition->Run(); }));
+  const size_t entries =
+      parameters.type == ACL_MODEL_RI_COND_TYPE_WHILE ? cann_sim::kEntriesOfWhile : cann_sim::kEntriesOfIf;
+  const aclError error = cann_sim::RecordTask(
+      "aclmdlRIAddCondTask", *stream,
+      cann_sim::MakeTask(cann_sim::TaskKind::kCondition, [condition = condition.get()] { condition->Run(); }, 0, entries));
   if (error != ACL_SUCCESS) {
     return error;
   }

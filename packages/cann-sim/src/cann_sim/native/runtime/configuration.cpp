@@ -40,6 +40,14 @@ std::string Text(const char* name, const char* fallback) {
   return value == nullptr || *value == '\0' ? fallback : value;
 }
 
+std::string MemoryCheck() {
+  const std::string check = Text("CANN_SIM_MEMORY_CHECK", "off");
+  if (check != "off" && check != "on" && check != "full") {
+    Refuse("CANN_SIM_MEMORY_CHECK", check.c_str(), "'off', 'on' or 'full'");
+  }
+  return check;
+}
+
 std::string Log() {
   const char* value = std::getenv("CANN_SIM_LOG");
   const std::string log = value == nullptr ? "" : value;
@@ -81,6 +89,16 @@ bool KernelsAreNull() {
 bool ChecksUpdates() {
   static const bool unchecked = OneOf("CANN_SIM_UPDATE_CHECK", "off", "on", "'on' or 'off'");
   return !unchecked && !KernelsAreNull();
+}
+
+bool ChecksMemory() {
+  static const bool checks = MemoryCheck() != "off" && !KernelsAreNull();
+  return checks;
+}
+
+bool ChecksMemoryFully() {
+  static const bool checks = MemoryCheck() == "full" && !KernelsAreNull();
+  return checks;
 }
 
 std::string ScheduleText() { return Text("CANN_SIM_SCHEDULE", "free"); }

@@ -13,6 +13,8 @@ size_t StreamLimit();         // CANN_SIM_STREAMS, default 2048 a device
 double DeadlockSeconds();     // CANN_SIM_DEADLOCK_SECONDS, default 1.5
 bool KernelsAreNull();        // CANN_SIM_KERNELS=null
 bool ChecksUpdates();         // unless CANN_SIM_UPDATE_CHECK=off, or kernels do nothing
+bool ChecksMemory();          // CANN_SIM_MEMORY_CHECK=on or full, unless kernels do nothing
+bool ChecksMemoryFully();     // CANN_SIM_MEMORY_CHECK=full, the same
 std::string ScheduleText();    // CANN_SIM_SCHEDULE, default "free"
 std::string ClockText();       // CANN_SIM_CLOCK, default empty: no virtual clock
 std::string TraceFileName();    // CANN_SIM_TRACE, default empty: no trace

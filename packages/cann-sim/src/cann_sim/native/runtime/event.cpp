@@ -173,7 +173,7 @@ aclError WaitInCapture(const std::shared_ptr<Capture>& capture, Stream& stream, 
                                                 TheMonitor().Wait([&] { return DescribeInGraph(number); },
                                                                   [&] { return point->done; });
                                                 cann_sim::TakeKnown(TheMonitor().Look([&] { return point->known; }));
-                                              }, point->number));
+                                              }, point->number, cann_sim::kEntriesOfWait));
   if (error == ACL_SUCCESS) {
     point->waited = true;
     point->waited_by_origin = point->waited_by_origin || stream.branch == 0;

@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
+
+#include "memory_access.h"
 
 #define CANN_SIM_EXPORT __attribute__((visibility("default")))
 
@@ -18,6 +21,7 @@ struct Kernel {
   const char* name;  // the aclnn name, for instance "aclnnAdd", in static memory; task updates compare it
   std::function<void()> run;
   int64_t duration = 0;  // nanoseconds of virtual time, by KernelTime
+  std::vector<MemoryAccess> accesses = {};  // where memory is checked; empty where nothing is known of them
 };
 
 // What a kernel does, for the virtual clock.
@@ -39,6 +43,13 @@ CANN_SIM_EXPORT aclError LaunchKernel(aclrtStream stream, Kernel kernel);
 
 // Sets what aclGetRecentErrMsg returns next on this thread.
 CANN_SIM_EXPORT void SetErrorMessage(std::string message);
+
+// Whether launches are to say what they touch (CANN_SIM_MEMORY_CHECK).
+CANN_SIM_EXPORT bool MemoryIsChecked();
+// Memory that was written and that no launch said anything of.
+CANN_SIM_EXPORT void NoteWrittenMemory(const void* address, size_t bytes);
+// What this stream did comes before what a stream does that meets other processes after it, as far as is known here.
+CANN_SIM_EXPORT void MeetOtherProcesses();
 
 // Whether kernels are to do nothing (CANN_SIM_KERNELS=null), so that only host cost is measured.
 CANN_SIM_EXPORT bool KernelsAreNull();

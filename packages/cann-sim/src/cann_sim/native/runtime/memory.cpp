@@ -12,6 +12,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "faults.h"
+#include "memory_check.h"
 #include "memory_file.h"
 #include "written_values.h"
 
@@ -27,12 +28,15 @@ struct Range {
   MemoryPlace place;
   Device* device;
   bool allocated;  // and not mapped or registered
+  uint64_t number = 0;
+  size_t guard = 0;  // bytes behind it that nobody may write to
 };
 
 struct Memory {
   std::shared_mutex mutex;
   std::map<uintptr_t, Range> ranges;  // by first address
   std::map<uintptr_t, size_t> mapped_host;  // by first address
+  uint64_t last_number = 0;
   std::map<const Device*, size_t> used;
   std::map<const Device*, size_t> most_used;
 };
@@ -52,6 +56,10 @@ std::map<uintptr_t, Range>::iterator FindRange(Memory& memory, const void* addre
   const bool inside = reinterpret_cast<uintptr_t>(address) - after->first < after->second.bytes;
   return inside ? after : memory.ranges.end();
 }
+
+// Behind each allocation, where memory is checked.
+constexpr size_t kGuardBytes = 512;
+constexpr int kGuard = 0xA5;
 
 size_t RoundUpAllocation(size_t bytes) { return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment; }
 
@@ -74,7 +82,8 @@ aclError Allocate(const char* function, void** address, size_t bytes) {
     return cann_sim::OutOfMemory(function, *device, bytes);
   }
   cann_sim::MemoryFile& file = cann_sim::MemoryFileOf(*device);
-  const std::optional<size_t> offset = file.base() == nullptr ? std::nullopt : file.Take(rounded);
+  const size_t guard = cann_sim::configuration::ChecksMemory() ? kGuardBytes : 0;
+  const std::optional<size_t> offset = file.base() == nullptr ? std::nullopt : file.Take(rounded + guard);
   if (!offset.has_value()) {
     cann_sim::GiveMemoryBack(*device, rounded);
     return Fail(ACL_ERROR_RT_MEMORY_ALLOCATION,
@@ -86,6 +95,12 @@ aclError Allocate(const char* function, void** address, size_t bytes) {
   }
   *address = file.base() + *offset;
   cann_sim::NoteMemory(*address, rounded, MemoryPlace::kDevice, device, true);
+  cann_sim::NoteNewMemory(*address, rounded);
+  if (guard != 0) {
+    std::memset(file.base() + *offset + rounded, kGuard, guard);
+    const std::unique_lock<std::shared_mutex> lock(TheMemory().mutex);
+    TheMemory().ranges[reinterpret_cast<uintptr_t>(*address)].guard = guard;
+  }
   return ACL_SUCCESS;
 }
 
@@ -93,6 +108,10 @@ aclError Free(const char* function, void* address, MemoryPlace place) {
   CANN_SIM_REQUIRE_POINTER(function, address);
   Memory& memory = TheMemory();
   Range range{};
+  if (const size_t overwritten = cann_sim::OverwrittenBehind(address); overwritten != 0) {
+    cann_sim::KeepMemoryMistake(std::string(function) + ": " + std::to_string(overwritten) + " bytes behind an allocation of " +
+                                std::to_string(cann_sim::AllocatedBytes(address)) + " bytes were overwritten");
+  }
   {
     const std::unique_lock<std::shared_mutex> lock(memory.mutex);
     const auto found = memory.ranges.find(reinterpret_cast<uintptr_t>(address));
@@ -103,6 +122,7 @@ aclError Free(const char* function, void* address, MemoryPlace place) {
     memory.ranges.erase(found);
   }
   cann_sim::ForgetWrittenValues(address, range.bytes);
+  cann_sim::NoteFreedMemory(function, address, range.bytes);
   if (range.device == nullptr) {
     std::free(address);
     return ACL_SUCCESS;
@@ -174,13 +194,53 @@ size_t AllocatedBytes(const void* address) {
 void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device, bool allocated) {
   Memory& memory = TheMemory();
   const std::unique_lock<std::shared_mutex> lock(memory.mutex);
-  memory.ranges[reinterpret_cast<uintptr_t>(address)] = {bytes, place, device, allocated};
+  memory.ranges[reinterpret_cast<uintptr_t>(address)] = {bytes, place, device, allocated, ++memory.last_number};
 }
 
 void ForgetMemory(void* address) {
   Memory& memory = TheMemory();
-  const std::unique_lock<std::shared_mutex> lock(memory.mutex);
-  memory.ranges.erase(reinterpret_cast<uintptr_t>(address));
+  size_t bytes = 0;
+  {
+    const std::unique_lock<std::shared_mutex> lock(memory.mutex);
+    const auto found = memory.ranges.find(reinterpret_cast<uintptr_t>(address));
+    if (found == memory.ranges.end()) {
+      return;
+    }
+    bytes = found->second.bytes;
+    memory.ranges.erase(found);
+  }
+  NoteFreedMemory("unmapping of memory", address, bytes);
+}
+
+uint64_t AllocationOf(const void* address, size_t bytes) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(address) + bytes;
+  uint64_t number = 0;
+  for (auto range = FindRange(memory, address); range != memory.ranges.end(); ++range) {
+    number = std::max(number, range->second.number);
+    const uintptr_t range_end = range->first + range->second.bytes;
+    if (range_end >= end) {
+      return number;
+    }
+    const auto next = std::next(range);
+    // Allocations are apart; only mapped memory goes on.
+    if (range->second.allocated || next == memory.ranges.end() || next->first != range_end || next->second.allocated) {
+      return 0;
+    }
+  }
+  return 0;
+}
+
+size_t OverwrittenBehind(const void* address) {
+  Memory& memory = TheMemory();
+  const std::shared_lock<std::shared_mutex> lock(memory.mutex);
+  const auto range = FindRange(memory, address);
+  if (range == memory.ranges.end() || range->second.guard == 0) {
+    return 0;
+  }
+  const auto* first = reinterpret_cast<const unsigned char*>(range->first + range->second.bytes);
+  return range->second.guard - static_cast<size_t>(std::count(first, first + range->second.guard, kGuard));
 }
 
 aclError OutOfMemory(const char* function, const Device& device, size_t bytes) {

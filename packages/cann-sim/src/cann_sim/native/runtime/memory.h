@@ -27,6 +27,11 @@ void GiveMemoryBack(Device& device, size_t bytes);
 size_t UsedMemory(const Device& device);
 // The size of the allocation that begins at the address; 0 where none does.
 size_t AllocatedBytes(const void* address);
+// Which allocation or mapping the whole range lies in, none other ever having the number; of mapped memory that lies side by side
+// the latest. 0 where the range is not all the runtime's.
+uint64_t AllocationOf(const void* address, size_t bytes);
+// How many of the bytes that stand behind the allocation of the address, where memory is checked, are not as they were.
+size_t OverwrittenBehind(const void* address);
 // Notes that [address, address + bytes) is at the place. The range of an address that is forgotten was noted as a whole.
 // `allocated` says that it is freed by aclrtFree or aclrtFreeHost.
 void NoteMemory(void* address, size_t bytes, MemoryPlace place, Device* device, bool allocated = false);

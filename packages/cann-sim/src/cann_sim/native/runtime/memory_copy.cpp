@@ -3,6 +3,9 @@
 #include <acl/acl_rt.h>
 
 #include <cstring>
+#include <functional>
+#include <utility>
+#include <vector>
 
 #include "capture.h"
 #include "clock/virtual_time.h"
@@ -10,6 +13,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "memory.h"
+#include "memory_check.h"
 #include "monitor.h"
 #include "submission.h"
 
@@ -17,6 +21,7 @@ namespace {
 
 using cann_sim::Fail;
 using cann_sim::MakeTask;
+using cann_sim::MemoryAccess;
 using cann_sim::MemoryPlace;
 using cann_sim::PlaceOf;
 using cann_sim::Stream;
@@ -57,6 +62,24 @@ int64_t TimeOfCopy(const void* destination, const void* source, size_t bytes) {
              : 0;
 }
 
+std::vector<MemoryAccess> AccessesOfCopy(void* destination, const void* source, size_t bytes) {
+  return {MemoryAccess::Bytes("source", source, bytes, false), MemoryAccess::Bytes("destination", destination, bytes, true)};
+}
+
+// What the host would do with memory that the device still uses.
+aclError CheckHostAccess(const char* function, std::vector<MemoryAccess> accesses) {
+  const std::string mistake = cann_sim::FindHostMistake(function, std::move(accesses));
+  return mistake.empty() ? ACL_SUCCESS : Fail(ACL_ERROR_RT_AICORE_EXCEPTION, mistake);
+}
+
+// Gives a copy or a set of memory to the stream.
+aclError SubmitAccess(const char* function, Stream& stream, TaskKind kind, std::vector<MemoryAccess> accesses,
+                      std::function<void()> run) {
+  const bool captured = stream.state.load() == StreamState::kCapturing;
+  return cann_sim::Submit(function, stream,
+                          MakeTask(kind, cann_sim::Checked(function, std::move(accesses), captured, std::move(run))));
+}
+
 void Count(size_t bytes, bool blocking) {
   cann_sim::Counters& counters = cann_sim::TheCounters();
   ++counters.copies;
@@ -72,6 +95,7 @@ aclError CopyNow(const char* function, void* destination, size_t room, const voi
   aclError error = cann_sim::RefuseBlockingCall(function);
   error = error != ACL_SUCCESS ? error : CheckSize(function, room, bytes);
   error = error != ACL_SUCCESS ? error : CheckPlaces(function, destination, source, kind);
+  error = error != ACL_SUCCESS ? error : CheckHostAccess(function, AccessesOfCopy(destination, source, bytes));
   if (error != ACL_SUCCESS) {
     return error;
   }
@@ -110,11 +134,11 @@ aclError CopyInStream(const char* function, void* destination, size_t room, cons
   if (PlaceOf(destination) == MemoryPlace::kUnknown || PlaceOf(source) == MemoryPlace::kUnknown) {
     return CopyPageable(function, *stream, destination, room, source, bytes, kind);
   }
-  error = cann_sim::Submit(function, *stream,
-                           MakeTask(TaskKind::kMemoryCopy, [=, time = TimeOfCopy(destination, source, bytes)] {
-                             std::memmove(destination, source, bytes);
-                             cann_sim::clock::Spend(time);
-                           }));
+  error = SubmitAccess(function, *stream, TaskKind::kMemoryCopy, AccessesOfCopy(destination, source, bytes),
+                       [=, time = TimeOfCopy(destination, source, bytes)] {
+                         std::memmove(destination, source, bytes);
+                         cann_sim::clock::Spend(time);
+                       });
   if (error == ACL_SUCCESS) {
     Count(bytes, false);
   }
@@ -176,6 +200,7 @@ aclError aclrtMemset(void* address, size_t room, int32_t value, size_t bytes) {
   CANN_SIM_REQUIRE_POINTER("aclrtMemset", address);
   aclError error = cann_sim::RefuseBlockingCall("aclrtMemset");
   error = error != ACL_SUCCESS ? error : CheckSize("aclrtMemset", room, bytes);
+  error = error != ACL_SUCCESS ? error : CheckHostAccess("aclrtMemset", {MemoryAccess::Bytes("destination", address, bytes, true)});
   if (error == ACL_SUCCESS) {
     std::memset(address, value, bytes);
     cann_sim::TheMonitor().MemoryChanged();
@@ -189,11 +214,12 @@ aclError aclrtMemsetAsync(void* address, size_t room, int32_t value, size_t byte
   if (const aclError error = CheckSize("aclrtMemsetAsync", room, bytes); error != ACL_SUCCESS) {
     return error;
   }
-  return cann_sim::Submit("aclrtMemsetAsync", *stream,
-                          MakeTask(TaskKind::kMemorySet, [=, time = cann_sim::clock::CopyTime(bytes / 2, false)] {
-                            std::memset(address, value, bytes);
-                            cann_sim::clock::Spend(time);
-                          }));
+  return SubmitAccess("aclrtMemsetAsync", *stream, TaskKind::kMemorySet,
+                      {MemoryAccess::Bytes("destination", address, bytes, true)},
+                      [=, time = cann_sim::clock::CopyTime(bytes / 2, false)] {
+                        std::memset(address, value, bytes);
+                        cann_sim::clock::Spend(time);
+                      });
 }
 
 // A hint for the cache: nothing that a simulated device could do.

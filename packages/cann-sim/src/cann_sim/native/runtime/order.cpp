@@ -6,6 +6,7 @@
 
 #include "clock/virtual_time.h"
 #include "configuration.h"
+#include "launch.h"
 
 namespace {
 
@@ -26,34 +27,57 @@ Lanes& TheLanes() {
   return *lanes;
 }
 
-// What the host knows. It is replaced, not changed, so that many launches share one.
-struct Host {
-  std::mutex mutex;
-  Known known = std::make_shared<const VectorClock>();
+// What is known outside of the device. It is replaced, not changed, so that many launches share one.
+class Outside {
+ public:
+  Known known() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return known_;
+  }
+  void Tell(const Known& known) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto joined = std::make_shared<VectorClock>(*known_);
+    joined->Join(*known);
+    known_ = std::move(joined);
+  }
+  // The time of a lane goes on by one. Returns it.
+  uint64_t Advance(size_t lane) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    auto later = std::make_shared<VectorClock>(*known_);
+    const uint64_t time = later->Of(lane) + 1;
+    later->Set(lane, time);
+    known_ = std::move(later);
+    return time;
+  }
+
+ private:
+  std::mutex mutex_;
+  Known known_ = std::make_shared<const VectorClock>();
 };
 
-Host& TheHost() {
-  static auto* host = new Host;
+Outside& TheHost() {
+  static auto* host = new Outside;
   return *host;
 }
 
-Known HostKnown() {
-  const std::lock_guard<std::mutex> lock(TheHost().mutex);
-  return TheHost().known;
+Outside& TheOtherProcesses() {
+  static auto* processes = new Outside;
+  return *processes;
 }
 
-void TellHost(const Known& known) {
-  const std::lock_guard<std::mutex> lock(TheHost().mutex);
-  auto joined = std::make_shared<VectorClock>(*TheHost().known);
-  joined->Join(*known);
-  TheHost().known = std::move(joined);
+// What the lane of this thread, or the host, and those outside know, both know from now on.
+void Meet(Outside& outside) {
+  if (cann_sim::OrderIsTold()) {
+    outside.Tell(cann_sim::TellKnown());
+    cann_sim::TakeKnown(outside.known());
+  }
 }
 
 }  // namespace
 
 namespace cann_sim {
 
-bool OrderIsChecked() { return configuration::ChecksUpdates(); }
+bool OrderIsChecked() { return configuration::ChecksUpdates() || configuration::ChecksMemory(); }
 
 bool OrderIsTold() { return OrderIsChecked() || clock::kIsOn; }
 
@@ -94,7 +118,7 @@ Known TellKnown() {
     return nullptr;
   }
   if (this_lane == nullptr) {
-    return HostKnown();
+    return TheHost().known();
   }
   auto known = std::make_shared<VectorClock>(this_lane->clock_);
   known->virtual_time = this_lane->virtual_time;
@@ -110,18 +134,19 @@ void TakeKnown(const Known& known) {
   }
   clock::WaitUntil(known->virtual_time);
   if (this_lane == nullptr) {
-    TellHost(known);
+    TheHost().Tell(known);
   } else {
     this_lane->clock_.Join(*known);
   }
 }
 
 void MeetHost() {
-  if (OrderIsTold() && this_lane != nullptr) {
-    TellHost(TellKnown());
-    TakeKnown(HostKnown());
+  if (this_lane != nullptr) {
+    Meet(TheHost());
   }
 }
+
+void MeetOtherProcesses() { Meet(TheOtherProcesses()); }
 
 Moment Moment::Now() {
   if (this_lane == nullptr) {
@@ -130,8 +155,17 @@ Moment Moment::Now() {
   return {this_lane->number_, this_lane->clock_.Of(this_lane->number_), this_lane->name};
 }
 
+Moment Moment::OfHost() {
+  static const auto* lane = [] {
+    const auto* made = new OrderedLane("the host");
+    TheHost().Tell(std::make_shared<const VectorClock>(made->clock_));  // its number may have been another's
+    return made;
+  }();
+  return {lane->number_, TheHost().Advance(lane->number_), lane->name};
+}
+
 bool HappenedBefore(const Moment& moment) {
-  return this_lane == nullptr || moment.time <= this_lane->clock_.Of(moment.lane);
+  return moment.time <= (this_lane == nullptr ? TheHost().known()->Of(moment.lane) : this_lane->clock_.Of(moment.lane));
 }
 
 }  // namespace cann_sim

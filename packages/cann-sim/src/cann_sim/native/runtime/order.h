@@ -2,8 +2,9 @@
 // take. So a task update and a replay that nothing orders are found in every run, not only in an unlucky one.
 //
 // All threads of the host count as one: what one of them waited for, launches of another come behind. Their own order among
-// each other, by locks or queues, is not seen, and a mistake in it is not found. Events between processes and collectives order
-// nothing here.
+// each other, by locks or queues, is not seen, and a mistake in it is not found. All other processes count as one too: what a
+// stream did before it recorded an event between processes, or before a collective ended, comes before what a stream does behind
+// such a wait or collective.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@
 
 namespace cann_sim {
 
-// Not with CANN_SIM_UPDATE_CHECK=off or CANN_SIM_KERNELS=null. Then the calls below do nothing.
+// Where updates or memory are checked, which they never are with CANN_SIM_KERNELS=null. Otherwise the calls below do nothing.
 bool OrderIsChecked();
 // Whether lanes tell each other anything: what had happened, or their virtual time.
 bool OrderIsTold();
@@ -78,6 +79,8 @@ void MeetHost();
 struct Moment {
   // That of the lane of this thread, now.
   static Moment Now();
+  // The next of the host.
+  static Moment OfHost();
 
   size_t lane = 0;
   uint64_t time = 0;  // 0 is before everything

@@ -78,11 +78,15 @@ void SharedEvent::Name(aclrtIpcEventHandle& handle) const {
 
 bool SharedEvent::IsDone() const { return records_.happened.load() >= records_.asked_for.load(); }
 
-void SharedEvent::Await() const { AwaitCount(records_, records_.asked_for.load()); }
+void SharedEvent::Await() const {
+  AwaitCount(records_, records_.asked_for.load());
+  MeetOtherProcesses();
+}
 
 Task SharedEvent::RecordTask(std::shared_ptr<SharedEvent> event) {
   const uint64_t count = ++event->records_.asked_for;
   return MakeTask(TaskKind::kEventRecord, [event = std::move(event), count] {
+    MeetOtherProcesses();
     uint64_t happened = event->records_.happened.load();
     while (happened < count && !event->records_.happened.compare_exchange_weak(happened, count)) {
     }
@@ -92,7 +96,10 @@ Task SharedEvent::RecordTask(std::shared_ptr<SharedEvent> event) {
 Task SharedEvent::WaitTask(std::shared_ptr<SharedEvent> event) {
   const uint64_t count = event->records_.asked_for.load();
   return MakeTask(TaskKind::kEventWait,
-                  [event = std::move(event), count] { AwaitCount(event->records_, count); });
+                  [event = std::move(event), count] {
+                    AwaitCount(event->records_, count);
+                    MeetOtherProcesses();
+                  });
 }
 
 aclError CreateSharedEvent(aclrtEvent* event, uint32_t flags) {

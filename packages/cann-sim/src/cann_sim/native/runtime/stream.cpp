@@ -8,6 +8,7 @@
 #include "configuration.h"
 #include "device.h"
 #include "error_message.h"
+#include "memory_check.h"
 #include "monitor.h"
 #include "progress.h"
 #include "trace.h"
@@ -118,7 +119,8 @@ aclError Stream::Synchronize(int32_t milliseconds) {
   clock::WakeHost(TimeOf(known_));
   TakeKnown(known_);
   if (failure_ == nullptr) {
-    return ACL_SUCCESS;
+    const std::string mistake = TakeMemoryMistake();
+    return mistake.empty() ? ACL_SUCCESS : Fail(ACL_ERROR_RT_AICORE_EXCEPTION, mistake);
   }
   const std::shared_ptr<const StreamFailure> failure = std::move(failure_);
   failure_.reset();

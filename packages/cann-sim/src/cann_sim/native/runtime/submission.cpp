@@ -9,6 +9,7 @@
 #include "device.h"
 #include "error_message.h"
 #include "faults.h"
+#include "memory_check.h"
 #include "schedule.h"
 #include "task_group.h"
 
@@ -85,6 +86,8 @@ aclError LaunchKernel(aclrtStream handle, Kernel kernel) {
       clock::Spend(duration);
     };
   }
+  kernel.run = Checked(kernel.name, std::move(kernel.accesses), stream->state.load() != StreamState::kRunning,
+                       std::move(kernel.run));
   if (FaultIsDue(Fault::kTwoKernels, kernel.name)) {
     if (const aclError error = GiveKernel(*stream, {kernel.name, [] {}}); error != ACL_SUCCESS) {
       return error;

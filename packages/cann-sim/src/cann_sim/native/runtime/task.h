@@ -32,15 +32,18 @@ struct Task {
   const char* name = "";      // of a kernel its aclnn name, else what NameOf says; in static memory
   std::function<void()> run;  // throws to report a failure
   uint64_t handle = 0;        // number of the event or address of the value that it concerns, for dumps
+  size_t queue_entries = 1;   // of a captured stream
   Known known = nullptr;      // what had happened when it was given to its stream
   int64_t submitted = 0;      // when the host gave it to its stream, in virtual time
 };
 
-// Entries of the queue of a captured stream that a task takes on an Ascend 910B; see docs/fidelity.md.
-inline size_t QueueEntriesOf(TaskKind kind) { return kind == TaskKind::kValueWait ? 4 : 1; }
+// Entries of the queue of a captured stream that tasks of more than one take on an Ascend 910B; see docs/fidelity.md.
+constexpr size_t kEntriesOfWait = 4;  // for a value, or for an event that was recorded in the capture
+constexpr size_t kEntriesOfIf = 2;    // and of a switch
+constexpr size_t kEntriesOfWhile = 3;
 
-inline Task MakeTask(TaskKind kind, std::function<void()> run, uint64_t handle = 0) {
-  return {kind, NameOf(kind), std::move(run), handle};
+inline Task MakeTask(TaskKind kind, std::function<void()> run, uint64_t handle = 0, size_t queue_entries = 1) {
+  return {kind, NameOf(kind), std::move(run), handle, queue_entries};
 }
 
 // Throws where the task is a kernel that an injected fault concerns.

@@ -54,7 +54,7 @@ GroupTask::GroupTask(Kernel kernel)
 
 void GroupTask::Fetch() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (OrderIsChecked()) {
+  if (configuration::ChecksUpdates()) {
     if (!mistake_.empty()) {
       throw std::runtime_error(std::exchange(mistake_, ""));
     }
@@ -102,7 +102,7 @@ std::string GroupTask::FindMistake() const {
 void GroupTask::Replace(std::function<void()> run) {
   auto replacement = std::make_shared<const std::function<void()>>(std::move(run));
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (OrderIsChecked()) {
+  if (configuration::ChecksUpdates()) {
     if (std::string mistake = FindMistake(); !mistake.empty()) {
       mistake_ = mistake;
       throw std::runtime_error(mistake);

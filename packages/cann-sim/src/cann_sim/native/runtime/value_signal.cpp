@@ -70,7 +70,7 @@ aclError aclrtValueWait(void* address, uint64_t value, uint32_t condition, aclrt
                               return true;
                             });
                             cann_sim::TakeKnown(known);
-                          }, reinterpret_cast<uintptr_t>(address)));
+                          }, reinterpret_cast<uintptr_t>(address), cann_sim::kEntriesOfWait));
 }
 
 }  // extern "C"

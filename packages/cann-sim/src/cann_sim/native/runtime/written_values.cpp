@@ -3,6 +3,8 @@
 #include <map>
 #include <mutex>
 
+#include "hexadecimal.h"
+
 namespace {
 
 struct Writes {
@@ -19,14 +21,6 @@ struct WrittenValues {
 WrittenValues& TheWrittenValues() {
   static auto* values = new WrittenValues;
   return *values;
-}
-
-std::string Hexadecimal(uintptr_t number) {
-  std::string digits;
-  for (; number != 0; number /= 16) {
-    digits.insert(digits.begin(), "0123456789abcdef"[number % 16]);
-  }
-  return "0x" + digits;
 }
 
 }  // namespace

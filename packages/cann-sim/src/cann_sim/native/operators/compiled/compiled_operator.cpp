@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../interface/data_type.h"
+#include "../interface/launch_accesses.h"
 
 namespace cann_sim::operators {
 
@@ -67,7 +68,11 @@ std::vector<int64_t> CompiledArguments::HostIntegers(size_t index, const char* n
   return {values.const_data_ptr<int64_t>(), values.const_data_ptr<int64_t>() + values.numel()};
 }
 
-Tensor CompiledArguments::Output(size_t index, const char* name) const { return OnDevice(call_.outputs, index, name); }
+Tensor CompiledArguments::Output(size_t index, const char* name) const {
+  Tensor output = OnDevice(call_.outputs, index, name);
+  NoteWritten(name);
+  return output;
+}
 
 void CompiledArguments::RefuseMissing(const char* name) {
   throw Refusal(std::string("attribute '") + name + "': expected a value, found none");

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
+#include "../../runtime/launch.h"
 #include "../coverage/coverage.h"
 #include "data_type.h"
+#include "launch_accesses.h"
 #include "refusal.h"
 
 namespace cann_sim::operators {
@@ -71,6 +73,9 @@ Tensor::Tensor(const aclTensor* tensor, const char* name) : name_(name), view_(N
   }
   if (is_nz()) {
     RequireNz(view_, name);
+  }
+  if (MemoryIsChecked()) {
+    NoteAccess(view_, dtype_, name);
   }
 }
 

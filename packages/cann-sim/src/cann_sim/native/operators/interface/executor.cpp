@@ -6,16 +6,19 @@
 #include <exception>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "../../runtime/launch.h"
 #include "../coverage/asking_operator.h"
 #include "../coverage/coverage.h"
+#include "launch_accesses.h"
 #include "operator.h"
 
 struct aclOpExecutor {
   const char* operator_name;
   cann_sim::operators::Plan plan;
   cann_sim::operators::Dtypes dtypes = 0;
+  std::vector<cann_sim::MemoryAccess> accesses = {};
   bool repeatable = false;
 };
 
@@ -62,9 +65,10 @@ int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor**
             const std::function<Plan()>& validate) {
   try {
     BeginCall();
+    BeginAccesses();
     Plan plan = validate();
     *workspace_size = plan.workspace_size;
-    *executor = new aclOpExecutor{operator_name, std::move(plan), DtypesOfCall()};
+    *executor = new aclOpExecutor{operator_name, std::move(plan), DtypesOfCall(), TakeAccesses(operator_name)};
     return kStatusOk;
   } catch (const Refusal& refusal) {
     return RefuseCall(operator_name, refusal.what(), refusal.status());
@@ -90,6 +94,7 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
   if (!KernelsAreNull()) {
     kernel.run = Kernel{executor->operator_name,
                         owned ? std::move(executor->plan.kernel) : executor->plan.kernel};
+    kernel.accesses = executor->accesses;
   }
   int status = LaunchKernel(stream, std::move(kernel));
   if (status == kStatusOk && executor->plan.finish) {
