@@ -6,23 +6,23 @@ wrote it: none was there. `testing.DeviceContract` runs over it wherever there i
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
+import functools
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import torch
 
 from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.devices.living_pool import LivingPools
+from npu_graph_runtime.devices.native_capture import native_capture
 from npu_graph_runtime.errors import (
-    CaptureStateError,
     DeviceUnavailableError,
     FeatureNotSupportedError,
 )
 from npu_graph_runtime.torch_internals import end_cuda_allocation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -165,7 +165,18 @@ class CudaDevice:
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
     ) -> AbstractContextManager[object]:
         """Return a context manager that captures into ``graph``; see the seam."""
-        return self._capture(graph, pool, stream)
+        if stream is None:
+            if self._capture_stream is None:
+                self._capture_stream = self.create_stream()
+            stream = self._capture_stream
+        return native_capture(
+            self,
+            graph,
+            native_pool=functools.partial(self._pools.native, pool, graph),
+            stream=stream,
+            error_mode=self._capture_error_mode,
+            end_allocation=functools.partial(end_cuda_allocation, self.index),
+        )
 
     def synchronize(self) -> None:
         """Let the host wait for all work of the device."""
@@ -188,43 +199,6 @@ class CudaDevice:
     def free_streams(self) -> int | None:
         """Return ``None``: CUDA does not tell, and a graph that does not run takes none."""
         return None
-
-    @contextlib.contextmanager
-    def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
-        if stream is None:
-            if self._capture_stream is None:
-                self._capture_stream = self.create_stream()
-            stream = self._capture_stream
-        with self.use_stream(stream):
-            if self.is_capturing():
-                raise CaptureStateError(
-                    f"beginning a capture on {self.name}: {stream} is capturing, expected no "
-                    "capture under way, since captures do not nest; end it first"
-                )
-            native_pool = self._pools.native(pool, graph)
-            graph.capture_begin(pool=native_pool, capture_error_mode=self._capture_error_mode)
-            try:
-                yield
-            except BaseException:
-                # The stream is usable again only when the capture has ended, which fails where the
-                # device has invalidated it: the error of the body says why.
-                with contextlib.suppress(RuntimeError):
-                    self._end_capture(graph, native_pool)
-                graph.reset()
-                raise
-            try:
-                self._end_capture(graph, native_pool)
-            except BaseException:
-                graph.reset()
-                raise
-
-    def _end_capture(self, graph: Any, native_pool: object) -> None:
-        try:
-            graph.capture_end()
-        except RuntimeError:
-            with contextlib.suppress(RuntimeError):
-                end_cuda_allocation(self.index, native_pool)
-            raise
 
     def _refuse(self, doing: str, stream: Stream) -> NoReturn:
         raise FeatureNotSupportedError(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
 import signal
 import threading
@@ -23,8 +24,8 @@ import torch
 
 from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.devices.living_pool import LivingPools
+from npu_graph_runtime.devices.native_capture import native_capture
 from npu_graph_runtime.errors import (
-    CaptureStateError,
     DeviceUnavailableError,
     FeatureNotSupportedError,
 )
@@ -352,7 +353,18 @@ class NpuDevice:
         self, graph: DeviceGraph, *, pool: object, stream: Stream | None = None
     ) -> AbstractContextManager[object]:
         """Return a context manager that captures into ``graph``; see the seam."""
-        return self._capture(graph, pool, stream)
+        if stream is None:
+            if self._capture_stream is None:
+                self._capture_stream = self.create_stream()
+            stream = self._capture_stream
+        return native_capture(
+            self,
+            graph,
+            native_pool=functools.partial(self._pools.native, pool, graph),
+            stream=stream,
+            error_mode=self._capture_error_mode,
+            end_allocation=self._end_allocation,
+        )
 
     def synchronize(self) -> None:
         """Let the host wait for all work of the device."""
@@ -394,50 +406,11 @@ class NpuDevice:
         self.bind_thread()
         return count.value if query is not None and query(ctypes.byref(count)) == 0 else None
 
-    @contextlib.contextmanager
-    def _capture(self, graph: Any, pool: object, stream: Stream | None) -> Iterator[None]:
-        if stream is None:
-            if self._capture_stream is None:
-                self._capture_stream = self.create_stream()
-            stream = self._capture_stream
-        with self.use_stream(stream):
-            if self.is_capturing():
-                # torch_npu would prepare its allocator first and not undo that when it is refused.
-                raise CaptureStateError(
-                    f"beginning a capture on {self.name}: {stream} is capturing, expected no "
-                    "capture under way, since captures do not nest; end it first"
-                )
-            native_pool = self._pools.native(pool, graph)
-            graph.capture_begin(pool=native_pool, capture_error_mode=self._capture_error_mode)
-            try:
-                yield
-            except BaseException:
-                # The capture has to be ended to make the stream usable, and that fails too when
-                # the device has already invalidated it: the error of the body says why.
-                with contextlib.suppress(RuntimeError):
-                    self._end_capture(graph, native_pool)
-                graph.reset()
-                raise
-            try:
-                self._end_capture(graph, native_pool)
-            except BaseException:
-                graph.reset()
-                raise
-
-    def _end_capture(self, graph: Any, native_pool: object) -> None:
-        """End a capture, in torch_npu's allocator too where the device refuses the end.
-
-        torch_npu 2.10 does not do the latter by itself: it then takes no further capture, and does
-        not empty its cache. Where it did, it says that nothing is open.
-        """
-        try:
-            graph.capture_end()
-        except RuntimeError:
-            end = getattr(self._torch_npu._C, "_npu_endAllocateCurrentStreamToPool", None)  # noqa: SLF001
-            if end is not None:
-                with contextlib.suppress(RuntimeError):
-                    end(self.index, native_pool)
-            raise
+    def _end_allocation(self, native_pool: object) -> None:
+        # torch_npu 2.10 to 2.14; what ends it in torch_npu's allocator beside `capture_end`.
+        end = getattr(self._torch_npu._C, "_npu_endAllocateCurrentStreamToPool", None)  # noqa: SLF001
+        if end is not None:
+            end(self.index, native_pool)
 
 
 def _npugraph_ex_captures_nothing(config: Any) -> None:
