@@ -40,7 +40,7 @@ OTHERS = {
     "DeepSeek-shaped (MLA)": "not run; attention update covers FIA v1 and leaves others alone",
     "Qwen3-MoE": "not run",
     "LoRA": "not run",
-    "speculative decoding": "not run; a draft model replays apart, attention update leaves it alone",
+    "speculative decoding": "not run; attention update leaves it alone, drafts replay apart",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
