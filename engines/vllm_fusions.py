@@ -243,7 +243,9 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             wrong.append(f"{what}: the worst token {worst}")
         fusions = row.get("fusions", {})
         kind = row["quantisation"]
-        if (kind, row["name"]) in EQUAL and row.get("equal_tokens") != row.get("num_tokens"):
+        if "equal_tokens" not in row:
+            wrong.append(f"{what}: there is no {row['compared_with']} engine to compare with")
+        elif (kind, row["name"]) in EQUAL and row["equal_tokens"] != row["num_tokens"]:
             equal = f"{row['equal_tokens']} of {row['num_tokens']}"
             wrong.append(f"{what}: {equal} tokens are those of {row['compared_with']}")
         if "widest" in row and (row["widest"] > WIDEST[kind]) != (row["name"] == "control"):

@@ -143,7 +143,10 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
     for row in rows:
         theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
-        if "tokens" not in row or theirs is None:
+        if "tokens" not in row:
+            continue
+        if theirs is None:
+            wrong.append(f"{what}: there is no stock engine to compare with")
             continue
         if (row["equal_tokens"] == row["num_tokens"]) == (row["name"] == "control"):
             equal = f"{row['equal_tokens']} of {row['num_tokens']}"

@@ -26,7 +26,7 @@ PARTS = {
 }
 # Why a cell has no run: by mode, and else by model.
 NO_ATTENTION = "no attention is captured"
-UNTRIED = "not run"
+UNTRIED = "not in these rows"
 FUSE_BY_PIECES = "the engine compiles by npugraph_ex, which runs no passes of others"
 REASONS: dict[tuple[str, str], str] = {
     ("ours", "PIECEWISE"): NO_ATTENTION,
@@ -37,11 +37,11 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "DeepSeek-shaped (MLA)": "attention update covers FIA v1: the engine's own road, said once",
-    "Qwen3-MoE": UNTRIED,
-    "LoRA": UNTRIED,
-    "speculative decoding": "the draft model replays apart; refused by attention update, said once",
-    "model runner v2": "vllm-ascend 0.23.0 does not support it beside vLLM 0.23.0",
+    "DeepSeek-shaped (MLA)": "not run; attention update covers FIA v1 and leaves others alone",
+    "Qwen3-MoE": "not run",
+    "LoRA": "not run",
+    "speculative decoding": "not run; attention update leaves it alone, drafts replay apart",
+    "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
 
@@ -83,7 +83,8 @@ def cell(rows: list[dict[str, Any]], part: str, mode: str) -> str:
         told += (
             f"; first differences in {row['differ']} sequences, margin at most {row['widest']:.3f}"
         )
-    return told + (f"; {row['fused']} fusions" if "fused" in row else "")
+    made = row.get("fusions", {}).items()
+    return told + "".join(f"; `{rule}` {count}" for rule, count in made)
 
 
 def page(rows: list[dict[str, Any]]) -> str:
