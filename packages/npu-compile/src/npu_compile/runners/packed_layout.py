@@ -107,11 +107,19 @@ class PackedLayout:
         tokens = sequences = -1
         for name, spec in self.specs.items():
             value = values[name]
-            self._check_value(name, value, spec)
-            rows = value.shape[0]
+            shape = value.shape
+            if (
+                value.dtype is not spec.dtype
+                or not value.is_cpu
+                or shape[1:] != spec.trailing_shape
+                or not shape
+            ):
+                self._check_value(name, value, spec)
+            rows = shape[0]
             if spec.per_sequence:
-                sequences = _same_rows(name, rows, sequences, "sequence")
-            else:
+                if rows != sequences:
+                    sequences = _same_rows(name, rows, sequences, "sequence")
+            elif rows != tokens:
                 tokens = _same_rows(name, rows, tokens, "token")
         size = StepSize(
             tokens=most.tokens if tokens == -1 else tokens,
