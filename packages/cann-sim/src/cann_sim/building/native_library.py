@@ -41,7 +41,7 @@ _OFFERED_OPERATIONS = "offered_operations.cpp"
 _TORCH_HEADERS = NATIVE / "operators" / "interface" / "torch_headers.h"
 
 # What every operator needs and torch_npu looks for: in the library that is there from the start.
-_FIRST_FOLDERS = ("coverage", "documented", "interface")
+_FIRST_FOLDERS = ("cost", "coverage", "documented", "interface")
 
 # The libraries of the other operators, in the order in which they are compiled and in which an
 # operator is looked for: a first program prints a tensor, then multiplies matrices. Each uses only
