@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from cann_sim.building.translation_units import translation_units
 from cann_sim.settings import EXTERNAL_EVENT_FORMS
@@ -46,12 +47,14 @@ _FIRST_FOLDERS = ("cost", "coverage", "documented", "interface")
 # The libraries of the other operators, in the order in which they are compiled and in which an
 # operator is looked for: a first program prints a tensor, then multiplies matrices. Each uses only
 # what stands before it.
-_DEFERRED_FOLDERS = {
-    "tensors": ("conversion", "index", "math", "random"),
-    "layers": ("activation", "cache", "matmul", "normalization", "quantization", "rotary"),
-    "attention": ("attention", "fused_infer_attention", "moe", "sparse_attention"),
-    "training": ("compiled", "image", "training"),
-}
+_DEFERRED_FOLDERS: Final = MappingProxyType(
+    {
+        "tensors": ("conversion", "index", "math", "random"),
+        "layers": ("activation", "cache", "matmul", "normalization", "quantization", "rotary"),
+        "attention": ("attention", "fused_infer_attention", "moe", "sparse_attention"),
+        "training": ("compiled", "image", "training"),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
