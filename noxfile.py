@@ -307,6 +307,17 @@ def soak(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def serving_soak(session: nox.Session) -> None:
+    """Serve for 30 minutes in every mode while the device fails; the gate takes a few episodes."""
+    python = _everything(session)
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
+    _build_simulator(session, python)
+    options = session.posargs or ["--soak-minutes=30"]
+    command = [python, "-m", "pytest", "-q", "integration-tests/serving_soak", *options]
+    session.run(*command, env=environment, external=True)
+
+
+@nox.session(default=False)
 def breakable_models(session: nox.Session) -> None:
     """Capture 2,000 random models in segments; the gate captures a small share of them."""
     _long_tests(session, "npu-graph-runtime", "tests/breakable", "--models=2000")

@@ -142,7 +142,7 @@ def subjects(
         graph = session.capture(lambda: launch(*arguments), subject="floor").graph
     engine_key = EngineKey(4, None, uniform=False, num_active_loras=0)
     addresses = [tensor.data_ptr() for tensor in arguments]
-    callables = {
+    callables: dict[str, Callable[..., object]] = {
         FLOOR: lambda *_: graph.replay(),
         "engine-style wrapper": EngineWrapper(engine_key, graph, None),
         "engine-style wrapper, debug mode": EngineWrapper(engine_key, graph, addresses),
@@ -191,7 +191,7 @@ def measure(device: str, tensors: int, calls: int) -> list[Row]:
             run(arguments, calls)
             seconds[name].append((time.thread_time() - started) / calls)
             if device == "npu":
-                torch.npu.synchronize()
+                NpuDevice().synchronize()
     least = {name: min(values) * 1e6 for name, values in seconds.items()}
     return [
         Row(

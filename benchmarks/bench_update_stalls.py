@@ -122,7 +122,7 @@ def make_workload(cards: int) -> Workload:
         torch_npu.npu_add_rms_norm(attended @ to_hidden, residual, gamma)
         torch_npu.npu_swiglu(x @ to_middle) @ from_middle
         torch_npu.npu_add_rms_norm(x, residual, gamma)
-        q, k, v = (x @ to_qkv).split([width, kv_width, kv_width], dim=-1)
+        q, k, v = torch.split(x @ to_qkv, [width, kv_width, kv_width], dim=-1)
         for part, count in ((q, heads), (k, kv_heads)):
             each = torch_npu.npu_rms_norm(part.reshape(1, SEQUENCES, count, HEAD_DIM), head_gamma)
             torch_npu.npu_rotary_mul(each[0], cos, sin)

@@ -52,9 +52,10 @@ PRIVATE_NAMES: Mapping[str, str] = MappingProxyType(
         "npu_graph_runtime/devices/npu.py": "torch_npu: everything of it, public or not",
         "npu_graph_runtime/torch_internals.py": "torch: kernels and schemas, for the fake device",
         "piecewise_split/torch_internals.py": "torch: operators and modes in graphs of Dynamo",
+        "sglang_npu_graph/marked_functions.py": "SGLang: what a marked function is, and whose",
     }
 )
-"""Files that may use private names of torch and torch_npu, and whose; each file says the versions.
+"""Files that may use private names of others, and whose; file or package says the versions.
 
 What a version of torch changes is then looked for, and mended, in one file of a package.
 """

@@ -148,19 +148,26 @@ class CompiledModelRunner:
         return cls(model, compiled, decode_runner, prefill_runner, recorder=recorder, lane=lane)
 
     def capture(self, *, on_captured: Callable[[int, int, int], None] | None = None) -> None:
-        """Capture all graphs; call it once, before the first step.
+        """Capture all graphs, before the first step.
 
         Args:
             on_captured: called after each capture size with (size, sizes done, sizes in all).
         """
-        state = self.model.attention.step_state
-        self._prefill_runner.capture(
-            lambda _size: state.load_sums((), (), is_padded=True), on_captured=on_captured
-        )
-        self._decode_runner.capture(
-            lambda size: state.load((1,) * size, (_PADDING_KV_LENGTH,) * size),
-            on_captured=on_captured,
-        )
+        self._prefill_runner.capture(self._show_no_sequence, on_captured=on_captured)
+        self._decode_runner.capture(self._show_padding, on_captured=on_captured)
+
+    def capture_next(self) -> bool:
+        """Capture one graph between two steps instead; return whether there was one to capture."""
+        size = self._prefill_runner.capture_next(self._show_no_sequence)
+        if size is None:
+            size = self._decode_runner.capture_next(self._show_padding)
+        return size is not None
+
+    def _show_no_sequence(self, _size: int) -> None:
+        self.model.attention.step_state.load_sums((), (), is_padded=True)
+
+    def _show_padding(self, size: int) -> None:
+        self.model.attention.step_state.load((1,) * size, (_PADDING_KV_LENGTH,) * size)
 
     @property
     def run_mode_choices(self) -> tuple[RunModeChoice, ...]:
@@ -184,10 +191,14 @@ class CompiledModelRunner:
         lengths = _lengths(query_lengths, kv_lengths)
         return self._logits(self._decode_runner.run(_inputs(batch), lengths))
 
-    def close(self) -> None:
-        """Wait for the device and give up graphs, records and the attention operator."""
+    def release(self) -> None:
+        """Wait for the device and give up the graphs, which may be captured again."""
         self._prefill_runner.release()
         self._decode_runner.release()
+
+    def close(self) -> None:
+        """Wait for the device and give up graphs, records and the attention operator."""
+        self.release()
         self._lane.close()
         self._recorder.close()
         self.model.attention.close()

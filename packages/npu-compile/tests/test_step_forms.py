@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -175,7 +176,16 @@ def test_verification_output_with_other_rows_is_refused_at_capture(device: FakeD
         ({"query_length": None, "max_sequences": 0}, "max_sequences 0"),
         ({"query_length": 2, "max_sequences": 3}, "max_sequences 3"),
         ({"query_length": 10}, r"capture sizes, in rows, are \[2, 5, 9\]"),
-        ({"query_length": 2, "inputs": {"table": SPECS["table"]}}, "every input is declared"),
+        (
+            {
+                "query_length": 2,
+                "inputs": {
+                    name: dataclasses.replace(spec, per_sequence=True)
+                    for name, spec in SPECS.items()
+                },
+            },
+            "every input is declared",
+        ),
     ],
 )
 def test_steps_of_no_form_are_refused(

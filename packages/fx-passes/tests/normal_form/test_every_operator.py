@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore")
 DTYPES = (torch.float32, torch.int64, torch.bool)
 SEED = 11
+# LAPACK's least squares round by where memory lies: the same call twice gives other last bits.
+ROUNDED_BY_ADDRESS = frozenset({"linalg.lstsq"})
 
 
 def made(samples: Iterator[SampleInput]) -> Iterator[SampleInput]:
@@ -67,7 +69,7 @@ def comparable(tensor: Tensor) -> Tensor:
     return dense.to(torch.complex64) if dense.dtype is torch.complex32 else dense
 
 
-def assert_same(expected: list[Any], actual: list[Any], *, values: bool) -> None:
+def assert_same(expected: list[Any], actual: list[Any], *, values: bool, tolerance: float) -> None:
     assert len(expected) == len(actual)
     for left, right in zip(expected, actual, strict=True):
         if not isinstance(left, Tensor):
@@ -78,7 +80,11 @@ def assert_same(expected: list[Any], actual: list[Any], *, values: bool) -> None
             assert left.stride() == right.stride()
         if values:
             torch.testing.assert_close(
-                comparable(right), comparable(left), rtol=0, atol=0, equal_nan=True
+                comparable(right),
+                comparable(left),
+                rtol=tolerance,
+                atol=tolerance,
+                equal_nan=True,
             )
 
 
@@ -92,7 +98,12 @@ def means_what_it_did(info: OpInfo, call: SpeltCall) -> bool:
     if normalize_graph(module):
         module.recompile()
         # Memory that nobody has written holds anything.
-        assert_same(expected, results(module, tensors), values="empty" not in info.name)
+        assert_same(
+            expected,
+            results(module, tensors),
+            values="empty" not in info.name,
+            tolerance=1e-4 if info.name in ROUNDED_BY_ADDRESS else 0,
+        )
     return True
 
 

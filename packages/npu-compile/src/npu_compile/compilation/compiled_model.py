@@ -174,6 +174,25 @@ class CompiledModel:
         others = tuple(other for other in self._capture_plans if other is not before)
         self._capture_plans = others if plan is None else (*others, plan)
 
+    def require_arguments(self, names: Iterable[str], *, doing: str) -> None:
+        """See that the model can be called with these arguments and no others; called by runners.
+
+        Args:
+            names: of the arguments.
+            doing: what is being done, for the message.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+        try:
+            self._signature.bind(**dict.fromkeys(names))
+        except TypeError as error:
+            raise ConfigError(
+                f"{doing}: {self._name} takes {', '.join(self._signature.parameters)}, the inputs "
+                f"that are declared are {', '.join(names) or 'none'}: {error}; declare "
+                "each argument by its name"
+            ) from error
+
     def check_weights(self) -> None:
         """Compare the model's weights with those of the captures, as after loading new ones.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from npu_compile.runners.packed_layout import InputSpec
     from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
 
+# Of steps that run as they are.
+_ANY_SIZE = StepSize(tokens=sys.maxsize, sequences=sys.maxsize)
+
 
 class CapturedSteps:
     """Graphs of one model by their size in tokens, and the static buffers that they read.
@@ -50,7 +54,9 @@ class CapturedSteps:
         compiled: as given.
         run_modes: as given.
         choices: what was measured and chosen, by size.
-        keys: as given, without those of the sizes in `skipped`, and of those that `plan` dropped.
+        keys: by size, those that steps may run under: as given, once captures began those that are
+            captured so far, or that are left to run eagerly because that is the fastest.
+        pending: keys that are not captured yet, the largest first; empty before captures begin.
         skipped: sizes that the device refused to capture, each with its error.
         plan: what was measured and decided where the configuration has a budget.
     """
@@ -70,11 +76,12 @@ class CapturedSteps:
         self.run_modes = tuple(run_modes)
         self.choices: dict[int, RunModeChoice] = {}
         self.keys = dict(keys)
+        self.pending: tuple[GraphKey, ...] = ()
         self.skipped: dict[int, DeviceError] = {}
         self.plan: CapturePlan | None = None
         self._what = what
         self._outputs_by_sequence = outputs_by_sequence
-        self._sizes = _capture_sizes(self.keys)
+        self._sizes = CaptureSizes(self.keys) if keys else None
         self._all_keys = dict(keys)
         self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
         # Empty without sizes: no step is loaded into them then.
@@ -105,8 +112,10 @@ class CapturedSteps:
         prepare: Callable[[int], None],
         candidate: Callable[[GraphKey, RunMode], RunModeCandidate],
         exchange: Exchange | None,
+        *,
+        only_next: bool = False,
     ) -> None:
-        """Measure the run modes of each size, if there are several, the largest size first.
+        """Measure the run modes of each pending size, if there are several, the largest first.
 
         Nothing stays captured: what is measured is captured in a session of its own, whose memory
         is given back.
@@ -115,6 +124,7 @@ class CapturedSteps:
             prepare: called with each size before it is measured.
             candidate: returns a way to run steps of padding under a key.
             exchange: for ranks that have to choose alike.
+            only_next: measure the first of them alone.
 
         Raises:
             DeviceError: the device refused a capture, and the configuration does not skip sizes.
@@ -126,7 +136,7 @@ class CapturedSteps:
             self.compiled.device, exchange=exchange, observer=self.compiled.observer
         )
         with self.compiled.capture_session():
-            for key in largest_first(self._all_keys.values()):
+            for key in self.pending[:1] if only_next else self.pending:
                 prepare(key.num_tokens)
                 try:
                     choice = chooser.choose(
@@ -174,6 +184,30 @@ class CapturedSteps:
 
         return run
 
+    def begin(self) -> None:
+        """Let captures begin, where they have not: from now on steps run under what is captured.
+
+        Raises:
+            RunnerStateError: all is captured already, or another runner of the model has captured
+                one of the keys; nothing is changed.
+        """
+        if self._is_captured and not self.pending:
+            raise RunnerStateError(
+                f"capturing the {self._what} graphs: they are captured already; release them first"
+            )
+        wanted = self.pending or largest_first(self._all_keys.values())
+        taken = self.compiled.captured_keys.intersection(wanted)
+        if taken:
+            raise RunnerStateError(
+                f"capturing the {self._what} graphs: another runner has captured the same model "
+                f"under {', '.join(map(str, taken))}, with inputs of its own; release it first, "
+                "or compile the model once for each runner"
+            )
+        if not self._is_captured:
+            self._is_captured = True
+            self.pending = tuple(wanted)
+            self._run_under({})
+
     def capture(
         self,
         prepare: Callable[[int], None],
@@ -182,7 +216,7 @@ class CapturedSteps:
         on_forecast: Callable[[CapturePlan], None] | None,
         release_one: Callable[[GraphKey], None],
     ) -> None:
-        """Capture the sizes, the largest first; after :meth:`require_capturable`.
+        """Capture all pending sizes, the largest first; after :meth:`begin`.
 
         Args:
             prepare: called with each size before it is captured.
@@ -198,15 +232,87 @@ class CapturedSteps:
                 not tell of the streams that it limits.
             DeviceError: the device refused a size that may not be skipped, or all.
         """
-        self._is_captured = True
-        # What was measured to be fastest eagerly, or was refused then, is left as it is.
-        keys = [key for key in self.keys.values() if self._modes[key] is not RunMode.EAGER]
+        self._leave_eager()
+        keys = self.pending
         if keys:
             with self.compiled.capture_session(self._pool) as session:
                 self._pool = session.pool
                 self._capture_all(keys, prepare, capture_one, on_captured, on_forecast, release_one)
+        self.pending = ()
         self._require_any()
         self._warn_of_left_out()
+
+    def capture_next(
+        self,
+        prepare: Callable[[int], None],
+        capture_one: Callable[[GraphKey], None],
+        release_one: Callable[[GraphKey], None],
+        choose: Callable[[], None],
+    ) -> int | None:
+        """Capture the largest pending size in a session of its own, between steps.
+
+        Args:
+            prepare: called with the size before it is captured.
+            capture_one: runs the model under a key.
+            release_one: gives up what goes with a graph that does not stay.
+            choose: measures the first pending size, where there are several run modes.
+
+        Returns:
+            The size; ``None`` where none is left.
+
+        Raises:
+            ConfigError: there is a budget, which is measured while nothing else runs.
+            RunnerStateError: as for :meth:`begin`, but for what is captured.
+            DeviceError: the device refused the size, which stays pending; or all, where it may be
+                skipped. What is captured stays.
+        """
+        if self.compiled.config.capture_budget is not None:
+            raise ConfigError(
+                f"capturing a {self._what} graph between steps: the configuration has a "
+                "capture_budget, and what a capture takes is measured while no step runs; call "
+                "capture(), or leave capture_budget out"
+            )
+        if not self._is_captured:
+            self.begin()
+        while self.pending:
+            key, skipped = self.pending[0], len(self.skipped)
+            choose()
+            self._leave_eager(only_next=True)
+            if key in self.pending:
+                with self.compiled.capture_session(self._pool) as session:
+                    self._pool = session.pool
+                    prepare(key.num_tokens)
+                    try:
+                        is_captured = self._capture_or_drop(key, capture_one, None)
+                    except BaseException:
+                        release_one(key)
+                        self._give_up(key)
+                        raise
+                    if not is_captured:
+                        release_one(key)
+            if len(self.skipped) == skipped:
+                return key.num_tokens
+            self._warn_of_skipped(key.num_tokens, self.skipped[key.num_tokens])
+        self._require_any()
+        return None
+
+    def _leave_eager(self, *, only_next: bool = False) -> None:
+        """Let sizes run eagerly that were measured to be the fastest so."""
+        for key in self.pending[:1] if only_next else self.pending:
+            if self._modes[key] is RunMode.EAGER:
+                self._settle(key)
+
+    def _settle(self, key: GraphKey) -> None:
+        """Let steps run under a key that was pending."""
+        self._leave_pending(key)
+        self._run_under({**self.keys, key.num_tokens: key})
+
+    def _leave_pending(self, key: GraphKey) -> None:
+        self.pending = tuple(other for other in self.pending if other != key)
+
+    def _run_under(self, keys: Mapping[int, GraphKey]) -> None:
+        self.keys = dict(keys)
+        self._sizes = CaptureSizes(keys) if keys else None
 
     def _capture_all(
         self,
@@ -245,7 +351,9 @@ class CapturedSteps:
                 planner.refused(key.num_tokens, self.skipped[key.num_tokens])
             return False
         if planner is None or planner.captured(key.num_tokens):
+            self._settle(key)
             return True
+        self._leave_pending(key)
         self._give_up(key)
         return False
 
@@ -291,12 +399,10 @@ class CapturedSteps:
             yield self._all_keys[size]
 
     def _follow(self, plan: CapturePlan, on_forecast: Callable[[CapturePlan], None] | None) -> None:
-        """Take over what a planner knows now: sizes that it dropped serve no batch."""
+        """Take over what a planner knows now."""
         had_none = self.plan is None or self.plan.forecast is None
         self.compiled.note_plan(plan, before=self.plan)
         self.plan = plan
-        self.keys = {size: key for size, key in self.keys.items() if size not in plan.dropped}
-        self._sizes = _capture_sizes(self.keys)
         if on_forecast is not None and had_none and plan.forecast is not None:
             on_forecast(plan)
 
@@ -309,8 +415,7 @@ class CapturedSteps:
         # Its frames hold tensors of the capture, and memory is what is short.
         error.__cause__ = error.__context__ = None
         self.skipped[key.num_tokens] = error.with_traceback(None)
-        del self.keys[key.num_tokens]
-        self._sizes = _capture_sizes(self.keys)
+        self._leave_pending(key)
 
     def _warn_of_skipped(self, size: int, error: DeviceError) -> None:
         padded = self.padded_size(size)
@@ -323,7 +428,10 @@ class CapturedSteps:
         )
 
     def capture_one(self, key: GraphKey, mode: RunMode | None = None) -> None:
-        """Capture the graph of a key, inside a capture session.
+        """Capture the graph of a key, inside a capture session, over a step of padding.
+
+        The warm-up runs write where the static inputs say. Those hold the batch that was served
+        last, or nothing that was ever declared, so they are filled with padding first.
 
         Args:
             key: of the graph.
@@ -332,7 +440,8 @@ class CapturedSteps:
         Raises:
             OutputError: an output does not have one row for each padded row, or each sequence.
         """
-        self.own_rows(self._call(key, mode), own=self._step_sizes[key], key=key)
+        step = self.padding_step(key, self._modes[key] if mode is None else mode)
+        self.own_rows(step(), own=self._step_sizes[key], key=key)
 
     def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
         """Return the key of a step, or ``None`` where it is to run eagerly.
@@ -342,9 +451,14 @@ class CapturedSteps:
             agreed: what ranks agreed on; ``None`` where there is nothing to agree on.
 
         Raises:
-            InputError: ranks agreed on what these steps are not captured for.
+            InputError: there is no row, or ranks agreed on what these steps are not captured for.
         """
         if agreed is None:
+            if num_rows == 0:
+                raise InputError(
+                    f"running a {self._what} step: the inputs have 0 rows, expected at least 1; "
+                    "leave the step out, or agree on it between ranks"
+                )
             return self.keys.get(self.padded_size(num_rows))
         if agreed.bucket is None:
             return None
@@ -422,7 +536,11 @@ class CapturedSteps:
             batch: how large it is, for the warning.
             limit: what it is larger than, if it is.
             remedy: what helps.
+
+        Raises:
+            InputError: as for :meth:`PackedLayout.check`; nothing was launched.
         """
+        self._buffers.check(inputs, size=_ANY_SIZE)
         if limit and limit not in self._warned_of:
             self._warned_of.add(limit)
             warnings.warn(
@@ -436,24 +554,6 @@ class CapturedSteps:
         with self.compiled.context.run(RunMode.EAGER):
             return self.compiled(**placed)
 
-    def require_capturable(self) -> None:
-        """See that a capture may begin; nothing is changed.
-
-        Raises:
-            RunnerStateError: captured already, by this runner or by another of the model.
-        """
-        if self._is_captured:
-            raise RunnerStateError(
-                f"capturing the {self._what} graphs: they are captured already; release them first"
-            )
-        taken = self.compiled.captured_keys.intersection(self.keys.values())
-        if taken:
-            raise RunnerStateError(
-                f"capturing the {self._what} graphs: another runner has captured the same model "
-                f"under {', '.join(map(str, taken))}, with inputs of its own; release it first, "
-                "or compile the model once for each runner"
-            )
-
     def release(self) -> None:
         """Wait for the device and tear these graphs down; others of the model stay."""
         self.compiled.release(self._captured)
@@ -462,16 +562,11 @@ class CapturedSteps:
         self.skipped.clear()
         self.compiled.note_plan(None, before=self.plan)
         self.plan = None
-        self.keys = dict(self._all_keys)
-        self._sizes = _capture_sizes(self.keys)
+        self.pending = ()
+        self._run_under(self._all_keys)
         self.choices.clear()
         self._modes = dict.fromkeys(self.keys.values(), self.run_modes[0])
 
     def _call(self, key: GraphKey, mode: RunMode | None = None) -> Any:
         with self.compiled.context.run(self._modes[key] if mode is None else mode, key):
             return self.compiled(**self._buffers.views(self._step_sizes[key]))
-
-
-def _capture_sizes(keys: Mapping[int, GraphKey]) -> CaptureSizes | None:
-    """Return the sizes of keys, for the look-up of buckets; ``None`` without any."""
-    return CaptureSizes(keys) if keys else None

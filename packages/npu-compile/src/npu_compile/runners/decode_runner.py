@@ -4,22 +4,28 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attn_update import StepParameters, UpdateLane, UpdatePlan
+from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
 from npu_compile.errors import ConfigError, RunnerStateError
 from npu_compile.runners.captured_steps import CapturedSteps
+from npu_compile.runners.runner_arguments import (
+    require_callable,
+    require_instance,
+    require_model_and_inputs,
+)
 from npu_compile.runners.step_form import StepForm
 from npu_graph_runtime import RunMode, RunModeCandidate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from torch import Tensor
 
-    from attn_update import Lengths, ParameterGroup, Recorder
+    from attn_update import Lengths, ParameterGroup
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.packed_layout import InputSpec
     from npu_compile.runners.step_size import StepSize
@@ -99,7 +105,7 @@ class DecodeRunner:
         ConfigError: a capturing mode without capture sizes, or without one of `query_length` rows;
             mode ``full`` without recorder or lane; mode ``measured`` without ``set_lengths``; a
             `query_length` or `max_sequences` that is out of range or not needed; no input of one
-            row a token.
+            row a token; an argument of the wrong type, or inputs that are not the model's.
     """
 
     def __init__(
@@ -115,6 +121,19 @@ class DecodeRunner:
         query_length: int | None = 1,
         max_sequences: int | None = None,
     ) -> None:
+        doing = "making a decode runner"
+        require_model_and_inputs(doing, compiled, inputs)
+        remedy = "make it of the device, and pass the object"
+        require_instance(doing, "recorder", recorder, Recorder, remedy)
+        require_instance(doing, "lane", lane, UpdateLane, remedy)
+        require_instance(doing, "groups", groups, Mapping, "name each ParameterGroup")
+        if set_lengths is not None:
+            require_callable(doing, "set_lengths", set_lengths, "leave it out without one")
+        if observer is not None and not hasattr(observer, "observe_decode"):
+            raise ConfigError(
+                f"{doing}: the observer is {observer!r}, expected an object with a method "
+                "observe_decode(step), see DecodeObserver"
+            )
         self.compiled = compiled
         self._form = form = StepForm(inputs, query_length=query_length, max_sequences=max_sequences)
         self._set_lengths = set_lengths
@@ -160,6 +179,11 @@ class DecodeRunner:
         Empty but for ``capture_failure="skip_size"``.
         """
         return MappingProxyType(self._steps.skipped)
+
+    @property
+    def pending_sizes(self) -> tuple[int, ...]:
+        """Capture sizes that are not captured yet, the largest first; see :meth:`capture_next`."""
+        return tuple(key.num_tokens for key in self._steps.pending)
 
     @property
     def capture_plan(self) -> CapturePlan | None:
@@ -219,18 +243,21 @@ class DecodeRunner:
                 alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
 
         Raises:
-            ConfigError: ``capture_budget`` holds none of the sizes.
+            ConfigError: ``capture_budget`` holds none of the sizes; ``prepare`` is no function.
             RunnerStateError: captured already, by this runner or by another of the model; what is
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
                 size; what was captured is released.
             OutputError: an output of the model does not have one row for each row, or each
                 sequence, of the batch.
+            UpdateError: an update of an earlier step failed in the lane's thread.
         """
+        self._require_prepare(prepare)
         if not self._steps.is_to_capture:
             return
-        self._steps.require_capturable()
+        self._steps.begin()
         try:
+            self._drain_lane()
             self._steps.choose(prepare, partial(self._candidate, prepare), exchange)
             self._steps.capture(
                 prepare, self._capture, on_captured, on_forecast, self._release_recorded
@@ -238,6 +265,50 @@ class DecodeRunner:
         except BaseException:
             self.release()
             raise
+
+    def capture_next(
+        self, prepare: Callable[[int], None], *, exchange: Exchange | None = None
+    ) -> int | None:
+        """Capture the largest size that is not captured yet, for engines that serve meanwhile.
+
+        Call it once before the first step and then between steps, on their thread, as often as the
+        engine has time: it waits for the device, and no step can be queued until it returns. Until
+        all sizes are captured a batch is padded to the next larger one that is, or runs eagerly
+        where there is none; :attr:`pending_sizes` and the observer's steps say so.
+
+        Note [captures between steps]. A thread beside the serving one would gain little and risk
+        much. A capture is Python code, which holds the interpreter while steps want it. By CANN's
+        default, which is torch_npu's too, a capture forbids synchronous copies and the like to all
+        threads; its other modes forbid them to the capturing thread, or to none. And torch_npu
+        launches for all host threads from the one thread of its task queue.
+
+        Args:
+            prepare: as for :meth:`capture`.
+            exchange: likewise. Ranks that run collectives have to capture a size at the same time.
+
+        Returns:
+            The size that steps may use now; ``None`` where none is left.
+
+        Raises:
+            ConfigError: there is a ``capture_budget``.
+            RunnerStateError: another runner of the model has captured the same sizes.
+            DeviceError: the device refused the size, which the next call tries again; or it
+                refused all, and the configuration skips them. What is captured stays.
+            OutputError: as for :meth:`capture`.
+            UpdateError: likewise.
+        """
+        self._require_prepare(prepare)
+        if not self._steps.is_to_capture:
+            return None
+        self._drain_lane()
+        return self._steps.capture_next(
+            prepare,
+            self._capture,
+            self._release_recorded,
+            lambda: self._steps.choose(
+                prepare, partial(self._candidate, prepare), exchange, only_next=True
+            ),
+        )
 
     def run(
         self,
@@ -250,6 +321,11 @@ class DecodeRunner:
 
         Returns when the work is queued; the host waits only when it is further ahead of the device
         than the input buffers have copies.
+
+        What fails on the device afterwards is not seen here: the next wait for the device raises
+        it, such as that which reads the sampled tokens. Then :meth:`release` and :meth:`capture`
+        before the next step. A replay that ended in its middle may leave events set by which the
+        next one waits for its update, and would read the lengths of an earlier step.
 
         Args:
             inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
@@ -321,6 +397,15 @@ class DecodeRunner:
             # Its own only: the recorder may be shared, and hold another runner's under equal keys.
             for key in tuple(self._recorded):
                 self._release_recorded(key)
+
+    def _require_prepare(self, prepare: object) -> None:
+        remedy = "it makes attention see the lengths of padding"
+        require_callable("capturing the decode graphs", "prepare", prepare, remedy)
+
+    def _drain_lane(self) -> None:
+        """Let the lane's thread come to its end: what it issues would be captured, or refused."""
+        if self._lane is not None:
+            self._lane.drain()
 
     def _capture(self, key: GraphKey) -> None:
         if self._steps.mode_of(key) is not RunMode.FULL:

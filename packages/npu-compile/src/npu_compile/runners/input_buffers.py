@@ -13,7 +13,7 @@ if it is ahead of the device by more steps than the ring has buffers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -29,6 +29,19 @@ if TYPE_CHECKING:
 # Engines prepare at most one step while another runs; two more absorb jitter.
 RING_DEPTH = 4
 
+# Batch sizes whose rows of a host buffer are kept cut out; decoding meets few others.
+_KEPT_SIZES = 256
+
+
+class _HostRows(NamedTuple):
+    """The rows of one input in a host buffer, for one size of a batch."""
+
+    name: str
+    spec: InputSpec
+    own: torch.Tensor
+    padding: torch.Tensor | None
+    padded: torch.Tensor
+
 
 class _HostBuffer:
     """One packed buffer of the ring, and the event behind its last copy."""
@@ -38,6 +51,26 @@ class _HostBuffer:
         self.views = layout.views(self.packed)
         self.event = event
         self.in_flight = False
+        self._rows: dict[tuple[StepSize, StepSize], tuple[_HostRows, ...]] = {}
+
+    def rows(
+        self, specs: Mapping[str, InputSpec], own: StepSize, size: StepSize
+    ) -> tuple[_HostRows, ...]:
+        """Return the rows of each input; cutting them out takes longer than filling them."""
+        rows = self._rows.get((own, size))
+        if rows is None:
+            if len(self._rows) == _KEPT_SIZES:
+                self._rows.clear()
+            rows = self._rows[own, size] = tuple(
+                self._cut(name, spec, spec.rows(own), spec.rows(size))
+                for name, spec in specs.items()
+            )
+        return rows
+
+    def _cut(self, name: str, spec: InputSpec, rows: int, padded: int) -> _HostRows:
+        view = self.views[name]
+        padding = view[rows:padded] if rows < padded else None
+        return _HostRows(name, spec, view[:rows], padding, view[:padded])
 
     def wait_until_free(self) -> None:
         if self.in_flight and not self.event.query():
@@ -123,28 +156,22 @@ class InputBuffers:
         self._next = (self._next + 1) % RING_DEPTH
         host.wait_until_free()
         on_device: list[tuple[torch.Tensor, torch.Tensor]] = []
-        for name, spec in self._layout.specs.items():
-            value, view, rows, padded = (
-                values[name],
-                host.views[name],
-                spec.rows(own),
-                spec.rows(size),
-            )
-            is_narrower = tuple(value.shape[1:]) != spec.trailing_shape
-            width = value.shape[1] if is_narrower else None
-            if value.device.type != "cpu":
+        for name, spec, view, padding, padded in host.rows(self._layout.specs, own, size):
+            value = values[name]
+            is_narrower = value.dim() > 1 and value.shape[1] != spec.trailing_shape[0]
+            if not value.is_cpu:
                 # What it does not fill is padded by the packed copy, in front of its own.
-                view[:padded] = spec.pad_value
-                target = self._full_views[name][:rows]
-                on_device.append((target if width is None else target[:, :width], value))
+                padded.fill_(spec.pad_value)
+                target = self._full_views[name][: spec.rows(own)]
+                on_device.append((target[:, : value.shape[1]] if is_narrower else target, value))
                 continue
-            if width is None:
-                view[:rows] = value
+            if is_narrower:
+                view[:, : value.shape[1]] = value
+                view[:, value.shape[1] :] = spec.pad_value
             else:
-                view[:rows, :width] = value
-                view[:rows, width:] = spec.pad_value
-            if rows < padded:
-                view[rows:padded] = spec.pad_value
+                view.copy_(value)
+            if padding is not None:
+                padding.fill_(spec.pad_value)
         self._packed.copy_(host.packed, non_blocking=True)
         for target, value in on_device:
             target.copy_(value)

@@ -6,17 +6,19 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from npu_compile.errors import InputError
+import torch
+
+from npu_compile.errors import ConfigError, InputError
 from npu_compile.runners.step_size import StepSize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import torch
-
 # The device addresses tensors in blocks of 32 bytes (CANN's data-move granularity); 64 also keeps
 # each input on a host cache line of its own.
 ALIGNMENT_BYTES = 64
+
+_DECLARING = "declaring an input of a step:"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,12 +32,35 @@ class InputSpec:
         pad_value: written to rows (and trailing columns) that the batch does not fill.
         per_sequence: whether there is one row a sequence (a block table, say) and not one a token;
             the same in a decode step.
+
+    Raises:
+        ConfigError: a value has the wrong type, or ``dtype`` cannot hold ``pad_value``.
     """
 
     dtype: torch.dtype
     trailing_shape: tuple[int, ...] = ()
     pad_value: float = 0
     per_sequence: bool = False
+
+    def __post_init__(self) -> None:
+        sizes: object = self.trailing_shape
+        if not isinstance(self.dtype, torch.dtype):
+            raise ConfigError(f"{_DECLARING} dtype is {self.dtype!r}, expected a torch.dtype")
+        if not isinstance(sizes, (tuple, list)) or not all(map(_is_size, sizes)):
+            raise ConfigError(
+                f"{_DECLARING} trailing_shape is {sizes!r}, expected a tuple of whole numbers, all "
+                "dimensions but the first; () for one value a row"
+            )
+        object.__setattr__(self, "trailing_shape", tuple(sizes))
+        if not isinstance(self.per_sequence, bool):
+            raise ConfigError(
+                f"{_DECLARING} per_sequence is {self.per_sequence!r}, expected True or False"
+            )
+        if not _holds(self.dtype, self.pad_value):
+            raise ConfigError(
+                f"{_DECLARING} pad_value is {self.pad_value!r}, expected a number that "
+                f"{self.dtype} can hold"
+            )
 
     def rows(self, size: StepSize) -> int:
         """Return the rows of this input in a step of this size."""
@@ -107,11 +132,19 @@ class PackedLayout:
         tokens = sequences = -1
         for name, spec in self.specs.items():
             value = values[name]
-            self._check_value(name, value, spec)
-            rows = value.shape[0]
+            shape = value.shape
+            if (
+                value.dtype is not spec.dtype
+                or not value.is_cpu
+                or shape[1:] != spec.trailing_shape
+                or not shape
+            ):
+                self._check_value(name, value, spec)
+            rows = shape[0]
             if spec.per_sequence:
-                sequences = _same_rows(name, rows, sequences, "sequence")
-            else:
+                if rows != sequences:
+                    sequences = _same_rows(name, rows, sequences, "sequence")
+            elif rows != tokens:
                 tokens = _same_rows(name, rows, tokens, "token")
         size = StepSize(
             tokens=most.tokens if tokens == -1 else tokens,
@@ -164,3 +197,19 @@ def _is_on(value: torch.Tensor, device: torch.device) -> bool:
     """Return whether a value lies on a device, which may be named without a number."""
     place = value.device
     return place.type == device.type and device.index in {None, place.index}
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _holds(dtype: torch.dtype, value: object) -> bool:
+    """Return whether padding with a value gives it, but for rounding of floating point."""
+    if not isinstance(value, (int, float)):
+        return False
+    if dtype.is_floating_point or dtype.is_complex:
+        return True
+    if dtype is torch.bool:
+        return value in {0, 1}
+    limits = torch.iinfo(dtype)
+    return value == value // 1 and limits.min <= value <= limits.max

@@ -6,7 +6,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from npu_compile.errors import ConfigError
 from npu_compile.runners.captured_steps import CapturedSteps
+from npu_compile.runners.runner_arguments import (
+    is_count,
+    require_callable,
+    require_model_and_inputs,
+)
+from npu_compile.runners.step_form import rows_of
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import GraphKey
 
@@ -42,6 +49,9 @@ class PrefillRunner:
 
     Attributes:
         compiled: as given.
+
+    Raises:
+        ConfigError: an argument is of the wrong type, or the inputs are not the model's.
     """
 
     def __init__(
@@ -52,6 +62,14 @@ class PrefillRunner:
         max_sequences: int,
         set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None],
     ) -> None:
+        doing = "making a prefill runner"
+        require_model_and_inputs(doing, compiled, inputs)
+        require_callable(doing, "set_lengths", set_lengths, "it makes attention see the lengths")
+        if not is_count(max_sequences):
+            raise ConfigError(
+                f"{doing}: max_sequences is {max_sequences!r}, expected a whole number of at least "
+                "1: the most sequences of a captured step"
+            )
         self.compiled = compiled
         self._set_lengths = set_lengths
         self._max_sequences = max_sequences
@@ -74,6 +92,11 @@ class PrefillRunner:
         Empty but for ``capture_failure="skip_size"``.
         """
         return MappingProxyType(self._steps.skipped)
+
+    @property
+    def pending_sizes(self) -> tuple[int, ...]:
+        """Capture sizes that are not captured yet, the largest first; see :meth:`capture_next`."""
+        return tuple(key.num_tokens for key in self._steps.pending)
 
     @property
     def capture_plan(self) -> CapturePlan | None:
@@ -117,16 +140,17 @@ class PrefillRunner:
                 alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
 
         Raises:
-            ConfigError: ``capture_budget`` holds none of the sizes.
+            ConfigError: ``capture_budget`` holds none of the sizes; ``prepare`` is no function.
             RunnerStateError: captured already, by this runner or by another of the model; what is
                 captured stays as it is.
             DeviceError: the device refused a capture, and the configuration does not skip the
                 size; what was captured is released.
             OutputError: an output of the model does not have one row for each token.
         """
+        self._require_prepare(prepare)
         if not self._steps.is_to_capture:
             return
-        self._steps.require_capturable()
+        self._steps.begin()
         try:
             self._steps.choose(prepare, partial(self._steps.candidate, prepare), exchange)
             self._steps.capture(
@@ -135,6 +159,34 @@ class PrefillRunner:
         except BaseException:
             self.release()
             raise
+
+    def capture_next(
+        self, prepare: Callable[[int], None], *, exchange: Exchange | None = None
+    ) -> int | None:
+        """Capture the largest size that is not captured yet, between steps of serving.
+
+        Args:
+            prepare: as for :meth:`capture`.
+            exchange: likewise.
+
+        Returns:
+            The size that steps may use now; ``None`` where none is left.
+
+        Raises:
+            Exception: as for `DecodeRunner.capture_next`, whose Note says what an engine has to
+                keep to; but for ``UpdateError``.
+        """
+        self._require_prepare(prepare)
+        if not self._steps.is_to_capture:
+            return None
+        return self._steps.capture_next(
+            prepare,
+            self._steps.capture_one,
+            lambda _: None,
+            lambda: self._steps.choose(
+                prepare, partial(self._steps.candidate, prepare), exchange, only_next=True
+            ),
+        )
 
     def run(
         self,
@@ -189,15 +241,16 @@ class PrefillRunner:
         """Wait for the device and tear the graphs of this runner down; may capture again."""
         self._steps.release()
 
+    def _require_prepare(self, prepare: object) -> None:
+        remedy = "it makes attention see the lengths of padding"
+        require_callable("capturing the prefill graphs", "prepare", prepare, remedy)
+
     def _given_rows(self, inputs: Mapping[str, Tensor]) -> tuple[int, int]:
         """Return tokens and sequences of a step as its inputs say, which are not checked yet."""
         tokens = sequences = 0
         for name, spec in self._specs.items():
-            value = inputs.get(name)
-            if value is None or value.dim() == 0:
-                continue
             if spec.per_sequence:
-                sequences = value.shape[0]
+                sequences = rows_of(inputs, name) or sequences
             else:
-                tokens = value.shape[0]
+                tokens = rows_of(inputs, name) or tokens
         return tokens, sequences

@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from npu_compile.errors import ConfigError, InputError
+from npu_compile.runners.runner_arguments import is_count
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import CaptureSizeError, CaptureSizes, GraphKey
 
@@ -42,11 +43,11 @@ class StepForm:
     ) -> None:
         is_packed = query_length is None
         limit = max_sequences if is_packed else query_length
-        if is_packed == (max_sequences is None) or not isinstance(limit, int) or limit < 1:
+        if is_packed == (max_sequences is None) or not is_count(limit):
             raise ConfigError(
-                f"making a decode runner: query_length is {query_length} and max_sequences "
-                f"{max_sequences}; expected a query_length of at least 1, or query_length None and "
-                "max_sequences of at least 1, for sequences of any number of rows"
+                f"making a decode runner: query_length is {query_length!r} and max_sequences "
+                f"{max_sequences!r}; expected a query_length of at least 1, or query_length None "
+                "and max_sequences of at least 1, for sequences of any number of rows"
             )
         self._query_length = query_length
         self._max_sequences = max_sequences
@@ -105,7 +106,7 @@ class StepForm:
         Raises:
             InputError: its sequences have not the rows that they should have.
         """
-        rows = _rows(inputs, self._by_row)
+        rows = rows_of(inputs, self._by_row)
         length = self._query_length
         if length == 1:
             return StepSize(tokens=rows, sequences=rows)
@@ -113,7 +114,7 @@ class StepForm:
             # Nothing counts them but the rows.
             sequences = 0 if length is None else rows // length
         else:
-            sequences = _rows(inputs, self._by_sequence)
+            sequences = rows_of(inputs, self._by_sequence)
         if length is not None and rows != sequences * length:
             raise InputError(
                 f"loading the inputs of a step: found {rows} rows (`{self._by_row}`) for "
@@ -128,6 +129,16 @@ class StepForm:
         return f"max_sequences ({self._max_sequences})"
 
 
-def _rows(inputs: Mapping[str, Tensor], name: str | None) -> int:
-    value = None if name is None else inputs.get(name)
-    return 0 if value is None or value.dim() == 0 else value.shape[0]
+def rows_of(inputs: Mapping[str, Tensor], name: str | None) -> int:
+    """Return the rows of an input; 0 where it is not given.
+
+    Raises:
+        InputError: it is no tensor, or the inputs are no mapping.
+    """
+    try:
+        value = None if name is None else inputs.get(name)
+        return 0 if value is None or value.dim() == 0 else value.shape[0]
+    except AttributeError as error:
+        raise InputError(
+            f"loading the inputs of a step: {error}; expected a mapping of input names to tensors"
+        ) from error

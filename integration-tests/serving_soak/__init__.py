@@ -1,0 +1,1 @@
+"""Serving for a long time while the device fails now and then."""

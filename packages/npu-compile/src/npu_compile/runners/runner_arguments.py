@@ -1,0 +1,71 @@
+"""What runners are made of is looked at when they are made, and not when a step fails by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from npu_compile.compilation.compiled_model import CompiledModel
+from npu_compile.errors import ConfigError
+from npu_compile.runners.packed_layout import InputSpec
+
+if TYPE_CHECKING:
+    from npu_compile.runners.packed_layout import InputSpec as Spec
+
+
+def require_model_and_inputs(
+    doing: str, compiled: CompiledModel, inputs: Mapping[str, Spec]
+) -> None:
+    """See that a model is compiled and that its arguments are declared.
+
+    Args:
+        doing: what is being done, for messages.
+        compiled: the model.
+        inputs: the declarations.
+
+    Raises:
+        ConfigError: it is not, they are of another type, or name other arguments than the model's.
+    """
+    if not isinstance(compiled, CompiledModel):
+        raise ConfigError(
+            f"{doing}: the model is a {type(compiled).__name__}, expected a CompiledModel; compile "
+            "it first, by npu_compile.compile_model"
+        )
+    if not isinstance(inputs, Mapping):
+        raise ConfigError(
+            f"{doing}: inputs is a {type(inputs).__name__}, expected a mapping of the model's "
+            "argument names to InputSpec"
+        )
+    for name, spec in inputs.items():
+        if not isinstance(spec, InputSpec):
+            raise ConfigError(
+                f"{doing}: input {name!r} is declared as {spec!r}, expected an InputSpec, such as "
+                "InputSpec(dtype=torch.int32)"
+            )
+    compiled.require_arguments(inputs, doing=doing)
+
+
+def require_instance(doing: str, name: str, value: object, expected: type, remedy: str) -> None:
+    """See that an argument is of a class, or ``None``.
+
+    Raises:
+        ConfigError: it is of another.
+    """
+    if value is not None and not isinstance(value, expected):
+        found = value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
+        raise ConfigError(f"{doing}: {name} is {found}, expected a {expected.__name__}; {remedy}")
+
+
+def require_callable(doing: str, name: str, value: object, remedy: str) -> None:
+    """See that an argument can be called.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not callable(value):
+        raise ConfigError(f"{doing}: {name} is {value!r}, expected a function; {remedy}")
+
+
+def is_count(value: object) -> bool:
+    """Return whether a value is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
