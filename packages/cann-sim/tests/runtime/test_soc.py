@@ -35,6 +35,19 @@ x, cos = torch.ones(1, 2, 1, 64).half().npu(), torch.ones(1, 2, 1, 64).half().np
 print("rotation", tried(lambda: torch_npu.npu_rotary_mul(x, cos, cos).shape))
 """
 SUM: Final = 'print("sum", tried(lambda: torch.ones(4, dtype=torch.{dtype}).npu().sum().item()))\n'
+ATTEND: Final = """
+x = torch.ones(1, 1, 1, 64).half().npu()
+attend = torch_npu.npu_fused_infer_attention_score
+print("attention", tried(lambda: attend(x, x, x, num_heads=1, input_layout="BNSD")[0].shape))
+"""
+LAST_ERROR: Final = """
+import ctypes
+runtime = ctypes.CDLL("libascendcl.so")
+runtime.aclGetRecentErrMsg.restype = ctypes.c_char_p
+stream = torch.npu.Stream()
+print("status", runtime.aclmdlRICaptureBegin(ctypes.c_void_p(stream.npu_stream), 0))
+print(runtime.aclGetRecentErrMsg().decode())
+"""
 FEATURES: Final = ACTIVE + SUM.format(dtype="float16") + SUM.format(dtype="bfloat16") + CAPTURE
 
 CORES: Final = {"Ascend910B1": 24, "Ascend910B3": 20, "Ascend910_9391": 24, "Ascend310P3": 8}
@@ -50,21 +63,23 @@ def test_device_has_the_name_and_the_cores_of_its_soc(run_forked: Any, soc: str)
 
 @pytest.mark.parametrize("soc", ["Ascend910B3", "Ascend910_9391"])
 def test_soc_of_the_same_generation_has_the_same_features(run_forked: Any, soc: str) -> None:
-    done = run_forked(FEATURES + ROTATE, environment={"CANN_SIM_SOC": soc})
+    done = run_forked(FEATURES + ROTATE + ATTEND, environment={"CANN_SIM_SOC": soc})
     assert done.output.splitlines() == [
         "sum 4.0", "sum 4.0", "capture 4.0", "rotation torch.Size([1, 2, 1, 64])",
+        "attention torch.Size([1, 1, 1, 64])",
     ], done.errors  # fmt: skip
 
 
 def test_inference_product_refuses_what_its_documents_leave_out(run_forked: Any) -> None:
     environment = {"CANN_SIM_SOC": "Ascend310P3", "TASK_QUEUE_ENABLE": "0"}
-    done = run_forked(FEATURES + ROTATE, environment=environment)
+    done = run_forked(FEATURES + ATTEND + LAST_ERROR, environment=environment)
     text = done.output
     assert text.startswith("sum 4.0\nsum refused: "), done.errors
     for said in (
         "expected dtypes that the simulated Ascend310P3 has, found bfloat16; use float16",
-        "the simulated Ascend310P3 captures nothing; CANN documents graph capture for other",
-        "aclnnRotaryPositionEmbedding: the simulated Ascend310P3 does not have this operator",
+        "capture refused: ",  # torch_npu takes the status for a hint, and then misses the capture
+        "status 207000\naclmdlRICaptureBegin: the simulated Ascend310P3 captures nothing; CANN",
+        "aclnnFusedInferAttentionScoreV3: the simulated Ascend310P3 does not have this operator",
     ):
         assert said in text, text
 

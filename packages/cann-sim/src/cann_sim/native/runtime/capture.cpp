@@ -79,7 +79,7 @@ aclError TakeArguments(const char* function, cann_sim::Graph& graph) {
   return ACL_SUCCESS;
 }
 
-std::string NameOf(const Capture& capture, size_t branch) {
+std::string NameOfBranch(const Capture& capture, size_t branch) {
   return "stream " + std::to_string(capture.graph->branches[branch].stream_id);
 }
 
@@ -90,19 +90,19 @@ aclError CheckJoined(const Capture& capture) {
   for (size_t branch = 1; branch < capture.graph->branches.size(); ++branch) {
     const auto& point = capture.graph->branches[branch].last_point;
     if (point == nullptr) {
-      return Fail(ACL_ERROR_RT_STREAM_UNJOINED, "end of capture: the last task of " + NameOf(capture, branch) +
+      return Fail(ACL_ERROR_RT_STREAM_UNJOINED, "end of capture: the last task of " + NameOfBranch(capture, branch) +
                                                     " is not an event record, so it is not joined to the capture's " +
-                                                    NameOf(capture, 0));
+                                                    NameOfBranch(capture, 0));
     }
     if (!point->waited) {
       return Fail(ACL_ERROR_RT_STREAM_UNJOINED, "end of capture: no captured stream waits for the last event record of " +
-                                                    NameOf(capture, branch));
+                                                    NameOfBranch(capture, branch));
     }
     origin_waits = origin_waits || point->waited_by_origin;
   }
   if (capture.graph->branches.size() > 1 && !origin_waits) {
     return Fail(ACL_ERROR_RT_STREAM_UNJOINED,
-                "end of capture: " + NameOf(capture, 0) + ", on which the capture began, waits for no side stream");
+                "end of capture: " + NameOfBranch(capture, 0) + ", on which the capture began, waits for no side stream");
   }
   return ACL_SUCCESS;
 }
@@ -114,7 +114,7 @@ aclError CheckComplete(const Capture& capture) {
   for (size_t branch = 0; branch < capture.open_groups.size(); ++branch) {
     if (capture.open_groups[branch] != nullptr) {
       return Fail(ACL_ERROR_STREAM_TASK_GROUP_STATUS,
-                  "end of capture: a task group is still open on " + NameOf(capture, branch));
+                  "end of capture: a task group is still open on " + NameOfBranch(capture, branch));
     }
   }
   for (const auto& condition : capture.graph->conditions) {

@@ -32,7 +32,7 @@ uint32_t WidthOf(TaskKind kind) {
 
 std::string TypeOf(const Task& task) { return task.kind == TaskKind::kKernel ? "KERNEL_AICORE" : NameOf(task.kind); }
 
-std::string Describe(const Graph& graph, const Branch& branch, size_t index, uint32_t start) {
+std::string DescribeTask(const Graph& graph, const Branch& branch, size_t index, uint32_t start) {
   const Task& task = branch.tasks[index];
   const std::string stream = std::to_string(branch.stream_id);
   const std::string name = task.name + (task.handle == 0 ? "" : "_" + std::to_string(task.handle));
@@ -42,13 +42,13 @@ std::string Describe(const Graph& graph, const Branch& branch, size_t index, uin
          R"(,"Task Id":)" + std::to_string(index) + R"(,"Task Type":")" + TypeOf(task) + "\"}}";
 }
 
-std::string Describe(const Graph& graph) {
+std::string DescribeGraph(const Graph& graph) {
   std::string text = "[";
   const char* separator = "\n";
   for (const Branch& branch : graph.branches) {
     uint32_t start = 0;
     for (size_t index = 0; index < branch.tasks.size(); ++index) {
-      text += separator + Describe(graph, branch, index, start);
+      text += separator + DescribeTask(graph, branch, index, start);
       separator = ",\n";
       start += WidthOf(branch.tasks[index].kind);
     }
@@ -72,7 +72,7 @@ aclError aclmdlRIDebugJsonPrint(aclmdlRI handle, const char* path, uint32_t flag
                 "aclmdlRIDebugJsonPrint: expected flags of 0 or 1, found " + std::to_string(flags));
   }
   std::ofstream file(path);
-  file << Describe(*graph);
+  file << DescribeGraph(*graph);
   file.close();
   return file ? ACL_SUCCESS
               : Fail(ACL_ERROR_RT_PARAM_INVALID, std::string("aclmdlRIDebugJsonPrint: cannot write to ") + path);
