@@ -63,8 +63,9 @@ class _Rows(unittest.TestResult):
         self._file = file
 
     def _add(self, test: unittest.TestCase, outcome: str, text: str = "") -> None:
-        lines = [line for line in text.strip().splitlines() if line.strip()]
-        reason = lines[-1][:_REASON_CHARACTERS] if lines else ""
+        # torch_npu puts the code of an error behind what it says of it.
+        lines = [line for line in text.splitlines() if line.strip() and "[ERROR]" not in line]
+        reason = lines[-1].strip()[:_REASON_CHARACTERS] if lines else ""
         self.rows.append(Row(file=self._file, test=test.id(), outcome=outcome, reason=reason))
 
     def addSuccess(self, test: unittest.TestCase) -> None:

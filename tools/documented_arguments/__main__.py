@@ -2,11 +2,11 @@ r"""Makes the tables of what the device's operators accept from CANN's documents
 
 Run in the folder `tools`:
 
-    python -m documented_arguments --library <libopapi.so of a build> \\
+    python -m documented_arguments --build <folder that `cann-sim build` prints> \\
         --into <native/operators/documented> \\
         --math <checkout of ops-math> --nn <ops-nn> --transformer <ops-transformer> --cv <ops-cv>
 
-It writes `documented_<repository>.h` for the operators that the library implements, and names those
+It writes `documented_<repository>.h` for the operators that the build implements, and names those
 for which it finds no facts: `documented_source.h`, which is written by hand, has a row or an
 exemption for each of these.
 """
@@ -113,14 +113,14 @@ def operator_rows(
 def main() -> int:
     """Write the headers; the result is the number of operators without facts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--library", type=Path, required=True)
+    parser.add_argument("--build", type=Path, required=True)
     parser.add_argument("--into", type=Path, required=True)
     for name in REPOSITORIES:
         parser.add_argument(f"--{name}", type=Path, required=True)
     options = parser.parse_args()
     written = (options.into / "documented_source.h").read_text()
     by_hand = set(re.findall(r"CANN_SIM_(?:UN)?DOCUMENTED\((\w+)", written))
-    simulated = simulated_arguments(options.library)
+    simulated = simulated_arguments(options.build.glob("common/libcann_sim_*.so"))
     missing = {name: "no document" for name in simulated if name not in by_hand}
     for name in REPOSITORIES:
         repository = Repository(getattr(options, name))

@@ -17,6 +17,7 @@ from typing import IO, Any
 import cann_sim
 
 os.environ.setdefault("CANN_SIM_DEADLOCK_SECONDS", "5")
+cann_sim.build()  # all of it, so that no test waits for an operator's library
 cann_sim.activate()
 
 import pytest  # noqa: E402

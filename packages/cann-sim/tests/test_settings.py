@@ -31,6 +31,7 @@ WRONG = [
     ("CANN_SIM_CLOCK", "given:-1", "expected given, given:<microseconds> or measured"),
     ("CANN_SIM_CLOCK", "measured:0", "expected given, given:<microseconds> or measured"),
     ("CANN_SIM_MEMORY_CHECK", "yes", "expected off or on or full"),
+    ("CANN_SIM_SOC", "Ascend910B", "expected Ascend910B1 or "),
     ("CANN_SIM_UPDATE_CHECK", "of", "expected on or off"),
     ("CANN_SIM_TRACE", "/no/such/folder/trace.json", "expected a file in a folder that exists"),
     ("CANN_SIM_COVERAGE", "/tmp", "expected a file in a folder that exists"),

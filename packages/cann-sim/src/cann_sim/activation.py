@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cann_sim.building.native_build import Build, build
+from cann_sim.building.native_build import Build, build_for_start
 from cann_sim.errors import ActivationError
 from cann_sim.settings import check_settings, external_event_form
 
@@ -28,9 +28,10 @@ def activate() -> None:
 
     Call it before torch is imported: ``import torch`` then loads torch_npu by itself. With
     ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` it may also be called after ``import torch`` and before
-    ``import torch_npu``. Calling it again does nothing. Builds the libraries where they are not in
-    the cache. The libraries stay loaded until the process ends. Sets ``ASCEND_HOME_PATH`` and
-    ``ASCEND_OPP_PATH`` where the first is not set, as CANN's set-up script does.
+    ``import torch_npu``. Calling it again does nothing. Builds what a start needs where it is not
+    in the cache, and leaves a process behind that builds the operators. The libraries stay loaded
+    until the process ends. Sets ``ASCEND_HOME_PATH`` and ``ASCEND_OPP_PATH`` where the first is not
+    set, as CANN's set-up script does.
 
     Raises:
         ActivationError: torch_npu is already imported, over libraries that are not these, or a
@@ -52,7 +53,7 @@ def activate() -> None:
             "Python without the CANN folders in LD_LIBRARY_PATH."
         )
     check_settings(os.environ)
-    built = build()
+    built = build_for_start()
     os.environ.update({**_toolkit_environment(os.environ), **_log_environment(os.environ)})
     for path in built.library_paths(external_event_form(os.environ)):
         _load(path)
@@ -85,14 +86,15 @@ def launch_environment(
 
     Args:
         environment: The environment to start from.
-        built: The libraries; built where it is None.
+        built: The libraries; where it is None, what a start needs is built, and the operators
+            behind it.
 
     Raises:
         SettingError: An environment variable ``CANN_SIM_*`` is unknown or has a wrong value.
         InstallationError: As `activate`, where it has to build; and so the rest.
     """
     check_settings(environment)
-    built = built or build()
+    built = built or build_for_start()
     folders = [str(path) for path in built.search_path(external_event_form(environment))]
     before = environment.get("LD_LIBRARY_PATH")
     path = os.pathsep.join([*folders, *filter(None, [before])])

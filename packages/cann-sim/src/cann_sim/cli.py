@@ -27,7 +27,7 @@ from cann_sim.inventory.simulated_operators import (
     simulated_compiled_operators,
     simulated_operators,
 )
-from cann_sim.settings import check_settings, external_event_form
+from cann_sim.settings import check_settings
 from cann_sim.simulated_device.stalls import read_stalls
 from cann_sim.start_report import start_report
 
@@ -146,10 +146,9 @@ def _build() -> int:
 
 def _ops() -> int:
     check_settings(os.environ)
-    paths = {path.name: path for path in build().library_paths(external_event_form(os.environ))}
-    operators = paths["libopapi.so"]
+    *operators, operations = build().deferred_paths
     names = simulated_operators(operators) + simulated_compiled_operators(operators)
-    names += simulated_atb_operations(paths["libatb.so"])
+    names += simulated_atb_operations(operations)
     sys.stdout.writelines(f"{name}\n" for name in names)
     return 0
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 EXTERNAL_EVENT_FORMS: Final = ("value", "event")
 """What torch_npu makes external events of: values in memory, or the older events."""
 
+SOCS: Final = ("Ascend910B1", "Ascend910B3", "Ascend910_9391", "Ascend310P3")
+"""The systems on a chip that can be simulated, as in ``native/runtime/soc.cpp``."""
+
 _PREFIX: Final = "CANN_SIM_"
 _FAULT: Final = re.compile(
     r"(allocation|stream|capture_end|task_update|(launch|run|two_kernels)(\([^,]+\))?)"
@@ -128,6 +131,7 @@ _EXPECTED: Final[Mapping[str, tuple[str, Callable[[str], bool]]]] = MappingProxy
             "free or fuzz:<seed> with a seed of 0 or above",
             lambda text: re.fullmatch(r"free|fuzz:[0-9]+", text, re.ASCII) is not None,
         ),
+        "CANN_SIM_SOC": _one_of(*SOCS),
         "CANN_SIM_STREAMS": ("a whole number above 0", _is_count),
         "CANN_SIM_TRACE": _FILE,
         "CANN_SIM_UPDATE_CHECK": _one_of("on", "off"),

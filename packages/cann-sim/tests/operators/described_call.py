@@ -54,8 +54,9 @@ class Interface:
     """The C interface of the loaded simulator."""
 
     def __init__(self) -> None:
-        paths = {path.name: path for path in cann_sim.build().library_paths("value")}
-        self.library_path = paths["libopapi.so"]
+        built = cann_sim.build()
+        paths = {path.name: path for path in built.library_paths("value")}
+        self.operator_libraries = built.deferred_paths
         self._library = ctypes.CDLL(str(paths["libopapi.so"]))
         self._message = ctypes.CDLL(str(paths["libascendcl.so"])).aclGetRecentErrMsg
         self._message.restype = ctypes.c_char_p

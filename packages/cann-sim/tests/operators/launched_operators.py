@@ -46,13 +46,13 @@ class Launches:
 def of_this_process(session: pytest.Session) -> Launches:
     """Return what this process has launched; it has run tests on the device."""
     sys.modules["torch_npu"].npu.synchronize()
-    library = Interface().library_path
+    libraries = Interface().operator_libraries
     counted = cann_sim.counters().launches_by_operator
     return Launches(
         files=sorted({item.path.name for item in session.items if item.path.parent == FOLDER}),
         launched=sorted(name for name, count in counted.items() if count),
-        simulated=list(simulated_operators(library)),
-        compiled=list(simulated_compiled_operators(library)),
+        simulated=list(simulated_operators(libraries)),
+        compiled=list(simulated_compiled_operators(libraries)),
     )
 
 

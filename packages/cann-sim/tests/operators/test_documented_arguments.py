@@ -29,7 +29,7 @@ def interface(recorded_calls: Interface) -> Interface:
 
 @pytest.fixture(scope="session")
 def arguments(interface: Interface) -> dict[str, Arguments]:
-    return simulated_arguments(interface.library_path)
+    return simulated_arguments(interface.operator_libraries)
 
 
 def tensor_places(arguments: Arguments) -> list[int]:
@@ -63,7 +63,7 @@ def strided(rank: int) -> tuple[int, ...]:
 
 
 def test_every_operator_has_rows_or_an_exemption(interface: Interface) -> None:
-    operators = set(simulated_operators(interface.library_path))
+    operators = set(simulated_operators(interface.operator_libraries))
     exempt = exempt_operators()
     missing = operators - ROWS.keys() - exempt.keys()
     assert not missing, "no rows in native/operators/documented/documented_*.h: see CONTRIBUTING.md"

@@ -125,7 +125,7 @@ CALLS: dict[str, Callable[[torch.Tensor], object]] = {
 def test_documented_dtypes_are_taken(operator: str, recorded_calls: Interface) -> None:
     CALLS[operator](VALUES.to("npu"))
     torch_npu.npu.synchronize()
-    arguments = simulated_arguments(recorded_calls.library_path)[operator]
+    arguments = simulated_arguments(recorded_calls.operator_libraries)[operator]
     recorded = json.loads(recorded_calls.recorded_calls())[operator]
     calls = [
         [described(kind, value) for (kind, _), value in zip(arguments, call, strict=True)]

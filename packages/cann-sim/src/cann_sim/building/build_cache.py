@@ -101,6 +101,18 @@ def locked(file: Path) -> Iterator[bool]:
         yield held
 
 
+def is_locked(file: Path) -> bool:
+    """Return whether a process holds the lock of this file; not on a file system without locks."""
+    try:
+        with file.open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _lock(handle: TextIO) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

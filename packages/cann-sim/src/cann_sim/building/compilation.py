@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from cann_sim.building.compilation_progress import CompilationProgress
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -33,15 +33,17 @@ class ObjectFile:
         sources: The C++ sources it is made of, at least one: one translation unit, in which they
             stand behind each other.
         flags: Flags of the compiler.
-        precompiled_header: A header that may be compiled once and put in front of the sources.
-            They include what they need by themselves, so that it does not matter whether that is
-            done. ``None`` where there is none.
+        precompiled_header: A header that may be put in front of the sources, and be compiled once
+            for all. They include what they need by themselves, so that it does not matter whether
+            that is done. ``None`` where there is none.
+        rank: Files of a lower rank are made first.
     """
 
     path: Path
     sources: tuple[Path, ...]
     flags: tuple[str, ...]
     precompiled_header: Path | None
+    rank: int = 0
 
     @property
     def weight(self) -> int:
@@ -49,17 +51,23 @@ class ObjectFile:
         return 10_000 + sum(source.stat().st_size for source in self.sources)
 
 
-def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) -> None:
-    """Make object files, those of the most text first, on several cores.
+def compile_all(
+    files: Sequence[ObjectFile],
+    compiler: Compiler,
+    scratch: Path,
+    when_made: Callable[[ObjectFile], None] = lambda _: None,
+) -> None:
+    """Make object files on several cores: by rank, and of one rank those of the most text first.
 
-    Where many of them have a precompiled header, it is compiled before them, and they wait for it
-    while others are compiled. Shows on stderr how far it is.
+    Where many of them have a header that may be precompiled, that is done first; those that begin
+    before it is done read its text. Shows on stderr how far it is.
 
     Args:
         files: What to make.
         compiler: The compiler.
         scratch: A folder on the file system of the object files, for precompiled headers of some
-            250 MB and for what is not complete yet. It has to exist; the caller removes it.
+            150 MB and for what is not complete yet. It has to exist; the caller removes it.
+        when_made: Called in this thread with each file that is made, while others are compiled.
 
     Raises:
         CompilationError: A source was refused by the compiler.
@@ -77,7 +85,6 @@ def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) 
             sources=sum(len(file.sources) for file in files),
         ) as shown,
     ):
-        # First in the pool, so that what waits for its header never keeps it from running.
         headers: dict[tuple[Path | None, tuple[str, ...]], Future[Path]] = {
             (header, flags): pool.submit(
                 _precompile, header, flags, compiler, scratch / f"{index}-{header.name}"
@@ -85,17 +92,22 @@ def compile_all(files: Sequence[ObjectFile], compiler: Compiler, scratch: Path) 
             for index, ((header, flags), count) in enumerate(uses.items())
             if header is not None and count > _UNITS_PER_HEADER * processes
         }
-        waiting = {file: headers.get((file.precompiled_header, file.flags)) for file in files}
-        order = sorted(files, key=lambda file: (waiting[file] is not None, -file.weight))
+        order = sorted(files, key=lambda file: (file.rank, -file.weight))
+        header_of = {file: headers.get((file.precompiled_header, file.flags)) for file in order}
         futures = {
-            pool.submit(_compile, file, waiting[file], compiler, scratch): file for file in order
+            pool.submit(_compile, file, header_of[file], compiler, scratch): file for file in order
         }
         try:
             for future in shown.while_waiting(futures):
                 future.result()
                 shown.add(futures[future].weight, len(futures[future].sources))
+                when_made(futures[future])
         except BaseException:
             pool.shutdown(cancel_futures=True)
+            # What is wrong with a header is said of the header, not of the source that read it.
+            for header in headers.values():
+                if not header.cancelled():
+                    header.result()
             raise
 
 
@@ -115,7 +127,9 @@ def _compile(
     partial = scratch / file.path.name
     # The compiler takes what it precompiled only for what is included first of all.
     *first, last = file.sources
-    front = [*([] if header is None else [header.result()]), *first]
+    front = list(first)
+    if header is not None and file.precompiled_header is not None:
+        front.insert(0, header.result() if header.done() else file.precompiled_header)
     included = [text for path in front for text in ("-include", str(path))]
     more = f" behind {len(first)} more of that folder" if first else ""
     compiler.run(

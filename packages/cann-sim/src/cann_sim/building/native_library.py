@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from cann_sim.building.translation_units import translation_units
 from cann_sim.settings import EXTERNAL_EVENT_FORMS
@@ -36,7 +37,24 @@ _VALUE_SOURCE = "value_signal.cpp"
 # than CANN's headers do.
 _ALONE = (_VALUE_SOURCE, "unsimulated.cpp")
 
+_OFFERED_OPERATIONS = "offered_operations.cpp"
+
 _TORCH_HEADERS = NATIVE / "operators" / "interface" / "torch_headers.h"
+
+# What every operator needs and torch_npu looks for: in the library that is there from the start.
+_FIRST_FOLDERS = ("cost", "coverage", "documented", "interface")
+
+# The libraries of the other operators, in the order in which they are compiled and in which an
+# operator is looked for: a first program prints a tensor, then multiplies matrices. Each uses only
+# what stands before it.
+_DEFERRED_FOLDERS: Final = MappingProxyType(
+    {
+        "tensors": ("conversion", "index", "math", "random"),
+        "layers": ("activation", "cache", "matmul", "normalization", "quantization", "rotary"),
+        "attention": ("attention", "fused_infer_attention", "moe", "sparse_attention"),
+        "training": ("compiled", "image", "training"),
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +70,9 @@ class NativeLibrary:
         precompiled_header: A header, of installed headers only, that may be compiled once and put
             in front of every source; ``None`` where there is none.
         link_flags: Flags of the library; ``{build}`` stands for the folder of the build.
+        stand_in_headers: Headers of ours that are read in place of installed ones.
+        is_deferred: Whether a start does without it: the operators' library loads it when a
+            function of it is called (``native/deferred``).
     """
 
     name: str
@@ -61,6 +82,8 @@ class NativeLibrary:
     compile_flags: tuple[str, ...]
     precompiled_header: Path | None = None
     link_flags: tuple[str, ...]
+    stand_in_headers: tuple[Path, ...] = ()
+    is_deferred: bool = False
 
     @property
     def units(self) -> tuple[tuple[Path, ...], ...]:
@@ -100,7 +123,8 @@ def native_libraries(installation: Installation) -> tuple[NativeLibrary, ...]:
         ),
         *_libraries_without_functions(flags, installation),
         _operator_library(flags, installation),
-        _transformer_boost_library(flags, installation),
+        _transformer_boost_library(flags),
+        *_deferred_libraries(flags, installation),
         _engine_kernels_library(flags, installation),
         # torch_npu looks for the executors' functions here; a look-up includes what it links to.
         NativeLibrary(
@@ -202,40 +226,75 @@ def _cuda_build_library(flags: tuple[str, ...], installation: Installation) -> N
         headers=(),
         compile_flags=_with_torch(flags, installation),
         link_flags=_link_torch(installation, "c10", "c10_cuda"),
+        stand_in_headers=_files("torch_headers", "**/*.h"),
     )
 
 
 def _operator_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
+    """Return the library in which torch_npu looks for operators; it finds them in deferred ones."""
     return NativeLibrary(
         name="libopapi.so",
         folder="common",
-        sources=_files("operators", "**/*.cpp"),
-        headers=(*_files("operators", "**/*.h"), *_files("runtime", "launch.h")),
+        sources=(
+            *_files("deferred", "*.cpp"),
+            *(file for folder in _FIRST_FOLDERS for file in _files(f"operators/{folder}", "*.cpp")),
+        ),
+        headers=_operator_headers(),
         compile_flags=_with_torch(flags, installation),
-        precompiled_header=_TORCH_HEADERS,
         link_flags=(*_LINK_RUNTIME, *_link_torch(installation, "torch_cpu", "c10")),
+        stand_in_headers=_files("torch_headers", "**/*.h"),
     )
 
 
-def _transformer_boost_library(flags: tuple[str, ...], installation: Installation) -> NativeLibrary:
+def _transformer_boost_library(flags: tuple[str, ...]) -> NativeLibrary:
     """Return the library that torch_npu's ATB operators link to (Ascend Transformer Boost)."""
     return NativeLibrary(
         name="libatb.so",
         folder="common",
-        sources=_files("atb", "*.cpp"),
-        headers=(
-            *_files("atb", "*.h"),
-            *_files("operators", "**/*.h"),
-            *_files("runtime", "launch.h"),
-        ),
-        compile_flags=_with_torch(flags, installation),
-        precompiled_header=_TORCH_HEADERS,
-        link_flags=(
-            "-L{build}/common",
-            "-lopapi",
-            *_LINK_RUNTIME,
-            *_link_torch(installation, "torch_cpu", "c10"),
-        ),
+        sources=_files("atb", _OFFERED_OPERATIONS),
+        headers=_files("deferred", "*.h"),
+        compile_flags=flags,
+        link_flags=("-L{build}/common", "-lopapi"),
+    )
+
+
+def _deferred_libraries(
+    flags: tuple[str, ...], installation: Installation
+) -> Iterator[NativeLibrary]:
+    """Yield the libraries that define the operators, and last the one of ATB's operations."""
+    atb = tuple(file for file in _files("atb", "*.cpp") if file.name != _OFFERED_OPERATIONS)
+    sources = {
+        name: tuple(file for folder in folders for file in _files(f"operators/{folder}", "*.cpp"))
+        for name, folders in _DEFERRED_FOLDERS.items()
+    }
+    before: tuple[str, ...] = ("-lopapi",)
+    for name, files in {**sources, "atb": atb}.items():
+        yield NativeLibrary(
+            name=f"libcann_sim_{name}.so",
+            folder="common",
+            sources=files,
+            headers=(*_operator_headers(), *_files("atb", "*.h")),
+            compile_flags=_with_torch(flags, installation),
+            precompiled_header=_TORCH_HEADERS,
+            link_flags=(
+                "-Wl,--no-undefined",
+                "-L{build}/common",
+                *before,
+                *_LINK_RUNTIME,
+                *_link_torch(installation, "torch_cpu", "c10"),
+            ),
+            stand_in_headers=_files("torch_headers", "**/*.h"),
+            is_deferred=True,
+        )
+        before = (*before, f"-lcann_sim_{name}")
+
+
+def _operator_headers() -> tuple[Path, ...]:
+    return (
+        *_files("operators", "**/*.h"),
+        *_files("deferred", "*.h"),
+        *_files("runtime", "launch.h"),
+        *_files("runtime", "soc.h"),
     )
 
 
@@ -255,7 +314,12 @@ def _engine_kernels_library(flags: tuple[str, ...], installation: Installation) 
 
 def _with_torch(flags: tuple[str, ...], installation: Installation) -> tuple[str, ...]:
     torch_include = installation.torch_folder / "include"
-    return (*flags, "-D_GLIBCXX_USE_CXX11_ABI=1", f"-isystem{torch_include}")
+    return (
+        *flags,
+        "-D_GLIBCXX_USE_CXX11_ABI=1",
+        f"-I{NATIVE / 'torch_headers'}",
+        f"-isystem{torch_include}",
+    )
 
 
 def _link_torch(installation: Installation, *names: str) -> tuple[str, ...]:

@@ -75,13 +75,13 @@ def max_workspace_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
 
 
 def requested_operators_source(libraries: Iterable[Path]) -> str:
-    """Return the text of `requested_operators.h`, which `missing_operators.cpp` includes.
+    """Return the text of `requested_operators.h`, which `offered_operators.cpp` includes.
 
     Args:
         libraries: The shared libraries of torch_npu.
 
     Returns:
-        One `CANN_SIM_MISSING(function, operator)` a line, for each function torch_npu may look up.
+        One `CANN_SIM_OFFERED(function, operator)` a line, for each function torch_npu may look up.
 
     Raises:
         OSError: A library cannot be read.
@@ -91,4 +91,4 @@ def requested_operators_source(libraries: Iterable[Path]) -> str:
     names = requested_operators(paths)
     functions = [(name + suffix, name) for name in names for suffix in ("", "GetWorkspaceSize")]
     functions += [(f"{name}GetMaxWorkspaceSize", name) for name in max_workspace_operators(paths)]
-    return "".join(f"CANN_SIM_MISSING({function}, {name})\n" for function, name in functions)
+    return "".join(f"CANN_SIM_OFFERED({function}, {name})\n" for function, name in functions)

@@ -7,7 +7,7 @@ import struct
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 # Of the ELF specification (System V ABI, generic part, chapters 4 and 5), 64-bit little endian.
@@ -32,40 +32,37 @@ _ARGUMENT: Final = re.compile(r"\((\w+), (\w+)\)")
 _CREATE: Final = re.compile(r"_ZN3atb15CreateOperationINS_5infer\d+(\w+?)ParamEEEi")
 
 
-def simulated_operators(library: Path) -> tuple[str, ...]:
-    """Return the operators that the library implements, sorted.
-
-    The library defines every name torch_npu may ask for; those nothing implements are weak symbols
-    that fail when they are called (`missing_operators.cpp`), the others are strong.
+def simulated_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
+    """Return the operators that the libraries implement, sorted.
 
     Args:
-        library: A built `libopapi.so`.
+        libraries: The deferred libraries of a build. `libopapi.so` itself only jumps to them.
 
     Returns:
         Names without a suffix, for instance `aclnnAdd`.
 
     Raises:
-        OSError: The library cannot be read.
-        ValueError: It is not a 64-bit little-endian ELF file.
+        OSError: A library cannot be read.
+        ValueError: One is not a 64-bit little-endian ELF file.
     """
-    names = {name for name, binding in _symbols(library) if binding == _GLOBAL}
+    names = _global_names(libraries)
     return tuple(sorted(name for name in _pairs(names) if name.startswith("aclnn")))
 
 
-def simulated_compiled_operators(library: Path) -> tuple[str, ...]:
+def simulated_compiled_operators(libraries: Iterable[Path]) -> tuple[str, ...]:
     """Return the operators of the older road (`aclopCompileAndExecute`) that exist, sorted.
 
     Args:
-        library: A built `libopapi.so`.
+        libraries: The deferred libraries of a build.
 
     Returns:
         Names, for instance `StrideAdd`; `cann_sim.counters` counts launches under the same names.
 
     Raises:
-        OSError: The library cannot be read.
-        ValueError: It is not a 64-bit little-endian ELF file.
+        OSError: A library cannot be read.
+        ValueError: One is not a 64-bit little-endian ELF file.
     """
-    names = {name for name, binding in _symbols(library) if binding == _GLOBAL}
+    names = _global_names(libraries)
     compiled = (name for name in names if name.startswith(_COMPILED_PREFIX))
     return tuple(sorted(name.removeprefix(_COMPILED_PREFIX) for name in compiled))
 
@@ -74,7 +71,7 @@ def simulated_atb_operations(library: Path) -> tuple[str, ...]:
     """Return the operations of ATB (Ascend Transformer Boost) that the library implements, sorted.
 
     Args:
-        library: A built `libatb.so`.
+        library: A built `libcann_sim_atb.so`.
 
     Returns:
         Functions, for instance `AtbMLA`, and operations made from parameters, as
@@ -90,11 +87,11 @@ def simulated_atb_operations(library: Path) -> tuple[str, ...]:
     return tuple(sorted(functions | created))
 
 
-def simulated_arguments(library: Path) -> dict[str, tuple[tuple[str, str], ...]]:
-    """Return the arguments of each operator that the library implements.
+def simulated_arguments(libraries: Iterable[Path]) -> dict[str, tuple[tuple[str, str], ...]]:
+    """Return the arguments of each operator that the libraries implement.
 
     Args:
-        library: A built `libopapi.so`.
+        libraries: The deferred libraries of a build.
 
     Returns:
         Of each operator the (type, name) of its arguments, for instance
@@ -102,16 +99,23 @@ def simulated_arguments(library: Path) -> dict[str, tuple[tuple[str, str], ...]]
         the simulator's own definitions (`native/operators/interface/argument.h`).
 
     Raises:
-        OSError: The library cannot be read.
-        ValueError: It is not a 64-bit little-endian ELF file.
+        OSError: A library cannot be read.
+        ValueError: One is not a 64-bit little-endian ELF file.
     """
-    data = library.read_bytes()
     arguments = {}
-    for name, _, offset in _definitions(data, library):
-        if name.startswith(_ARGUMENTS):
-            text = data[offset : data.index(b"\0", offset)].decode()
-            arguments[name.removeprefix(_ARGUMENTS)] = tuple(_ARGUMENT.findall(text))
+    for library in libraries:
+        data = library.read_bytes()
+        for name, _, offset in _definitions(data, library):
+            if name.startswith(_ARGUMENTS):
+                text = data[offset : data.index(b"\0", offset)].decode()
+                arguments[name.removeprefix(_ARGUMENTS)] = tuple(_ARGUMENT.findall(text))
     return dict(sorted(arguments.items()))
+
+
+def _global_names(libraries: Iterable[Path]) -> set[str]:
+    return {
+        name for library in libraries for name, binding in _symbols(library) if binding == _GLOBAL
+    }
 
 
 def _pairs(names: set[str]) -> Iterator[str]:

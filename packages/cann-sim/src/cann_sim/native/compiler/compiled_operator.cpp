@@ -52,7 +52,8 @@ aclError aclopCompileAndExecute(const char* operator_type, int inputs, const acl
     return cann_sim::LaunchFormatCopy(copy, *from[0], *sources[0], *to[0], *targets[0], stream);
   }
   const std::string name = operator_type == nullptr ? "" : cann_sim::kCompiledPrefix + std::string(operator_type);
-  auto* run = name.empty() ? nullptr : FindInOperatorLibrary<cann_sim::CompiledOperator>(name.c_str());
+  auto* find = FindInOperatorLibrary<void*(const char*)>("cann_sim_find_compiled");
+  auto* run = name.empty() || find == nullptr ? nullptr : reinterpret_cast<cann_sim::CompiledOperator*>(find(name.c_str()));
   if (run == nullptr) {
     return Refuse(operator_type, attribute);
   }

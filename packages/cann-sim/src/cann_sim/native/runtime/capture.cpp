@@ -9,6 +9,7 @@
 #include "error_message.h"
 #include "faults.h"
 #include "memory.h"
+#include "soc.h"
 #include "submission.h"
 #include "task_group.h"
 
@@ -128,6 +129,10 @@ aclError CheckComplete(const Capture& capture) {
 // Begins a capture into a new graph, or into `child`.
 aclError Begin(const char* function, aclrtStream handle, aclmdlRICaptureMode mode, std::shared_ptr<cann_sim::Graph> child) {
   CANN_SIM_FIND_STREAM(stream, function, handle);
+  if (cann_sim::TheSoc().is_inference_product) {
+    return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, std::string(function) + ": the simulated " + cann_sim::TheSoc().name +
+                                                      " captures nothing; CANN documents graph capture for other products");
+  }
   if (handle == nullptr || stream == &stream->device.DefaultStream()) {
     return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": the default stream cannot be captured");
   }

@@ -76,6 +76,8 @@ size_t StreamLimit() {
   return limit;
 }
 
+std::string SocName() { return Text("CANN_SIM_SOC", "Ascend910B1"); }
+
 double DeadlockSeconds() {
   static const double seconds = PositiveNumber("CANN_SIM_DEADLOCK_SECONDS", 1.5);
   return seconds;

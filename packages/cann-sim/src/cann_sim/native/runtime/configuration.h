@@ -10,6 +10,7 @@ namespace cann_sim::configuration {
 uint32_t DeviceCount();       // CANN_SIM_DEVICES, default 1
 size_t DeviceMemoryBytes();   // CANN_SIM_MEMORY_GB, default 8 GiB a device
 size_t StreamLimit();         // CANN_SIM_STREAMS, default 2048 a device
+std::string SocName();        // CANN_SIM_SOC, default "Ascend910B1"
 double DeadlockSeconds();     // CANN_SIM_DEADLOCK_SECONDS, default 1.5
 bool KernelsAreNull();        // CANN_SIM_KERNELS=null
 bool ChecksUpdates();         // unless CANN_SIM_UPDATE_CHECK=off, or kernels do nothing

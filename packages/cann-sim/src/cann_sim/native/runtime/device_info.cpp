@@ -1,6 +1,4 @@
-// What the simulated device says of itself: an Ascend 910B1.
-
-#include "device_info.h"
+// What the simulated device says of itself.
 
 #include <acl/acl_rt.h>
 #include <unistd.h>
@@ -12,13 +10,12 @@
 #include "device.h"
 #include "error_message.h"
 #include "memory.h"
+#include "soc.h"
 
 namespace {
 
 using cann_sim::Fail;
-using cann_sim::kCubeCores;
-using cann_sim::kLevel2CacheBytes;
-using cann_sim::kVectorCores;
+using cann_sim::TheSoc;
 
 aclError CheckDevice(const char* function, int32_t id) {
   return cann_sim::FindDevice(id) != nullptr
@@ -30,14 +27,14 @@ aclError CheckDevice(const char* function, int32_t id) {
 
 extern "C" {
 
-const char* aclrtGetSocName() { return "Ascend910B1"; }
+const char* aclrtGetSocName() { return TheSoc().name; }
 
 aclError aclGetDeviceCapability(uint32_t device, aclDeviceInfo info, int64_t* value) {
   CANN_SIM_REQUIRE_POINTER("aclGetDeviceCapability", value);
   switch (info) {
-    case ACL_DEVICE_INFO_AI_CORE_NUM: *value = kCubeCores; break;
-    case ACL_DEVICE_INFO_VECTOR_CORE_NUM: *value = kVectorCores; break;
-    case ACL_DEVICE_INFO_L2_SIZE: *value = kLevel2CacheBytes; break;
+    case ACL_DEVICE_INFO_AI_CORE_NUM: *value = TheSoc().cube_cores; break;
+    case ACL_DEVICE_INFO_VECTOR_CORE_NUM: *value = TheSoc().vector_cores; break;
+    case ACL_DEVICE_INFO_L2_SIZE: *value = TheSoc().level_2_cache_bytes; break;
     default:
       return Fail(ACL_ERROR_INVALID_PARAM, "aclGetDeviceCapability: unknown information " + std::to_string(info));
   }
@@ -48,12 +45,12 @@ aclError aclrtGetDeviceInfo(uint32_t device, aclrtDevAttr attribute, int64_t* va
   CANN_SIM_REQUIRE_POINTER("aclrtGetDeviceInfo", value);
   switch (attribute) {
     case ACL_DEV_ATTR_AICORE_CORE_NUM:
-    case ACL_DEV_ATTR_CUBE_CORE_NUM: *value = kCubeCores; break;
-    case ACL_DEV_ATTR_VECTOR_CORE_NUM: *value = kVectorCores; break;
+    case ACL_DEV_ATTR_CUBE_CORE_NUM: *value = TheSoc().cube_cores; break;
+    case ACL_DEV_ATTR_VECTOR_CORE_NUM: *value = TheSoc().vector_cores; break;
     case ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE:
       *value = static_cast<int64_t>(cann_sim::configuration::DeviceMemoryBytes());
       break;
-    case ACL_DEV_ATTR_L2_CACHE_SIZE: *value = kLevel2CacheBytes; break;
+    case ACL_DEV_ATTR_L2_CACHE_SIZE: *value = TheSoc().level_2_cache_bytes; break;
     case ACL_DEV_ATTR_PHY_CHIP_ID: *value = device; break;
     case ACL_DEV_ATTR_IS_VIRTUAL: *value = 0; break;
     default:
@@ -68,14 +65,14 @@ aclError aclGetCannAttributeList(const aclCannAttr** list, size_t* count) {
   CANN_SIM_REQUIRE_POINTER("aclGetCannAttributeList", count);
   static const aclCannAttr attributes[] = {ACL_CANN_ATTR_INF_NAN, ACL_CANN_ATTR_BF16};
   *list = attributes;
-  *count = std::size(attributes);
+  *count = std::size(attributes) - (TheSoc().is_inference_product ? 1 : 0);
   return ACL_SUCCESS;
 }
 
-// 1 for infinities and NaN and for bfloat16; 0 for compiling operators when they are called.
+// 1 for infinities and NaN, and for bfloat16 where the SoC has it; 0 for compiling operators when they are called.
 aclError aclGetCannAttribute(aclCannAttr attribute, int32_t* value) {
   CANN_SIM_REQUIRE_POINTER("aclGetCannAttribute", value);
-  *value = attribute == ACL_CANN_ATTR_INF_NAN || attribute == ACL_CANN_ATTR_BF16;
+  *value = attribute == ACL_CANN_ATTR_INF_NAN || (attribute == ACL_CANN_ATTR_BF16 && !TheSoc().is_inference_product);
   return ACL_SUCCESS;
 }
 

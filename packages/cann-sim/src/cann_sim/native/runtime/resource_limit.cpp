@@ -9,8 +9,8 @@
 #include <optional>
 
 #include "device.h"
-#include "device_info.h"
 #include "error_message.h"
+#include "soc.h"
 
 namespace {
 
@@ -18,7 +18,9 @@ using cann_sim::Device;
 using cann_sim::Fail;
 using cann_sim::Stream;
 
-constexpr std::array<int64_t, 2> kCores = {cann_sim::kCubeCores, cann_sim::kVectorCores};
+int64_t CoresOf(aclrtDevResLimitType type) {
+  return type == ACL_RT_DEV_RES_CUBE_CORE ? cann_sim::TheSoc().cube_cores : cann_sim::TheSoc().vector_cores;
+}
 
 using Limits = std::array<std::optional<uint32_t>, 2>;  // by type; empty where none is set
 
@@ -44,10 +46,10 @@ aclError CheckType(const char* function, aclrtDevResLimitType type) {
 
 aclError Check(const char* function, aclrtDevResLimitType type, uint32_t value) {
   const aclError error = CheckType(function, type);
-  if (error != ACL_SUCCESS || value <= kCores[type]) {
+  if (error != ACL_SUCCESS || value <= CoresOf(type)) {
     return error;
   }
-  return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": expected at most " + std::to_string(kCores[type]) +
+  return Fail(ACL_ERROR_RT_PARAM_INVALID, std::string(function) + ": expected at most " + std::to_string(CoresOf(type)) +
                                               " cores, found " + std::to_string(value));
 }
 
@@ -72,7 +74,7 @@ uint32_t Effective(const Stream* stream, const Device& device, aclrtDevResLimitT
   if (!value.has_value()) {
     value = FindLimit(limits.by_device, &device, type);
   }
-  return value.value_or(static_cast<uint32_t>(kCores[type]));
+  return value.value_or(static_cast<uint32_t>(CoresOf(type)));
 }
 
 }  // namespace

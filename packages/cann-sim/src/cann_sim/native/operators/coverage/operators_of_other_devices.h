@@ -83,6 +83,39 @@ inline constexpr std::array<std::string_view, 72> kOperatorsOfOtherDevices{
     "aclnnWeightQuantPreprocess",
 };
 
+// Those that are simulated, and that Atlas inference products (310P) lack by their documents in ops-transformer: fused attention
+// of inference in all its versions, attention of training, rotation of positions, and exchange between experts; sorted. Other
+// documents are not taken: those of ops-math and ops-nn leave out additions and comparisons too, which engines run there.
+inline constexpr std::array<std::string_view, 23> kMissingOnInferenceProducts{
+    "aclnnFlashAttentionScore",
+    "aclnnFlashAttentionScoreGrad",
+    "aclnnFlashAttentionScoreGradV2",
+    "aclnnFlashAttentionScoreV2",
+    "aclnnFlashAttentionUnpaddingScoreGrad",
+    "aclnnFlashAttentionUnpaddingScoreGradV2",
+    "aclnnFlashAttentionUnpaddingScoreGradV3",
+    "aclnnFlashAttentionUnpaddingScoreGradV4",
+    "aclnnFlashAttentionVarLenScore",
+    "aclnnFlashAttentionVarLenScoreV2",
+    "aclnnFlashAttentionVarLenScoreV3",
+    "aclnnFlashAttentionVarLenScoreV4",
+    "aclnnFusedInferAttentionScoreV2",
+    "aclnnFusedInferAttentionScoreV3",
+    "aclnnFusedInferAttentionScoreV4",
+    "aclnnMoeDistributeCombine",
+    "aclnnMoeDistributeCombineV2",
+    "aclnnMoeDistributeCombineV3",
+    "aclnnMoeDistributeDispatch",
+    "aclnnMoeDistributeDispatchV2",
+    "aclnnMoeDistributeDispatchV3",
+    "aclnnRotaryPositionEmbedding",
+    "aclnnRotaryPositionEmbeddingGrad",
+};
+
+inline bool IsMissingOnInferenceProducts(std::string_view name) {
+  return std::binary_search(kMissingOnInferenceProducts.begin(), kMissingOnInferenceProducts.end(), name);
+}
+
 inline bool IsOfOtherDevices(std::string_view name) {
   return std::binary_search(kOperatorsOfOtherDevices.begin(), kOperatorsOfOtherDevices.end(), name);
 }

@@ -135,7 +135,7 @@ constexpr uint64_t COMPLEX128 = Bit(ACL_COMPLEX128);
   constexpr DocumentedArgument NAME##Rows[] = {__VA_ARGS__};                                        \
   }                                                                                                 \
   extern "C" {                                                                                      \
-  extern __attribute__((visibility("hidden"))) const DocumentedOperator NAME##Documented;           \
+  extern __attribute__((visibility("default"))) const DocumentedOperator NAME##Documented;          \
   const DocumentedOperator NAME##Documented = {NAME##Rows, std::size(NAME##Rows)};                  \
   }
 // CANN_SIM_UNDOCUMENTED(operator, reason): of this operator no facts are public; its body says what it accepts.

@@ -1,6 +1,7 @@
 // Reading and writing by index. An index outside its dimension fails the kernel; the device reports it at the next
 // synchronisation as well.
 
+#include <ATen/core/List.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/full.h>

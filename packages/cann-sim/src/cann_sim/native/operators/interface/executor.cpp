@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "../../runtime/launch.h"
+#include "../../runtime/soc.h"
 #include "../coverage/asking_operator.h"
 #include "../coverage/coverage.h"
+#include "../coverage/operators_of_other_devices.h"
 #include "launch_accesses.h"
 #include "operator.h"
 
@@ -49,6 +51,22 @@ struct Kernel {
   }
 };
 
+// Refuses what the SoC does not have, whatever the operator's own checks say.
+void RequireOfSoc(const char* operator_name, Dtypes dtypes) {
+  const Soc& soc = TheSoc();
+  if (!soc.is_inference_product) {
+    return;
+  }
+  if (IsMissingOnInferenceProducts(operator_name)) {
+    throw Refusal("the simulated " + std::string(soc.name) +
+                      " does not have this operator, which CANN documents for other products",
+                  kStatusKernelNotFound);
+  }
+  if ((dtypes >> static_cast<int>(c10::ScalarType::BFloat16)) & 1) {
+    throw Refusal("expected dtypes that the simulated " + std::string(soc.name) + " has, found bfloat16; use float16");
+  }
+}
+
 int RefuseCall(const char* operator_name, const std::string& reason, int status) {
   std::string message = std::string(operator_name) + ": " + reason;
   const std::string asked_by = AskingOperator();
@@ -67,6 +85,7 @@ int Prepare(const char* operator_name, uint64_t* workspace_size, aclOpExecutor**
     BeginCall();
     BeginAccesses();
     Plan plan = validate();
+    RequireOfSoc(operator_name, DtypesOfCall());
     *workspace_size = plan.workspace_size;
     *executor = new aclOpExecutor{operator_name, std::move(plan), DtypesOfCall(), TakeAccesses(operator_name)};
     return kStatusOk;

@@ -97,7 +97,7 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
   extern "C" {                                                                                                 \
   extern __attribute__((visibility("default"))) const char cann_sim_arguments_##NAME[];                        \
   const char cann_sim_arguments_##NAME[] = CANN_SIM_TEXT(__VA_ARGS__);                                         \
-  extern __attribute__((weak, visibility("hidden"))) const ::cann_sim::operators::DocumentedOperator           \
+  extern __attribute__((weak, visibility("default"))) const ::cann_sim::operators::DocumentedOperator          \
       NAME##Documented;                                                                                        \
   }                                                                                                            \
   static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__));           \
@@ -113,7 +113,7 @@ int Launch(uint64_t workspace_size, aclOpExecutor* executor, aclrtStream stream)
 
 // As CANN_SIM_OPERATOR, for an operator that can also be asked for a workspace that serves every later call.
 #define CANN_SIM_OPERATOR_WITH_MAX_WORKSPACE(NAME, ...)                                                        \
-  extern "C" __attribute__((weak, visibility("hidden"))) const ::cann_sim::operators::DocumentedOperator       \
+  extern "C" __attribute__((weak, visibility("default"))) const ::cann_sim::operators::DocumentedOperator      \
       NAME##Documented;                                                                                        \
   static ::cann_sim::operators::Plan NAME##Plan(CANN_SIM_FOR_EACH(CANN_SIM_PARAMETER, __VA_ARGS__));           \
   CANN_SIM_ENTRY int NAME##GetMaxWorkspaceSize(CANN_SIM_FOR_EACH(CANN_SIM_ABI_PARAMETER, __VA_ARGS__),         \

@@ -1,4 +1,5 @@
-// RotateQuant: pieces of rows turned by one matrix, and rows quantised with a scale each. Computed in float32.
+// RotateQuant: pieces of rows turned by one matrix, rounded as the device's kernel stores them, and rows quantised with a scale
+// each, in float32.
 
 #include <ATen/ops/floor.h>
 #include <ATen/ops/matmul.h>
@@ -59,7 +60,7 @@ CANN_SIM_OPERATOR(aclnnRotateQuant, (Tensor, x), (Tensor, rotation), (OptionalTe
   RequireShape(scaleOut, {x.size(0)});
   return [=] {
     const at::Tensor turned = at::matmul(x.Widened().reshape({-1, side}), rotation.Widened()).view(x.sizes());
-    const ScaledRows scaled = ScaleRows(turned, LargestQuantized(yOut));
+    const ScaledRows scaled = ScaleRows(turned.to(x.dtype()).to(ScalarType::Float), LargestQuantized(yOut));
     StoreQuantized(yOut, Whole(scaled.values, mode));
     scaleOut.Store(scaled.scale);
   };

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // Where a random operator starts in the stream of its generator.
@@ -30,3 +31,4 @@ at::Tensor NormalValues(PhiloxState state, int64_t count, int64_t first = 0);
 at::Tensor IntegerValues(PhiloxState state, int64_t count, int64_t first = 0);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

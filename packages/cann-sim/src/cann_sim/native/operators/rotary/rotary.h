@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#pragma GCC visibility push(default)
 namespace cann_sim::operators {
 
 // Rotation modes of aclnnRotaryPositionEmbedding and its gradient that are simulated.
@@ -17,3 +18,4 @@ at::Tensor Rotate(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& 
 at::Tensor SplitNeighbours(const at::Tensor& x);
 
 }  // namespace cann_sim::operators
+#pragma GCC visibility pop

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
+#include <ATen/DeviceAccelerator.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <vector>
