@@ -31,6 +31,8 @@ from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.packed_layout import InputSpec
 from npu_compile.runners.prefill_runner import PrefillRunner
 from npu_compile.runners.sequence_packing import pack_sequences
+from npu_compile.runners.static_inputs import StaticInputs
+from npu_compile.runners.step_size import StepSize
 
 __all__ = [
     "Backend",
@@ -53,6 +55,8 @@ __all__ = [
     "PrefillRunner",
     "RunnerStateError",
     "SiblingVersionError",
+    "StaticInputs",
+    "StepSize",
     "__version__",
     "compile_graph",
     "compile_model",

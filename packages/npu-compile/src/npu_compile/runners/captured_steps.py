@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.configuration.config import CaptureFailure
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_compile.runners.input_buffers import InputBuffers
 from npu_compile.runners.own_rows import own_rows
+from npu_compile.runners.static_inputs import StaticInputs
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import (
     CaptureCost,
@@ -86,7 +86,7 @@ class CapturedSteps:
         self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
         # Empty without sizes: no step is loaded into them then.
         largest = step_size(max(self.keys)) if self.keys else StepSize(tokens=0, sequences=0)
-        self._buffers = InputBuffers(inputs, largest=largest, device=compiled.device)
+        self._inputs = StaticInputs(inputs, largest=largest, device=compiled.device)
         self._modes = dict.fromkeys(self.keys.values(), self.run_modes[0])
         self._captured: set[GraphKey] = set()
         self._pool: object = None
@@ -176,10 +176,10 @@ class CapturedSteps:
     def padding_step(self, key: GraphKey, mode: RunMode) -> Callable[[], Any]:
         """Return what loads a step of nothing but padding and runs it, under a key."""
         size = self._step_sizes[key]
-        inputs = self._buffers.padding(size)
+        inputs = self._inputs.padding(size)
 
         def run() -> Any:
-            self._buffers.load(inputs, own=size, size=size)
+            self._inputs.load_checked(inputs, own=size, size=size)
             return self._call(key, mode)
 
         return run
@@ -488,7 +488,7 @@ class CapturedSteps:
             RunnerStateError: nothing is captured, and the steps do not run eagerly.
         """
         least = 0 if may_be_idle else 1
-        own = self._buffers.check(inputs, size=self._step_sizes[key], least=least)
+        own = self._inputs.check(inputs, size=self._step_sizes[key], least=least)
         if self.is_to_capture and not self._is_captured:
             raise RunnerStateError(
                 f"running a {self._what} step: the {self._what} graphs are not captured; call "
@@ -518,7 +518,7 @@ class CapturedSteps:
 
     def load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
         """Pad a step that was checked and run it; return what the model returns for all rows."""
-        self._buffers.load(inputs, own=own, size=self._step_sizes[key])
+        self._inputs.load_checked(inputs, own=own, size=self._step_sizes[key])
         return self._call(key)
 
     def call_eagerly(
@@ -540,7 +540,7 @@ class CapturedSteps:
         Raises:
             InputError: as for :meth:`PackedLayout.check`; nothing was launched.
         """
-        self._buffers.check(inputs, size=_ANY_SIZE)
+        self._inputs.check(inputs, size=_ANY_SIZE)
         if limit and limit not in self._warned_of:
             self._warned_of.add(limit)
             warnings.warn(
@@ -569,4 +569,4 @@ class CapturedSteps:
 
     def _call(self, key: GraphKey, mode: RunMode | None = None) -> Any:
         with self.compiled.context.run(self._modes[key] if mode is None else mode, key):
-            return self.compiled(**self._buffers.views(self._step_sizes[key]))
+            return self.compiled(**self._inputs.views(self._step_sizes[key]))
