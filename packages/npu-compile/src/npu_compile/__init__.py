@@ -26,6 +26,7 @@ from npu_compile.errors import (
     RunnerStateError,
     SiblingVersionError,
 )
+from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
 from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.packed_layout import InputSpec
@@ -37,6 +38,7 @@ from npu_compile.runners.step_size import StepSize
 __all__ = [
     "Backend",
     "CaptureFailure",
+    "CapturedSteps",
     "CompilationReport",
     "CompileCacheWarning",
     "CompileConfig",
