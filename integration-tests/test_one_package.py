@@ -1,4 +1,4 @@
-"""The engines of docs/how-to/adopt-one-package.md, which adopt one leaf each, do what they say."""
+"""The engines of docs/how-to/adopt-one-package.md, which adopt one part each, do what they say."""
 
 from __future__ import annotations
 
@@ -10,9 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
+from attn_update import Recorder
+from npu_compile import InputError, InputSpec, StaticInputs, StepSize
+from npu_graph_runtime import GraphKey
 from one_package.capturing import CapturingEngine
 from one_package.fusing import FusingEngine
+from one_package.replaying import ReplayingEngine
 from one_package.splitting import SplittingEngine
+from one_package.staging import StagingEngine
 from one_package.updating import UpdatingEngine
 
 if TYPE_CHECKING:
@@ -20,16 +25,18 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[1]
 PROGRAMS = {
-    "fusing": "fx_passes",
-    "splitting": "piecewise_split",
-    "capturing": "npu_graph_runtime",
-    "updating": "attn_update",
+    "fusing": {"fx_passes"},
+    "splitting": {"piecewise_split"},
+    "capturing": {"npu_graph_runtime"},
+    "updating": {"attn_update"},
+    "staging": {"npu_compile"},
+    "replaying": {"npu_compile", "attn_update"},
 }
 PAGE = (ROOT / "docs" / "how-to" / "adopt-one-package.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("name", "leaf"), PROGRAMS.items())
-def test_program_stands_on_its_leaf_and_in_the_page(name: str, leaf: str) -> None:
+@pytest.mark.parametrize(("name", "packages"), PROGRAMS.items())
+def test_program_stands_on_its_packages_and_in_the_page(name: str, packages: set[str]) -> None:
     path = ROOT / "examples" / "one_package" / f"{name}.py"
     text = path.read_text(encoding="utf-8")
     needed = {
@@ -37,7 +44,7 @@ def test_program_stands_on_its_leaf_and_in_the_page(name: str, leaf: str) -> Non
         for node in ast.parse(text).body
         if isinstance(node, ast.ImportFrom) and node.module not in {"__future__", "typing"}
     }
-    assert needed == {leaf}
+    assert needed == packages
     _, _, program = text.partition("\n\nclass ")
     assert f"class {program}" in PAGE
     lines = [line for line in program.splitlines() if line.strip()]
@@ -103,3 +110,62 @@ def test_updating_engine_gives_each_step_its_lengths(device: NpuDevice) -> None:
         engine.run([1, 2], lengths)
         device.synchronize()
         torch.testing.assert_close(output, attention(lengths), rtol=0, atol=0)
+
+
+def test_replaying_engine_gives_each_key_its_graph_and_its_lengths(device: NpuDevice) -> None:
+    place, recorder = device.torch_device, Recorder(device)
+    cache = torch.randn(8, 16, 4 * 64, dtype=torch.float16).to(place)
+    table = torch.arange(8, dtype=torch.int32).reshape(2, 4).to(place)
+    given: dict[str, list[int]] = {}
+    scales = {"plain": 1.0, "adapted": 3.0}
+    keys = {name: GraphKey(num_tokens=2, extra=(name,)) for name in scales}
+    current = ["plain"]
+
+    def model(query: torch.Tensor) -> torch.Tensor:
+        tensors = {"query": query, "key": cache, "value": cache, "block_table": table}
+        sizes = {"block_size": 16, "num_heads": 4, "num_key_value_heads": 4, "scale": 0.125}
+        arguments = {**tensors, **sizes, "input_layout": "TND", **given}
+        output = recorder.attention("layers.0", "fused_infer_attention_v1", arguments)[0]
+        return output * scales[current[0]]
+
+    def prepare(key: GraphKey) -> None:
+        current[0] = str(key.extra[0])
+        given.update(actual_seq_lengths=[1, 2], actual_seq_lengths_kv=[1, 1])
+
+    query = torch.randn(2, 4, 64, dtype=torch.float16).to(place)
+    inputs = {key: {"query": query} for key in keys.values()}
+    engine = ReplayingEngine(model, device, recorder, inputs)
+    engine.capture(prepare)
+    for name, lengths in (("plain", [7, 30]), ("adapted", [8, 31]), ("plain", [9, 2])):
+        query.copy_(torch.randn(2, 4, 64, dtype=torch.float16))
+        output = engine.run(keys[name], [1, 2], lengths).clone()
+        device.synchronize()
+        current[0] = name
+        given.update(actual_seq_lengths_kv=lengths)
+        torch.testing.assert_close(output, model(query), rtol=0, atol=0)
+
+
+def test_staging_engine_gives_each_step_its_batch(device: NpuDevice) -> None:
+    engine = StagingEngine(lambda ids, slots: ids * 100 + slots, device)
+    full = engine.run(range(1, 9), range(8))
+    assert full.tolist() == [100 * (row + 1) + row for row in range(8)]
+
+    # More steps in flight than there are host buffers, each on tokens of the one before.
+    sampled = engine.run([4, 5], [1, 2]) // 100
+    for step in range(10):
+        sampled = engine.run([], [step, step + 1], sampled) // 100 + 1
+    assert sampled.tolist() == [14, 15]
+
+
+def test_static_inputs_refuse_a_value_that_lies_in_them(device: NpuDevice) -> None:
+    size = StepSize(tokens=2, sequences=2)
+    specs = {"ids": InputSpec(dtype=torch.int64)}
+    inputs = StaticInputs(specs, largest=size, device=device)
+    inputs.load({"ids": torch.tensor([3, 4])}, size=size)
+
+    with pytest.raises(InputError, match="`ids` lies in the static inputs themselves"):
+        inputs.load({"ids": inputs.views(size)["ids"]}, size=size)
+    inputs.staging(size, size=size)
+    with pytest.raises(InputError, match=r"`ids` is on cpu, expected npu.* the staging view"):
+        inputs.commit({"ids": torch.tensor([5, 6])})
+    assert inputs.views(size)["ids"].tolist() == [3, 4]

@@ -19,7 +19,7 @@ from npu_compile import (
     PrefillRunner,
     RunnerStateError,
 )
-from npu_compile.runners import captured_steps
+from npu_compile.runners import sized_steps
 from npu_graph_runtime import (
     FakeDevice,
     GraphContext,
@@ -114,7 +114,7 @@ class Setting:
             observer=self,
         )
         monkeypatch.setattr(
-            captured_steps,
+            sized_steps,
             "RunModeChooser",
             functools.partial(RunModeChooser, clock=self.context.clock),
         )

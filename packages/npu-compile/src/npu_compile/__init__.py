@@ -26,15 +26,19 @@ from npu_compile.errors import (
     RunnerStateError,
     SiblingVersionError,
 )
+from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
 from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.packed_layout import InputSpec
 from npu_compile.runners.prefill_runner import PrefillRunner
 from npu_compile.runners.sequence_packing import pack_sequences
+from npu_compile.runners.static_inputs import StaticInputs
+from npu_compile.runners.step_size import StepSize
 
 __all__ = [
     "Backend",
     "CaptureFailure",
+    "CapturedSteps",
     "CompilationReport",
     "CompileCacheWarning",
     "CompileConfig",
@@ -53,6 +57,8 @@ __all__ = [
     "PrefillRunner",
     "RunnerStateError",
     "SiblingVersionError",
+    "StaticInputs",
+    "StepSize",
     "__version__",
     "compile_graph",
     "compile_model",

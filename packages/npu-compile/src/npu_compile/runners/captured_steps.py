@@ -1,572 +1,257 @@
-"""The captured graphs of one runner and their inputs: captured, loaded, called, released."""
+"""Captured graphs, each with the update plan of its attention; keys come from the caller."""
 
 from __future__ import annotations
 
-import sys
-import warnings
+from collections.abc import Mapping
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from npu_compile.configuration.config import CaptureFailure
-from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_compile.runners.input_buffers import InputBuffers
-from npu_compile.runners.own_rows import own_rows
-from npu_compile.runners.step_size import StepSize
-from npu_graph_runtime import (
-    CaptureCost,
-    CapturePlanner,
-    CaptureSizes,
-    DeviceError,
-    RunMode,
-    RunModeCandidate,
-    RunModeChooser,
-    largest_first,
-)
+from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
+from npu_compile.compilation.compiled_model import CompiledModel
+from npu_compile.errors import ConfigError, RunnerStateError
+from npu_compile.runners.runner_arguments import require_callable, require_instance
+from npu_graph_runtime import GraphKey, RunMode, largest_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable
 
     from torch import Tensor
 
-    from npu_compile.compilation.compiled_model import CompiledModel
-    from npu_compile.runners.packed_layout import InputSpec
-    from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
+    from attn_update import Lengths, ParameterGroup
 
-# Of steps that run as they are.
-_ANY_SIZE = StepSize(tokens=sys.maxsize, sequences=sys.maxsize)
+
+class RecordedPlans:
+    """Update plans by graph key, and the records that they were compiled from.
+
+    Args:
+        recorder: what attention runs through; ``None`` where nothing is ever recorded.
+        lane: the update lane of the device; likewise.
+        groups: the parameter groups of the plans.
+
+    Attributes:
+        by_key: the plans.
+    """
+
+    def __init__(
+        self,
+        recorder: Recorder | None,
+        lane: UpdateLane | None,
+        groups: Mapping[str, ParameterGroup] | None,
+    ) -> None:
+        self.by_key: dict[GraphKey, UpdatePlan] = {}
+        self._recorder = recorder
+        self._lane = lane
+        self._groups = groups
+        self._recorded: set[GraphKey] = set()
+
+    def capture(self, key: GraphKey, step: Callable[[], Any]) -> Any:
+        """Record a step that captures, keep the plan of its graph, return what `step` returns.
+
+        Raises:
+            AttnUpdateError: the layers recorded are not those of the captures before.
+        """
+        output = self.record(key, step)
+        # All captures run the same model, so each must have recorded the layers of the first.
+        first = next(iter(self.by_key.values()), None)
+        layers = [update.layer_name for update in first.updates] if first else None
+        self.by_key[key] = self.compile(key, layers)
+        return output
+
+    def record(self, key: GraphKey, step: Callable[[], Any]) -> Any:
+        """Record a step that captures, keep no plan, return what `step` returns."""
+        assert self._recorder is not None  # noqa: S101
+        with self._recorder.recording(key):
+            output = step()
+        self._recorded.add(key)
+        return output
+
+    def compile(self, key: GraphKey, layers: list[str] | None = None) -> UpdatePlan:
+        """Return a new plan of what is recorded, of these layers where they are given."""
+        assert self._recorder is not None  # noqa: S101
+        return UpdatePlan.compile(self._recorder, key, groups=self._groups, layers=layers)
+
+    def run(
+        self,
+        key: GraphKey,
+        lengths: Mapping[str, Mapping[str, Lengths]],
+        replay: Callable[[], Any],
+    ) -> Any:
+        """Replay a graph with the lengths of a step; return what `replay` returns."""
+        assert self._lane is not None  # noqa: S101
+        parameters = StepParameters(key=key, groups=lengths)
+        return self._lane.run(self.by_key[key], parameters, replay)
+
+    def drain(self) -> None:
+        """Let the lane's thread come to its end: what it issues would be captured, or refused."""
+        if self._lane is not None:
+            self._lane.drain()
+
+    def forget(self, key: GraphKey) -> None:
+        """Give up the plan and the records of a graph, if there are any, after its release."""
+        self.by_key.pop(key, None)
+        if key in self._recorded and self._recorder is not None:
+            self._recorded.discard(key)
+            self._recorder.release(key)
+
+    def clear(self) -> None:
+        """Give up all plans and records of this object.
+
+        Its own only: the recorder may be shared, and hold another's under equal keys.
+        """
+        self.by_key.clear()
+        for key in tuple(self._recorded):
+            self.forget(key)
 
 
 class CapturedSteps:
-    """Graphs of one model by their size in tokens, and the static buffers that they read.
+    """Captured steps of one model by keys of the caller, each with the update plan of its graph.
+
+    What `DecodeRunner` does without its policy: no capture sizes, no padding, no static inputs, no
+    choice of run mode. The caller owns the inputs, which have to stay where they were at capture,
+    `StaticInputs.views` for instance; recorder and lane, which may be shared; and the model. Graphs
+    and plans belong to this object, and go together. For one host thread.
 
     Args:
-        compiled: the model.
-        run_modes: how they are captured and replayed; of several each key has that which is
-            measured to be the fastest, see :meth:`choose`.
-        keys: the graph key of each size.
-        inputs: the model's arguments.
-        step_size: returns the sizes of a step of a number of tokens.
-        what: the steps, for messages, such as ``decode``.
-        outputs_by_sequence: whether an output may have one row a sequence and not one a token. Only
-            where the number of sequences differs from size to size, so that one which has as many
-            rows by chance is found at capture.
+        compiled: the model, in a mode that captures whole decode steps.
+        recorder: what the model's attention runs through.
+        lane: the update lane of the device.
+        groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
 
-    Attributes:
-        compiled: as given.
-        run_modes: as given.
-        choices: what was measured and chosen, by size.
-        keys: by size, those that steps may run under: as given, once captures began those that are
-            captured so far, or that are left to run eagerly because that is the fastest.
-        pending: keys that are not captured yet, the largest first; empty before captures begin.
-        skipped: sizes that the device refused to capture, each with its error.
-        plan: what was measured and decided where the configuration has a budget.
+    Raises:
+        ConfigError: an argument is of the wrong type, or the mode captures no whole step.
     """
 
     def __init__(
         self,
         compiled: CompiledModel,
-        run_modes: Sequence[RunMode],
-        keys: Mapping[int, GraphKey],
         *,
-        inputs: Mapping[str, InputSpec],
-        step_size: Callable[[int], StepSize],
-        what: str,
-        outputs_by_sequence: bool = False,
+        recorder: Recorder,
+        lane: UpdateLane,
+        groups: Mapping[str, ParameterGroup] | None = None,
     ) -> None:
-        self.compiled = compiled
-        self.run_modes = tuple(run_modes)
-        self.choices: dict[int, RunModeChoice] = {}
-        self.keys = dict(keys)
-        self.pending: tuple[GraphKey, ...] = ()
-        self.skipped: dict[int, DeviceError] = {}
-        self.plan: CapturePlan | None = None
-        self._what = what
-        self._outputs_by_sequence = outputs_by_sequence
-        self._sizes = CaptureSizes(self.keys) if keys else None
-        self._all_keys = dict(keys)
-        self._step_sizes = {key: step_size(size) for size, key in self.keys.items()}
-        # Empty without sizes: no step is loaded into them then.
-        largest = step_size(max(self.keys)) if self.keys else StepSize(tokens=0, sequences=0)
-        self._buffers = InputBuffers(inputs, largest=largest, device=compiled.device)
-        self._modes = dict.fromkeys(self.keys.values(), self.run_modes[0])
-        self._captured: set[GraphKey] = set()
+        doing = "making captured steps"
+        remedy = "make it first, and pass the object"
+        for name, value, expected in (
+            ("the model", compiled, CompiledModel),
+            ("recorder", recorder, Recorder),
+            ("lane", lane, UpdateLane),
+        ):
+            if value is None:
+                raise ConfigError(f"{doing}: {name} is None, expected a {expected.__name__}")
+            require_instance(doing, name, value, expected, remedy)
+        require_instance(doing, "groups", groups, Mapping, "name each ParameterGroup")
+        if RunMode.FULL not in compiled.config.decode_run_modes:
+            raise ConfigError(
+                f"{doing}: the model is compiled in mode {compiled.config.mode.value!r}, which "
+                "captures no whole step; compile it in mode 'full'"
+            )
+        self._compiled = compiled
+        self._plans = RecordedPlans(recorder, lane, groups)
         self._pool: object = None
-        self._is_captured = False
-        self._warned_of: set[str] = set()
-
-    def padded_size(self, num_rows: int) -> int:
-        """Return the bucket of a step; ``num_rows`` where no capture size is large enough."""
-        bucket = self._sizes.bucket_for(num_rows) if self._sizes else None
-        return num_rows if bucket is None else bucket
 
     @property
-    def is_to_capture(self) -> bool:
-        """Whether there is a size, and a run mode of it, that may be captured."""
-        return bool(self._all_keys) and self.run_modes != (RunMode.EAGER,)
-
-    def mode_of(self, key: GraphKey) -> RunMode:
-        """Return the run mode of the steps of a key."""
-        return self._modes[key]
-
-    def choose(
-        self,
-        prepare: Callable[[int], None],
-        candidate: Callable[[GraphKey, RunMode], RunModeCandidate],
-        exchange: Exchange | None,
-        *,
-        only_next: bool = False,
-    ) -> None:
-        """Measure the run modes of each pending size, if there are several, the largest first.
-
-        Nothing stays captured: what is measured is captured in a session of its own, whose memory
-        is given back.
-
-        Args:
-            prepare: called with each size before it is measured.
-            candidate: returns a way to run steps of padding under a key.
-            exchange: for ranks that have to choose alike.
-            only_next: measure the first of them alone.
-
-        Raises:
-            DeviceError: the device refused a capture, and the configuration does not skip sizes.
-        """
-        if len(self.run_modes) == 1:
-            return
-        is_skipping = self.compiled.config.capture_failure is CaptureFailure.SKIP_SIZE
-        chooser = RunModeChooser(
-            self.compiled.device, exchange=exchange, observer=self.compiled.observer
-        )
-        with self.compiled.capture_session():
-            for key in self.pending[:1] if only_next else self.pending:
-                prepare(key.num_tokens)
-                try:
-                    choice = chooser.choose(
-                        key, {mode: candidate(key, mode) for mode in self.run_modes}
-                    )
-                except DeviceError as error:
-                    if not is_skipping:
-                        raise
-                    self._skip(key, error)
-                    continue
-                if choice.refused and not is_skipping:
-                    raise next(filter(None, choice.refused.values()), None) or DeviceError(
-                        f"measuring {self._what} steps of {key}: the device of another rank "
-                        "refused a capture; see the error there"
-                    )
-                self._modes[key], self.choices[key.num_tokens] = choice.chosen, choice
-
-    def candidate(
-        self, prepare: Callable[[int], None], key: GraphKey, mode: RunMode
-    ) -> RunModeCandidate:
-        """Return a way to run steps of padding under a key, whose lengths `prepare` shows."""
-        step = self.padding_step(key, mode)
-
-        def run() -> Any:
-            # In serving the lengths of each step are shown to what runs eagerly.
-            prepare(key.num_tokens)
-            return step()
-
-        if mode is RunMode.EAGER:
-            return RunModeCandidate(step=run)
-        return RunModeCandidate(
-            step=run,
-            capture=lambda: self.capture_one(key, mode),
-            release=lambda: self.compiled.release([key]),
-        )
-
-    def padding_step(self, key: GraphKey, mode: RunMode) -> Callable[[], Any]:
-        """Return what loads a step of nothing but padding and runs it, under a key."""
-        size = self._step_sizes[key]
-        inputs = self._buffers.padding(size)
-
-        def run() -> Any:
-            self._buffers.load(inputs, own=size, size=size)
-            return self._call(key, mode)
-
-        return run
-
-    def begin(self) -> None:
-        """Let captures begin, where they have not: from now on steps run under what is captured.
-
-        Raises:
-            RunnerStateError: all is captured already, or another runner of the model has captured
-                one of the keys; nothing is changed.
-        """
-        if self._is_captured and not self.pending:
-            raise RunnerStateError(
-                f"capturing the {self._what} graphs: they are captured already; release them first"
-            )
-        wanted = self.pending or largest_first(self._all_keys.values())
-        taken = self.compiled.captured_keys.intersection(wanted)
-        if taken:
-            raise RunnerStateError(
-                f"capturing the {self._what} graphs: another runner has captured the same model "
-                f"under {', '.join(map(str, taken))}, with inputs of its own; release it first, "
-                "or compile the model once for each runner"
-            )
-        if not self._is_captured:
-            self._is_captured = True
-            self.pending = tuple(wanted)
-            self._run_under({})
+    def update_plans(self) -> Mapping[GraphKey, UpdatePlan]:
+        """The update plan of each captured graph."""
+        return MappingProxyType(self._plans.by_key)
 
     def capture(
         self,
-        prepare: Callable[[int], None],
-        capture_one: Callable[[GraphKey], None],
-        on_captured: Callable[[int, int, int], None] | None,
-        on_forecast: Callable[[CapturePlan], None] | None,
-        release_one: Callable[[GraphKey], None],
-    ) -> None:
-        """Capture all pending sizes, the largest first; after :meth:`begin`.
+        inputs: Mapping[GraphKey, Mapping[str, Tensor]],
+        prepare: Callable[[GraphKey], None],
+    ) -> dict[GraphKey, Any]:
+        """Capture a graph for each key, the largest first, in one capture session.
+
+        May be called again for further keys, between steps; the graphs share their memory.
 
         Args:
-            prepare: called with each size before it is captured.
-            capture_one: runs the model under a key.
-            on_captured: called after each size with (size, sizes done, sizes in all).
-            on_forecast: called once with the plan, where there is a budget, as soon as it says what
-                all captures will take.
-            release_one: gives up what goes with a graph that does not stay.
-
-        Raises:
-            ConfigError: the budget of the configuration holds no size.
-            CaptureSizeError: graphs of other runners have used the budget up, or the device does
-                not tell of the streams that it limits.
-            DeviceError: the device refused a size that may not be skipped, or all.
-        """
-        self._leave_eager()
-        keys = self.pending
-        if keys:
-            with self.compiled.capture_session(self._pool) as session:
-                self._pool = session.pool
-                self._capture_all(keys, prepare, capture_one, on_captured, on_forecast, release_one)
-        self.pending = ()
-        self._require_any()
-        self._warn_of_left_out()
-
-    def capture_next(
-        self,
-        prepare: Callable[[int], None],
-        capture_one: Callable[[GraphKey], None],
-        release_one: Callable[[GraphKey], None],
-        choose: Callable[[], None],
-    ) -> int | None:
-        """Capture the largest pending size in a session of its own, between steps.
-
-        Args:
-            prepare: called with the size before it is captured.
-            capture_one: runs the model under a key.
-            release_one: gives up what goes with a graph that does not stay.
-            choose: measures the first pending size, where there are several run modes.
+            inputs: by key the model's arguments, on the device, at the addresses that all steps
+                under the key will have.
+            prepare: called with each key before the model runs. Must make attention see lengths
+                that fit, and the inputs hold padding: warm-up runs write where the inputs say.
 
         Returns:
-            The size; ``None`` where none is left.
+            By key what the model returns; written at each replay.
 
         Raises:
-            ConfigError: there is a budget, which is measured while nothing else runs.
-            RunnerStateError: as for :meth:`begin`, but for what is captured.
-            DeviceError: the device refused the size, which stays pending; or all, where it may be
-                skipped. What is captured stays.
+            ConfigError: ``prepare`` is no function.
+            RunnerStateError: a key is captured already, by this object or another of the model.
+            DeviceError: the device refused a capture.
+            AttnUpdateError: what attention recorded cannot be updated.
+            Exception: what ``prepare`` or the model raises. After any error the graphs of this call
+                are released, and those of earlier calls stay.
         """
-        if self.compiled.config.capture_budget is not None:
-            raise ConfigError(
-                f"capturing a {self._what} graph between steps: the configuration has a "
-                "capture_budget, and what a capture takes is measured while no step runs; call "
-                "capture(), or leave capture_budget out"
-            )
-        if not self._is_captured:
-            self.begin()
-        while self.pending:
-            key, skipped = self.pending[0], len(self.skipped)
-            choose()
-            self._leave_eager(only_next=True)
-            if key in self.pending:
-                with self.compiled.capture_session(self._pool) as session:
-                    self._pool = session.pool
-                    prepare(key.num_tokens)
-                    try:
-                        is_captured = self._capture_or_drop(key, capture_one, None)
-                    except BaseException:
-                        release_one(key)
-                        self._give_up(key)
-                        raise
-                    if not is_captured:
-                        release_one(key)
-            if len(self.skipped) == skipped:
-                return key.num_tokens
-            self._warn_of_skipped(key.num_tokens, self.skipped[key.num_tokens])
-        self._require_any()
-        return None
-
-    def _leave_eager(self, *, only_next: bool = False) -> None:
-        """Let sizes run eagerly that were measured to be the fastest so."""
-        for key in self.pending[:1] if only_next else self.pending:
-            if self._modes[key] is RunMode.EAGER:
-                self._settle(key)
-
-    def _settle(self, key: GraphKey) -> None:
-        """Let steps run under a key that was pending."""
-        self._leave_pending(key)
-        self._run_under({**self.keys, key.num_tokens: key})
-
-    def _leave_pending(self, key: GraphKey) -> None:
-        self.pending = tuple(other for other in self.pending if other != key)
-
-    def _run_under(self, keys: Mapping[int, GraphKey]) -> None:
-        self.keys = dict(keys)
-        self._sizes = CaptureSizes(keys) if keys else None
-
-    def _capture_all(
-        self,
-        keys: Sequence[GraphKey],
-        prepare: Callable[[int], None],
-        capture_one: Callable[[GraphKey], None],
-        on_captured: Callable[[int, int, int], None] | None,
-        on_forecast: Callable[[CapturePlan], None] | None,
-        release_one: Callable[[GraphKey], None],
-    ) -> None:
-        planner = self._planner(keys)
-        for done, key in enumerate(self._to_capture(keys, planner), start=1):
-            prepare(key.num_tokens)
-            if not self._capture_or_drop(key, capture_one, planner):
-                release_one(key)
-            num_all = len(keys)
-            if planner is not None:
-                plan = planner.plan
-                num_all = done + len(plan.planned)
-                self._follow(plan, on_forecast)
-            if on_captured is not None:
-                on_captured(key.num_tokens, done, num_all)
-
-    def _capture_or_drop(
-        self, key: GraphKey, capture_one: Callable[[GraphKey], None], planner: CapturePlanner | None
-    ) -> bool:
-        """Return whether the graph is captured and stays."""
-        self._captured.add(key)
-        try:
-            capture_one(key)
-        except DeviceError as error:
-            if self.compiled.config.capture_failure is not CaptureFailure.SKIP_SIZE:
-                raise
-            self._skip(key, error)
-            if planner is not None:
-                planner.refused(key.num_tokens, self.skipped[key.num_tokens])
-            return False
-        if planner is None or planner.captured(key.num_tokens):
-            self._settle(key)
-            return True
-        self._leave_pending(key)
-        self._give_up(key)
-        return False
-
-    def _require_any(self) -> None:
-        if self.keys:
-            return
-        if self.skipped:
-            raise next(iter(self.skipped.values()))
-        raise ConfigError(
-            f"capturing the {self._what} graphs: capture_budget holds none of the capture sizes; "
-            f"raise it, or name smaller sizes\n{self.plan}"
+        require_callable(
+            "capturing steps", "prepare", prepare, "it makes attention see the lengths of padding"
         )
-
-    def _warn_of_left_out(self) -> None:
-        for size, refusal in self.skipped.items():
-            self._warn_of_skipped(size, refusal)
-        if self.plan is not None and self.plan.dropped.keys() - self.skipped:
-            warnings.warn(
-                f"capturing the {self._what} graphs: sizes are left out to keep within "
-                "capture_budget; batches are padded to the next larger size that is captured, or "
-                f"run eagerly where there is none\n{self.plan}",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-
-    def _planner(self, keys: Sequence[GraphKey]) -> CapturePlanner | None:
-        """Return what chooses the sizes; ``None`` where the configuration has no budget."""
-        budget = self.compiled.config.capture_budget
-        if budget is None:
-            return None
-        others = (plan.used for plan in self.compiled.capture_plans)
-        used = sum(others, CaptureCost(streams=0, num_bytes=0))
-        sizes = [key.num_tokens for key in keys]
-        return CapturePlanner(self.compiled.device, sizes, budget=budget.left_by(used))
-
-    def _to_capture(
-        self, keys: Sequence[GraphKey], planner: CapturePlanner | None
-    ) -> Iterator[GraphKey]:
-        if planner is None:
-            yield from largest_first(keys)
-            return
-        while (size := planner.next_size()) is not None:
-            yield self._all_keys[size]
-
-    def _follow(self, plan: CapturePlan, on_forecast: Callable[[CapturePlan], None] | None) -> None:
-        """Take over what a planner knows now."""
-        had_none = self.plan is None or self.plan.forecast is None
-        self.compiled.note_plan(plan, before=self.plan)
-        self.plan = plan
-        if on_forecast is not None and had_none and plan.forecast is not None:
-            on_forecast(plan)
-
-    def _give_up(self, key: GraphKey) -> None:
-        self.compiled.release([key])
-        self._captured.discard(key)
-
-    def _skip(self, key: GraphKey, error: DeviceError) -> None:
-        self._give_up(key)
-        # Its frames hold tensors of the capture, and memory is what is short.
-        error.__cause__ = error.__context__ = None
-        self.skipped[key.num_tokens] = error.with_traceback(None)
-        self._leave_pending(key)
-
-    def _warn_of_skipped(self, size: int, error: DeviceError) -> None:
-        padded = self.padded_size(size)
-        instead = f"are padded to {padded}" if padded in self.keys else "run eagerly"
-        warnings.warn(
-            f"capturing the {self._what} graph of {size} rows: {error}; the size is left out, "
-            f"batches of up to {size} rows that no smaller size fits {instead}",
-            RuntimeWarning,
-            stacklevel=5,
-        )
-
-    def capture_one(self, key: GraphKey, mode: RunMode | None = None) -> None:
-        """Capture the graph of a key, inside a capture session, over a step of padding.
-
-        The warm-up runs write where the static inputs say. Those hold the batch that was served
-        last, or nothing that was ever declared, so they are filled with padding first.
-
-        Args:
-            key: of the graph.
-            mode: in place of the run mode of the key's steps.
-
-        Raises:
-            OutputError: an output does not have one row for each padded row, or each sequence.
-        """
-        step = self.padding_step(key, self._modes[key] if mode is None else mode)
-        self.own_rows(step(), own=self._step_sizes[key], key=key)
-
-    def key_of(self, num_rows: int, agreed: AgreedStep | None) -> GraphKey | None:
-        """Return the key of a step, or ``None`` where it is to run eagerly.
-
-        Args:
-            num_rows: of the batch.
-            agreed: what ranks agreed on; ``None`` where there is nothing to agree on.
-
-        Raises:
-            InputError: there is no row, or ranks agreed on what these steps are not captured for.
-        """
-        if agreed is None:
-            if num_rows == 0:
-                raise InputError(
-                    f"running a {self._what} step: the inputs have 0 rows, expected at least 1; "
-                    "leave the step out, or agree on it between ranks"
-                )
-            return self.keys.get(self.padded_size(num_rows))
-        if agreed.bucket is None:
-            return None
-        key = self.keys.get(agreed.bucket)
-        if key is None or agreed.mode is not self._modes[key]:
-            modes = {self._modes[each].value for each in self.keys.values()}
-            raise InputError(
-                f"running a {self._what} step: ranks agreed on mode {agreed.mode.value!r} and "
-                f"{agreed.bucket} rows, expected mode {' or '.join(map(repr, sorted(modes)))} and "
-                f"one of {sorted(self.keys)}; give the agreement the capture sizes of this runner, "
-                "and run the step by the runner of the mode that was agreed on"
-            )
-        return key
-
-    def check(
-        self, key: GraphKey, inputs: Mapping[str, Tensor], *, may_be_idle: bool = False
-    ) -> StepSize:
-        """Return the size of a step that is to run under a key; nothing is launched.
-
-        Args:
-            key: of the graph.
-            inputs: of the step.
-            may_be_idle: whether there may be no row.
-
-        Raises:
-            InputError: as for :meth:`PackedLayout.check`.
-            RunnerStateError: nothing is captured, and the steps do not run eagerly.
-        """
-        least = 0 if may_be_idle else 1
-        own = self._buffers.check(inputs, size=self._step_sizes[key], least=least)
-        if self.is_to_capture and not self._is_captured:
+        taken = self._compiled.captured_keys.intersection(inputs)
+        if taken:
             raise RunnerStateError(
-                f"running a {self._what} step: the {self._what} graphs are not captured; call "
-                "capture() first"
+                f"capturing steps: {', '.join(map(str, taken))} captured already; "
+                "release them first, or take keys with another variant"
             )
-        return own
+        self._plans.drain()
+        outputs: dict[GraphKey, Any] = {}
+        try:
+            with self._compiled.capture_session(self._pool) as session:
+                self._pool = session.pool
+                for key in largest_first(inputs):
+                    prepare(key)
+                    outputs[key] = self._plans.capture(key, partial(self._call, key, inputs[key]))
+        except BaseException:
+            self._release(inputs)
+            raise
+        return outputs
 
-    def own_rows(self, output: Any, *, own: StepSize, key: GraphKey | None) -> Any:
-        """Return what the model returned for a step without the rows of padding.
-
-        Args:
-            output: of the model.
-            own: size of the batch.
-            key: of the graph; ``None`` where it was run as it is.
-
-        Raises:
-            OutputError: as for `npu_compile.runners.own_rows`.
-        """
-        padded = own if key is None else self._step_sizes[key]
-        if not self._outputs_by_sequence:
-            padded = padded._replace(sequences=0)
-        return own_rows(output, own=own, padded=padded)
-
-    def size_limit(self) -> str:
-        """Return what a step is larger than that no capture size fits; empty without sizes."""
-        return f"every capture size (largest: {max(self.keys)})" if self.keys else ""
-
-    def load_and_call(self, key: GraphKey, inputs: Mapping[str, Tensor], own: StepSize) -> Any:
-        """Pad a step that was checked and run it; return what the model returns for all rows."""
-        self._buffers.load(inputs, own=own, size=self._step_sizes[key])
-        return self._call(key)
-
-    def call_eagerly(
+    def run(
         self,
+        key: GraphKey,
         inputs: Mapping[str, Tensor],
-        batch: str,
-        *,
-        limit: str = "",
-        remedy: str = "add a capture size",
+        lengths: Mapping[str, Mapping[str, Lengths]],
     ) -> Any:
-        """Run a step eagerly, as it is; warn once for each limit that is the reason.
+        """Replay the graph of a key with the lengths of a step; returns when the work is queued.
 
         Args:
-            inputs: its inputs.
-            batch: how large it is, for the warning.
-            limit: what it is larger than, if it is.
-            remedy: what helps.
+            key: of a captured graph.
+            inputs: the tensors that it was captured on, filled for this step.
+            lengths: by parameter group and argument name, for all rows of the graph.
+
+        Returns:
+            What the model returns for all rows, in the graph's memory: the next replay overwrites
+            it.
 
         Raises:
-            InputError: as for :meth:`PackedLayout.check`; nothing was launched.
+            RunnerStateError: the key is not captured here.
+            StepParameterError: the lengths do not fit; nothing was launched.
+            InputAddressError: an input lies elsewhere than at capture; nothing was launched. When
+                it is compared says ``address_check`` of the configuration.
+            UpdateError: an update failed.
         """
-        self._buffers.check(inputs, size=_ANY_SIZE)
-        if limit and limit not in self._warned_of:
-            self._warned_of.add(limit)
-            warnings.warn(
-                f"running a {self._what} batch of {batch}: it is larger than {limit}, so it runs "
-                f"eagerly; {remedy} if such batches are common (said once)",
-                RuntimeWarning,
-                stacklevel=3,
+        if key not in self._plans.by_key:
+            raise RunnerStateError(
+                f"running a step of {key}: it is not captured here, expected one of "
+                f"{', '.join(map(str, self._plans.by_key)) or 'none yet'}; call capture() first"
             )
-        device = self.compiled.device.torch_device
-        placed = {name: value.to(device) for name, value in inputs.items()}
-        with self.compiled.context.run(RunMode.EAGER):
-            return self.compiled(**placed)
+        return self._plans.run(key, lengths, partial(self._call, key, inputs))
 
-    def release(self) -> None:
-        """Wait for the device and tear these graphs down; others of the model stay."""
-        self.compiled.release(self._captured)
-        self._captured.clear()
-        self._is_captured = False
-        self.skipped.clear()
-        self.compiled.note_plan(None, before=self.plan)
-        self.plan = None
-        self.pending = ()
-        self._run_under(self._all_keys)
-        self.choices.clear()
-        self._modes = dict.fromkeys(self.keys.values(), self.run_modes[0])
+    def release(self, keys: Iterable[GraphKey] | None = None) -> None:
+        """Wait for the device and tear graphs down, with their plans and records.
 
-    def _call(self, key: GraphKey, mode: RunMode | None = None) -> Any:
-        with self.compiled.context.run(self._modes[key] if mode is None else mode, key):
-            return self.compiled(**self._buffers.views(self._step_sizes[key]))
+        Args:
+            keys: those of the graphs; all of this object by default. One that is not captured here
+                is left out.
+        """
+        own = self._plans.by_key
+        self._release([key for key in (own if keys is None else keys) if key in own])
+
+    def _release(self, keys: Collection[GraphKey]) -> None:
+        try:
+            self._plans.drain()
+        finally:
+            self._compiled.release(keys)
+            for key in keys:
+                self._plans.forget(key)
+
+    def _call(self, key: GraphKey, inputs: Mapping[str, Tensor]) -> Any:
+        with self._compiled.context.run(RunMode.FULL, key):
+            return self._compiled(**inputs)

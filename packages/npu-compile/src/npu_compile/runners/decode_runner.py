@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
 from npu_compile.errors import ConfigError, RunnerStateError
-from npu_compile.runners.captured_steps import CapturedSteps
+from npu_compile.runners.captured_steps import RecordedPlans
 from npu_compile.runners.runner_arguments import (
     require_callable,
     require_instance,
     require_model_and_inputs,
 )
+from npu_compile.runners.sized_steps import SizedSteps
 from npu_compile.runners.step_form import StepForm
 from npu_graph_runtime import RunMode, RunModeCandidate
 
@@ -156,11 +157,9 @@ class DecodeRunner:
                 "needed, since only the runner knows which steps run eagerly or in segments; pass "
                 "what makes attention see the lengths of a step"
             )
-        self._recorder = recorder
         self._lane = lane
-        self._groups = groups
         self._observer = observer
-        self._steps = CapturedSteps(
+        self._steps = SizedSteps(
             compiled,
             modes,
             {size: form.key(size) for size in sizes},
@@ -169,8 +168,7 @@ class DecodeRunner:
             what=form.what,
             outputs_by_sequence=query_length is not None,
         )
-        self._plans: dict[GraphKey, UpdatePlan] = {}
-        self._recorded: set[GraphKey] = set()
+        self._plans = RecordedPlans(recorder, lane, groups)
 
     @property
     def skipped_sizes(self) -> Mapping[int, DeviceError]:
@@ -204,7 +202,7 @@ class DecodeRunner:
     @property
     def update_plans(self) -> Mapping[GraphKey, UpdatePlan]:
         """The update plans of the captured graphs; empty but in run mode ``FULL``."""
-        return MappingProxyType(self._plans)
+        return MappingProxyType(self._plans.by_key)
 
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
@@ -257,10 +255,10 @@ class DecodeRunner:
             return
         self._steps.begin()
         try:
-            self._drain_lane()
+            self._plans.drain()
             self._steps.choose(prepare, partial(self._candidate, prepare), exchange)
             self._steps.capture(
-                prepare, self._capture, on_captured, on_forecast, self._release_recorded
+                prepare, self._capture, on_captured, on_forecast, self._plans.forget
             )
         except BaseException:
             self.release()
@@ -300,11 +298,11 @@ class DecodeRunner:
         self._require_prepare(prepare)
         if not self._steps.is_to_capture:
             return None
-        self._drain_lane()
+        self._plans.drain()
         return self._steps.capture_next(
             prepare,
             self._capture,
-            self._release_recorded,
+            self._plans.forget,
             lambda: self._steps.choose(
                 prepare, partial(self._candidate, prepare), exchange, only_next=True
             ),
@@ -393,39 +391,16 @@ class DecodeRunner:
         """
         self._steps.release()
         self._plans.clear()
-        if self._recorder is not None:
-            # Its own only: the recorder may be shared, and hold another runner's under equal keys.
-            for key in tuple(self._recorded):
-                self._release_recorded(key)
 
     def _require_prepare(self, prepare: object) -> None:
         remedy = "it makes attention see the lengths of padding"
         require_callable("capturing the decode graphs", "prepare", prepare, remedy)
 
-    def _drain_lane(self) -> None:
-        """Let the lane's thread come to its end: what it issues would be captured, or refused."""
-        if self._lane is not None:
-            self._lane.drain()
-
     def _capture(self, key: GraphKey) -> None:
         if self._steps.mode_of(key) is not RunMode.FULL:
             self._steps.capture_one(key)
             return
-        self._record(key)
-        # All captures run the same model, so each must have recorded the layers of the first.
-        first = next(iter(self._plans.values()), None)
-        layers = [update.layer_name for update in first.updates] if first else None
-        self._plans[key] = self._compile_plan(key, layers)
-
-    def _record(self, key: GraphKey) -> None:
-        assert self._recorder is not None  # noqa: S101
-        with self._recorder.recording(key):
-            self._steps.capture_one(key, RunMode.FULL)
-        self._recorded.add(key)
-
-    def _compile_plan(self, key: GraphKey, layers: list[str] | None = None) -> UpdatePlan:
-        assert self._recorder is not None  # noqa: S101
-        return UpdatePlan.compile(self._recorder, key, groups=self._groups, layers=layers)
+        self._plans.capture(key, partial(self._steps.capture_one, key, RunMode.FULL))
 
     def _candidate(
         self, prepare: Callable[[int], None], key: GraphKey, mode: RunMode
@@ -439,11 +414,11 @@ class DecodeRunner:
         steps: list[tuple[UpdatePlan, StepParameters]] = []
 
         def capture() -> None:
-            self._record(key)
+            self._plans.record(key, partial(self._steps.capture_one, key, RunMode.FULL))
             # A lane leaves alone what the step before gave, so two plans of the same lengths take
             # turns: each then updates everything, as steps of serving do.
             for _ in range(2):
-                plan = self._compile_plan(key)
+                plan = self._plans.compile(key)
                 steps.append((plan, _captured_parameters(plan)))
 
         def step() -> Any:
@@ -455,15 +430,9 @@ class DecodeRunner:
                 lane.drain()
             finally:
                 self.compiled.release([key])
-                self._release_recorded(key)
+                self._plans.forget(key)
 
         return RunModeCandidate(step=step, capture=capture, release=release)
-
-    def _release_recorded(self, key: GraphKey) -> None:
-        self._plans.pop(key, None)
-        if key in self._recorded and self._recorder is not None:
-            self._recorded.discard(key)
-            self._recorder.release(key)
 
     def _show_lengths(
         self, num_rows: int, lengths: Mapping[str, Mapping[str, Lengths]], reason: str
@@ -472,7 +441,7 @@ class DecodeRunner:
         if self._set_lengths is not None:
             self._set_lengths(lengths)
             return
-        has_attention = bool(lengths) or any(plan.updates for plan in self._plans.values())
+        has_attention = bool(lengths) or any(plan.updates for plan in self._plans.by_key.values())
         if RunMode.FULL in self._steps.run_modes and has_attention:
             raise RunnerStateError(
                 f"decoding a batch of {num_rows} rows in mode 'full': "
@@ -495,9 +464,7 @@ class DecodeRunner:
             replayed = time.perf_counter()
             return output
 
-        assert self._lane is not None  # noqa: S101
-        parameters = StepParameters(key=key, groups=lengths)
-        output = self._lane.run(self._plans[key], parameters, replay)
+        output = self._plans.run(key, lengths, replay)
         return output, time.perf_counter() - replayed
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from npu_compile.errors import ConfigError, InputError
-from npu_compile.runners.step_size import StepSize
+from npu_compile.runners.step_size import StepSize, is_extent, require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +46,7 @@ class InputSpec:
         sizes: object = self.trailing_shape
         if not isinstance(self.dtype, torch.dtype):
             raise ConfigError(f"{_DECLARING} dtype is {self.dtype!r}, expected a torch.dtype")
-        if not isinstance(sizes, (tuple, list)) or not all(map(_is_size, sizes)):
+        if not isinstance(sizes, (tuple, list)) or not all(map(is_extent, sizes)):
             raise ConfigError(
                 f"{_DECLARING} trailing_shape is {sizes!r}, expected a tuple of whole numbers, all "
                 "dimensions but the first; () for one value a row"
@@ -154,6 +154,43 @@ class PackedLayout:
         _check_range(size.sequences, least, most.sequences, "rows of sequences")
         return size
 
+    def check_on_device(self, name: str, value: torch.Tensor, *, own: StepSize) -> None:
+        """See that a value on the device fits one input of a step of this size.
+
+        Raises:
+            InputError: it does not, is on the CPU, or the input is unknown.
+        """
+        if name not in self.specs:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` is unknown, expected one of "
+                f"{sorted(self.specs)}"
+            )
+        if not _is_on(value, self.device):
+            raise InputError(
+                f"loading the inputs of a step: `{name}` is on {value.device}, expected "
+                f"{self.device}; write what is on the CPU into the staging view"
+            )
+        self._check_value(name, value, self.specs[name])
+        rows = self.specs[name].rows(own)
+        if value.shape[0] != rows:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` has {value.shape[0]} rows, expected {rows}"
+            )
+
+    def require_fits(self, size: StepSize) -> None:
+        """See that a step is not larger than the largest.
+
+        Raises:
+            ConfigError: it is no size.
+            InputError: it is larger.
+        """
+        require_step_size("loading the inputs of a step", size)
+        if size.tokens > self.largest.tokens or size.sequences > self.largest.sequences:
+            raise InputError(
+                f"loading the inputs of a step: padded to {size}, expected at most {self.largest}; "
+                "make the static inputs larger, or run the step without them"
+            )
+
     def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:
         if value.device.type != "cpu" and not _is_on(value, self.device):
             raise InputError(
@@ -197,10 +234,6 @@ def _is_on(value: torch.Tensor, device: torch.device) -> bool:
     """Return whether a value lies on a device, which may be named without a number."""
     place = value.device
     return place.type == device.type and device.index in {None, place.index}
-
-
-def _is_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _holds(dtype: torch.dtype, value: object) -> bool:

@@ -7,12 +7,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from npu_compile.errors import ConfigError
-from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.runner_arguments import (
     is_count,
     require_callable,
     require_model_and_inputs,
 )
+from npu_compile.runners.sized_steps import SizedSteps
 from npu_compile.runners.step_form import rows_of
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import GraphKey
@@ -76,7 +76,7 @@ class PrefillRunner:
         self._specs = dict(inputs)
         sizes = compiled.config.prefill_capture_sizes
         keys = {size: GraphKey(num_tokens=size) for size in sizes}
-        self._steps = CapturedSteps(
+        self._steps = SizedSteps(
             compiled,
             compiled.config.prefill_run_modes,
             keys,

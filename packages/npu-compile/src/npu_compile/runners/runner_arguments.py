@@ -31,6 +31,20 @@ def require_model_and_inputs(
             f"{doing}: the model is a {type(compiled).__name__}, expected a CompiledModel; compile "
             "it first, by npu_compile.compile_model"
         )
+    require_specs(doing, inputs)
+    compiled.require_arguments(inputs, doing=doing)
+
+
+def require_specs(doing: str, inputs: object) -> None:
+    """See that inputs are declared.
+
+    Args:
+        doing: what is being done, for messages.
+        inputs: the declarations.
+
+    Raises:
+        ConfigError: they are of another type.
+    """
     if not isinstance(inputs, Mapping):
         raise ConfigError(
             f"{doing}: inputs is a {type(inputs).__name__}, expected a mapping of the model's "
@@ -42,7 +56,6 @@ def require_model_and_inputs(
                 f"{doing}: input {name!r} is declared as {spec!r}, expected an InputSpec, such as "
                 "InputSpec(dtype=torch.int32)"
             )
-    compiled.require_arguments(inputs, doing=doing)
 
 
 def require_instance(doing: str, name: str, value: object, expected: type, remedy: str) -> None:

@@ -1,0 +1,314 @@
+"""Static device buffers for the inputs of captured graphs, filled by one copy a step.
+
+A captured graph reads its inputs at the addresses of its capture. All inputs therefore live in one
+packed device buffer that is never moved, and the graph of a smaller capture size reads the first
+rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
+copies that in one asynchronous copy, so the host cost does not grow with the number of inputs. A
+value that is on the device already, such as the tokens just sampled, is copied there behind it.
+
+The copy reads host memory after the call has returned. Host buffers therefore come from a ring, and
+one is written again only after the event recorded behind its copy has passed; the host waits only
+if it is ahead of the device by more steps than the ring has buffers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from npu_compile.errors import ConfigError, InputError, RunnerStateError
+from npu_compile.runners.packed_layout import PackedLayout
+from npu_compile.runners.runner_arguments import require_specs
+from npu_compile.runners.step_size import require_own_within, require_step_size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from npu_compile.runners.packed_layout import InputSpec
+    from npu_compile.runners.step_size import StepSize
+    from npu_graph_runtime import Event, GraphDevice
+
+# Engines prepare at most one step while another runs; two more absorb jitter.
+RING_DEPTH = 4
+
+# Batch sizes whose rows of a host buffer are kept cut out; decoding meets few others.
+_KEPT_SIZES = 256
+
+
+class _HostRows(NamedTuple):
+    """The rows of one input in a host buffer, for one size of a batch."""
+
+    name: str
+    spec: InputSpec
+    own: torch.Tensor
+    padding: torch.Tensor | None
+    padded: torch.Tensor
+
+
+class _HostBuffer:
+    """One packed buffer of the ring, and the event behind its last copy."""
+
+    def __init__(self, layout: PackedLayout, *, pinned: bool, event: Event) -> None:
+        self.packed = torch.zeros(layout.num_bytes, dtype=torch.uint8, pin_memory=pinned)
+        self.views = layout.views(self.packed)
+        self.event = event
+        self.in_flight = False
+        self._rows: dict[tuple[StepSize, StepSize], tuple[_HostRows, ...]] = {}
+
+    def rows(
+        self, specs: Mapping[str, InputSpec], own: StepSize, size: StepSize
+    ) -> tuple[_HostRows, ...]:
+        """Return the rows of each input; cutting them out takes longer than filling them."""
+        rows = self._rows.get((own, size))
+        if rows is None:
+            if len(self._rows) == _KEPT_SIZES:
+                self._rows.clear()
+            rows = self._rows[own, size] = tuple(
+                self._cut(name, spec, spec.rows(own), spec.rows(size))
+                for name, spec in specs.items()
+            )
+        return rows
+
+    def _cut(self, name: str, spec: InputSpec, rows: int, padded: int) -> _HostRows:
+        view = self.views[name]
+        padding = view[rows:padded] if rows < padded else None
+        return _HostRows(name, spec, view[:rows], padding, view[:padded])
+
+    def wait_until_free(self) -> None:
+        if self.in_flight and not self.event.query():
+            self.event.synchronize()
+        self.in_flight = False
+
+
+class _Staged(NamedTuple):
+    """A batch that is being written into a host buffer; of use until another one is loaded."""
+
+    host: _HostBuffer
+    num_steps: int
+    own: StepSize
+    size: StepSize
+
+
+class StaticInputs:
+    """Static device buffers for the inputs of captured steps, filled by one packed copy a step.
+
+    Inputs come in one of two ways. :meth:`load` copies the tensors of a batch, from the CPU or
+    from the device. :meth:`staging` and :meth:`commit` copy nothing on the host: the engine writes
+    its batch where the packed copy reads it.
+
+    Owns the device buffer and the host buffers, which are pinned where the device is not the CPU.
+    Has to live as long as the graphs that were captured on :meth:`views`. For one host thread.
+
+    Args:
+        specs: input names and their declarations.
+        largest: the largest step, after padding.
+        device: the device seam; copies are issued on its current stream.
+
+    Raises:
+        ConfigError: an argument is of the wrong type, or a size is no whole number.
+    """
+
+    def __init__(
+        self, specs: Mapping[str, InputSpec], *, largest: StepSize, device: GraphDevice
+    ) -> None:
+        doing = "making static inputs"
+        require_specs(doing, specs)
+        require_step_size(doing, largest)
+        target = getattr(device, "torch_device", None)
+        if target is None:
+            raise ConfigError(
+                f"{doing}: device is {device!r}, expected a GraphDevice, such as "
+                "npu_graph_runtime.NpuDevice()"
+            )
+        self._layout = PackedLayout(specs, largest=largest, device=target)
+        self._device = device
+        self._packed = torch.zeros(self._layout.num_bytes, dtype=torch.uint8, device=target)
+        self._address = self._packed.untyped_storage().data_ptr()
+        self._full_views = self._layout.views(self._packed)
+        self._views_by_size: dict[StepSize, dict[str, torch.Tensor]] = {}
+        pinned = target.type != "cpu"
+        self._ring = tuple(
+            _HostBuffer(self._layout, pinned=pinned, event=device.create_event())
+            for _ in range(RING_DEPTH)
+        )
+        self._num_steps = 0
+        self._staged: _Staged | None = None
+
+    def views(self, size: StepSize) -> dict[str, torch.Tensor]:
+        """Return the device views ``[rows, *trailing_shape]`` that a graph of this size reads.
+
+        The same tensors at every call; the memory belongs to this object.
+
+        Raises:
+            ConfigError: the size is no `StepSize`.
+            InputError: it is larger than the largest.
+        """
+        views = self._views_by_size.get(size)
+        if views is None:
+            self._layout.require_fits(size)
+            specs = self._layout.specs
+            views = {
+                name: view[: specs[name].rows(size)] for name, view in self._full_views.items()
+            }
+            self._views_by_size[size] = views
+        return views
+
+    def padding(self, size: StepSize) -> dict[str, torch.Tensor]:
+        """Return the values of a step of nothing but padding, new tensors on the CPU."""
+        return {
+            name: torch.full(
+                (spec.rows(size), *spec.trailing_shape), spec.pad_value, dtype=spec.dtype
+            )
+            for name, spec in self._layout.specs.items()
+        }
+
+    def check(
+        self, values: Mapping[str, torch.Tensor], *, size: StepSize, least: int = 1
+    ) -> StepSize:
+        """Return the size of a batch that is to be padded to ``size``; copies nothing.
+
+        Args:
+            values: as for :meth:`load`.
+            size: after padding.
+            least: rows that there have to be.
+
+        Raises:
+            InputError: as for :meth:`PackedLayout.check`.
+        """
+        return self._layout.check(values, most=size, least=least)
+
+    def load(self, values: Mapping[str, torch.Tensor], *, size: StepSize) -> StepSize:
+        """Copy a batch into the static buffers, padded to ``size``, and return its own size.
+
+        Asynchronous: ordered on the current stream; tensors of the CPU may be changed at once. The
+        host waits only where it is ahead of the device by more steps than there are host buffers.
+
+        Args:
+            values: for each input a tensor ``[rows, ...]`` of its dtype, on the CPU, or on the
+                device, where it is read in the order of the current stream. All have the same rows,
+                of tokens or of sequences, at least one. The first trailing dimension may be
+                narrower than declared; the rest is padded.
+            size: the size after padding, at most the largest.
+
+        Raises:
+            ConfigError: the size is no `StepSize`.
+            InputError: an input is missing, unknown, lies in :meth:`views`, or does not fit its
+                declaration, or there are too few or too many rows; nothing was copied.
+        """
+        self._layout.require_fits(size)
+        own = self.check(values, size=size)
+        self.load_checked(values, own=own, size=size)
+        return own
+
+    def load_checked(
+        self, values: Mapping[str, torch.Tensor], *, own: StepSize, size: StepSize
+    ) -> None:
+        """Do as :meth:`load` with what :meth:`check` has passed already.
+
+        Args:
+            values: as for :meth:`load`.
+            own: size of the batch, as :meth:`check` returned it.
+            size: as for :meth:`check`.
+        """
+        host = self._ring[self._num_steps % RING_DEPTH]
+        self._num_steps += 1
+        host.wait_until_free()
+        on_device: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for name, spec, view, padding, padded in host.rows(self._layout.specs, own, size):
+            value = values[name]
+            is_narrower = value.dim() > 1 and value.shape[1] != spec.trailing_shape[0]
+            if not value.is_cpu:
+                self._require_apart(name, value)
+                # What it does not fill is padded by the packed copy, in front of its own.
+                padded.fill_(spec.pad_value)
+                target = self._full_views[name][: spec.rows(own)]
+                on_device.append((target[:, : value.shape[1]] if is_narrower else target, value))
+                continue
+            if is_narrower:
+                view[:, : value.shape[1]] = value
+                view[:, value.shape[1] :] = spec.pad_value
+            else:
+                view.copy_(value)
+            if padding is not None:
+                padding.fill_(spec.pad_value)
+        self._copy(host, on_device)
+
+    def staging(self, own: StepSize, *, size: StepSize) -> dict[str, torch.Tensor]:
+        """Return host views to write a batch into, for :meth:`commit` to copy.
+
+        They hold padding, so what is not written, such as the columns of a block table that no
+        sequence uses, is padding on the device. They may be written until :meth:`commit`, and not
+        afterwards: the copy may read them later. Called again before :meth:`commit` it starts over
+        in the same memory. Waits for the device as :meth:`load` does.
+
+        Args:
+            own: size of the batch; of no row for a step of padding alone.
+            size: its size after padding, at most the largest.
+
+        Returns:
+            By input name a view ``[rows, *trailing_shape]`` of the batch's own rows, of the
+            declared dtype, on the CPU. The memory belongs to this object.
+
+        Raises:
+            ConfigError: a size is no `StepSize`.
+            InputError: the batch is larger than its padded size, or that than the largest.
+        """
+        self._layout.require_fits(size)
+        require_own_within(own, size)
+        host = self._ring[self._num_steps % RING_DEPTH]
+        host.wait_until_free()
+        rows = host.rows(self._layout.specs, own, size)
+        for each in rows:
+            each.padded.fill_(each.spec.pad_value)
+        self._staged = _Staged(host, self._num_steps, own, size)
+        return {each.name: each.own for each in rows}
+
+    def commit(self, on_device: Mapping[str, torch.Tensor] | None = None) -> None:
+        """Copy what was written into :meth:`staging` to the device, in one asynchronous copy.
+
+        Args:
+            on_device: inputs whose values are on the device already, such as the tokens just
+                sampled, each ``[rows, ...]`` as for :meth:`load`: copied behind the packed copy, in
+                the order of the current stream. What they do not fill is what was staged.
+
+        Raises:
+            RunnerStateError: nothing is staged, or a batch was loaded since; nothing was copied.
+            InputError: an input is unknown, on the CPU, lies in :meth:`views`, or does not fit its
+                declaration or the rows that were staged; nothing was copied, and what was staged
+                can still be committed.
+        """
+        staged = self._staged
+        if staged is None or staged.num_steps != self._num_steps:
+            since = "nothing is staged" if staged is None else "another batch was loaded since"
+            raise RunnerStateError(
+                f"committing the inputs of a step: {since}; call staging(), write the batch into "
+                "its views, and then commit() once"
+            )
+        copies: list[tuple[torch.Tensor, torch.Tensor]] = []
+        for name, value in (on_device or {}).items():
+            self._layout.check_on_device(name, value, own=staged.own)
+            self._require_apart(name, value)
+            target = self._full_views[name][: len(value)]
+            is_narrower = value.dim() > 1 and value.shape[1] != target.shape[1]
+            copies.append((target[:, : value.shape[1]] if is_narrower else target, value))
+        self._staged = None
+        self._num_steps += 1
+        self._copy(staged.host, copies)
+
+    def _require_apart(self, name: str, value: torch.Tensor) -> None:
+        # The packed copy comes first: it would overwrite the value before it is read.
+        if value.untyped_storage().data_ptr() == self._address:
+            raise InputError(
+                f"loading the inputs of a step: `{name}` lies in the static inputs themselves, "
+                "which the step overwrites before it is read; clone it before"
+            )
+
+    def _copy(
+        self, host: _HostBuffer, on_device: Iterable[tuple[torch.Tensor, torch.Tensor]]
+    ) -> None:
+        self._packed.copy_(host.packed, non_blocking=True)
+        for target, value in on_device:
+            target.copy_(value)
+        host.event.record(self._device.current_stream())
+        host.in_flight = True

@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from npu_compile import (
+    ConfigError,
+    InputError,
+    InputSpec,
+    RunnerStateError,
+    StaticInputs,
+    StepSize,
+)
+from npu_compile.runners.static_inputs import RING_DEPTH
+
+if TYPE_CHECKING:
+    from npu_graph_runtime import FakeDevice
+
+SPECS = {
+    "ids": InputSpec(dtype=torch.int64),
+    "table": InputSpec(dtype=torch.int32, trailing_shape=(3,), pad_value=7),
+}
+
+
+def _size(rows: int) -> StepSize:
+    return StepSize(tokens=rows, sequences=rows)
+
+
+def _values(rows: int, fill: int, *, width: int = 3) -> dict[str, torch.Tensor]:
+    return {
+        "ids": torch.full((rows,), fill),
+        "table": torch.full((rows, width), fill, dtype=torch.int32),
+    }
+
+
+def test_inputs_load_pads_rows_and_columns(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(4), device=device)
+
+    inputs.load(_values(2, 5, width=2), size=_size(4))
+    device.synchronize()
+
+    assert inputs.views(_size(4))["ids"].tolist() == [5, 5, 0, 0]
+    assert inputs.views(_size(4))["table"].tolist() == [[5, 5, 7], [5, 5, 7], [7, 7, 7], [7, 7, 7]]
+
+
+def test_inputs_load_resets_the_tail_of_a_larger_step_before(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(4), device=device)
+
+    for turn in range(2 * RING_DEPTH):
+        inputs.load(_values(4, turn + 1), size=_size(4))
+        inputs.load(_values(1, 9), size=_size(4))
+        device.synchronize()
+        assert inputs.views(_size(4))["ids"].tolist() == [9, 0, 0, 0]
+
+
+def test_inputs_views_keep_their_addresses(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(4), device=device)
+    before = {size: inputs.views(_size(size))["table"].data_ptr() for size in (1, 2, 4)}
+
+    inputs.load(_values(1, 1), size=_size(2))
+
+    assert len(set(before.values())) == 1
+    assert all(inputs.views(_size(size))["table"].data_ptr() == before[size] for size in before)
+    assert inputs.views(_size(2)) is inputs.views(_size(2))
+
+
+def test_inputs_load_in_flight_is_not_overwritten_by_later_steps(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(1), device=device)
+    gate = device.create_external_event()
+    seen = [torch.zeros(1, dtype=torch.int64) for _ in range(RING_DEPTH)]
+    gate.wait(device.current_stream())
+
+    for turn, target in enumerate(seen):
+        inputs.load(_values(1, turn + 1), size=_size(1))
+        target.copy_(inputs.views(_size(1))["ids"])
+    gate.record(device.create_stream())
+    device.synchronize()
+
+    assert [int(value) for value in seen] == [1, 2, 3, 4]
+
+
+MIXED = {
+    "ids": InputSpec(dtype=torch.int64),
+    "lengths": InputSpec(dtype=torch.int32, pad_value=1, per_sequence=True),
+    "table": InputSpec(dtype=torch.int32, trailing_shape=(3,), pad_value=7, per_sequence=True),
+}
+
+
+def test_inputs_commit_copies_what_was_written_and_padding(device: FakeDevice) -> None:
+    inputs = StaticInputs(MIXED, largest=StepSize(tokens=6, sequences=3), device=device)
+    full = StepSize(tokens=6, sequences=3)
+
+    for turn in range(2 * RING_DEPTH):
+        # A full step before, so that what is not written would be seen to be stale.
+        for view in inputs.staging(full, size=full).values():
+            view.fill_(99)
+        inputs.commit()
+        staged = inputs.staging(StepSize(tokens=4, sequences=2), size=full)
+        assert {name: tuple(view.shape) for name, view in staged.items()} == {
+            "ids": (4,),
+            "lengths": (2,),
+            "table": (2, 3),
+        }
+        staged["ids"].numpy()[:] = [turn, 2, 3, 4]
+        staged["table"][0, :2] = 5
+        inputs.commit()
+        device.synchronize()
+
+        views = inputs.views(full)
+        assert views["ids"].tolist() == [turn, 2, 3, 4, 0, 0]
+        assert views["lengths"].tolist() == [1, 1, 1]
+        assert views["table"].tolist() == [[5, 5, 7], [7, 7, 7], [7, 7, 7]]
+
+
+def test_inputs_commit_takes_values_that_are_on_the_device(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(4), device=device)
+    inputs.staging(_size(2), size=_size(4))["table"].fill_(5)
+
+    on_device = {
+        "ids": torch.tensor([8, 9], device=device.torch_device),
+        "table": torch.full((2, 1), 6, dtype=torch.int32, device=device.torch_device),
+    }
+    inputs.commit(on_device)
+    device.synchronize()
+
+    assert inputs.views(_size(4))["ids"].tolist() == [8, 9, 0, 0]
+    assert inputs.views(_size(4))["table"].tolist() == [[6, 5, 5], [6, 5, 5], [7, 7, 7], [7, 7, 7]]
+
+
+def test_inputs_staging_waits_for_the_copy_that_reads_the_same_memory(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(1), device=device)
+    gate = device.create_external_event()
+    seen = [torch.zeros(1, dtype=torch.int64) for _ in range(RING_DEPTH)]
+    gate.wait(device.current_stream())
+
+    for turn, target in enumerate(seen):
+        inputs.staging(_size(1), size=_size(1))["ids"].fill_(turn + 1)
+        inputs.commit()
+        target.copy_(inputs.views(_size(1))["ids"])
+    gate.record(device.create_stream())
+    inputs.staging(_size(1), size=_size(1))["ids"].fill_(9)
+
+    assert [int(value) for value in seen] == [1, 2, 3, 4]
+
+
+def test_inputs_staging_starts_over_in_the_same_memory(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(4), device=device)
+
+    given_up = inputs.staging(_size(4), size=_size(4))["ids"].fill_(3)
+    staged = inputs.staging(_size(1), size=_size(4))["ids"]
+    assert staged.data_ptr() == given_up.data_ptr()
+    inputs.commit()
+    device.synchronize()
+
+    assert inputs.views(_size(4))["ids"].tolist() == [0, 0, 0, 0]
+
+
+def test_inputs_commit_refuses_what_is_staged_no_longer(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(2), device=device)
+
+    with pytest.raises(RunnerStateError, match=r"nothing is staged; call staging\(\)"):
+        inputs.commit()
+    inputs.staging(_size(1), size=_size(2))
+    for _ in range(RING_DEPTH):
+        inputs.load(_values(1, 1), size=_size(2))
+        with pytest.raises(RunnerStateError, match="another batch was loaded since"):
+            inputs.commit()
+    inputs.staging(_size(1), size=_size(2))
+    inputs.commit()
+    with pytest.raises(RunnerStateError, match="nothing is staged"):
+        inputs.commit()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("idz", torch.zeros(2, dtype=torch.int64), r"`idz` is unknown, expected one of \['ids'"),
+        ("ids", torch.zeros(2, dtype=torch.int32), "dtype torch.int32, expected torch.int64"),
+        ("ids", torch.zeros(1, dtype=torch.int64), "has 1 rows, expected 2"),
+        ("ids", torch.zeros(2, dtype=torch.int64, device="meta"), "is on meta, expected cpu"),
+        ("table", torch.zeros(2, 4, dtype=torch.int32), r"shape \(2, 4\), expected \(rows, 3\)"),
+    ],
+)
+def test_inputs_commit_refuses_what_does_not_fit_and_copies_nothing(
+    name: str, value: torch.Tensor, message: str, device: FakeDevice
+) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(2), device=device)
+    inputs.staging(_size(2), size=_size(2))["ids"].fill_(4)
+
+    with pytest.raises(InputError, match=message):
+        inputs.commit({name: value})
+    device.synchronize()
+    assert inputs.views(_size(2))["ids"].tolist() == [0, 0]
+
+    inputs.commit()
+    device.synchronize()
+    assert inputs.views(_size(2))["ids"].tolist() == [4, 4]
+
+
+def test_inputs_commit_refuses_a_value_that_the_packed_copy_overwrites(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(2), device=device)
+    inputs.staging(_size(2), size=_size(2))
+
+    with pytest.raises(InputError, match="`ids` lies in the static inputs themselves"):
+        inputs.commit({"ids": inputs.views(_size(2))["ids"]})
+
+
+def test_inputs_refuse_sizes_that_they_do_not_hold(device: FakeDevice) -> None:
+    inputs = StaticInputs(SPECS, largest=_size(2), device=device)
+    larger = StepSize(tokens=2, sequences=3)
+
+    for call in (
+        lambda: inputs.views(larger),
+        lambda: inputs.load(_values(1, 1), size=larger),
+        lambda: inputs.staging(_size(1), size=larger),
+    ):
+        with pytest.raises(InputError, match=r"sequences=3\), expected at most StepSize\(tokens=2"):
+            call()
+    with pytest.raises(InputError, match=r"tokens=2, .* is to be padded to StepSize\(tokens=1"):
+        inputs.staging(_size(2), size=_size(1))
+    with pytest.raises(InputError, match="found 2 rows, expected 1 to 1"):
+        inputs.load(_values(2, 1), size=_size(1))
+    with pytest.raises(InputError, match=r"dtype torch\.int32, expected torch\.int64"):
+        inputs.load({**_values(1, 1), "ids": torch.ones(1, dtype=torch.int32)}, size=_size(1))
+    with pytest.raises(ConfigError, match=r"the size is 2, expected StepSize\(tokens="):
+        inputs.views(2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"specs": [torch.int32]}, "inputs is a list, expected a mapping"),
+        ({"specs": {"ids": torch.int32}}, "'ids' is declared as torch.int32, expected an InputSp"),
+        ({"largest": 4}, "the size is 4, expected StepSize"),
+        ({"largest": StepSize(tokens=-1, sequences=1)}, "expected StepSize"),
+        ({"device": torch.device("cpu")}, "device is device.*expected a GraphDevice"),
+    ],
+)
+def test_inputs_refuse_what_they_cannot_be_made_of(
+    changed: dict[str, Any], message: str, device: FakeDevice
+) -> None:
+    arguments: dict[str, Any] = {"specs": SPECS, "largest": _size(1), "device": device}
+
+    with pytest.raises(ConfigError, match=message):
+        StaticInputs(**(arguments | changed))
