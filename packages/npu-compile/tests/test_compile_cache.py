@@ -7,10 +7,11 @@ import functools
 import importlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import types
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ import torch
 import npu_compile
 from npu_compile import CompileConfig, ConfigError
 from npu_compile.caching import cache_key
+from npu_compile.caching.code_reader import CodeReader
+from npu_compile.caching.uncacheable import UncacheableError
 from npu_graph_runtime import FakeDevice, GraphKey, RunMode
 
 if TYPE_CHECKING:
@@ -399,6 +402,13 @@ def _deterministic() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
+@contextlib.contextmanager
+def _no_torch_function() -> Iterator[None]:
+    with torch._C.DisableTorchFunctionSubclass():
+        yield
+
+
+STATES["no torch function"] = lambda _: _no_torch_function()
 STATES["global hook"] = lambda _: _global_hook()
 STATES["default dtype"] = lambda _: _default_dtype(torch.float64)
 STATES["deterministic"] = lambda _: _deterministic()
@@ -510,7 +520,156 @@ def test_change_after_the_entry_was_taken_is_seen_at_the_next_call(
         assert not torch.equal(before, model(X)) or change == "weight of another shape"
 
 
+# A small model asks for one thing; what it asks for changes between processes, or after the entry
+# was taken, by other means than its own code.
+ASKED = """
+import abc
+import enum
+
+import torch
+from torch import nn
+
+import cached_numbers
+
+
+class Interface(abc.ABC):
+    pass
+
+
+class Kind(enum.Enum):
+    ADD = 1
+    SUB = 2
+
+    def __repr__(self):
+        return "a kind"
+
+
+class Meta(type):
+    factor = 2.0
+
+
+class Settings(metaclass=Meta):
+    def scaled(self, x):
+        return x * 2
+
+
+def helper(x):
+    return x * 1
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8, 8), requires_grad=False)
+        self.layer = nn.Conv1d(8, 8, 1, bias=False).requires_grad_(False)
+        self.layers = nn.ModuleList([nn.Tanh(), nn.GELU()])
+        self.kinds = (Kind.ADD,)
+        self.settings = Settings()
+
+    def forward(self, x):
+        return {expression}
+
+
+def make():
+    return Model()
+"""
+
+
+def _twice(layer: torch.nn.Module, x: torch.Tensor, *rest: object) -> torch.Tensor:
+    del layer, rest
+    return x * 2
+
+
+ASKED_FOR: dict[str, tuple[str, Callable[[Any, Any, pytest.MonkeyPatch], object]]] = {
+    "absent attribute of a weight": (
+        "x * getattr(self.weight, 'scale', 3.0)",
+        lambda model, *_: setattr(model.weight, "scale", 5.0),
+    ),
+    "absent attribute of a function": (
+        "helper(x) * getattr(helper, 'scale', 3.0)",
+        lambda _, module, __: setattr(module.helper, "scale", 5.0),
+    ),
+    "absent name of a module": (
+        "x * (2 if hasattr(cached_numbers, 'EXTRA') else 3)",
+        lambda *_: setattr(sys.modules["cached_numbers"], "EXTRA", 5.0),
+    ),
+    "absent name of torch": (
+        "x * getattr(torch, 'scale_of_tests', 3.0)",
+        lambda _, __, patch: patch.setattr(torch, "scale_of_tests", 5.0, raising=False),
+    ),
+    "constant in a class of torch": (
+        "x * getattr(self.layer, 'scale', 3.0)",
+        lambda _, __, patch: patch.setattr(torch.nn.Conv1d, "scale", 5.0, raising=False),
+    ),
+    "property in a class of torch": (
+        "x * getattr(self.layer, 'scale', 3.0)",
+        lambda _, __, patch: patch.setattr(
+            torch.nn.Conv1d, "scale", property(lambda _: 5.0), raising=False
+        ),
+    ),
+    "inner method of a class of torch": (
+        "self.layer(x.t())",
+        lambda _, __, patch: patch.setattr(torch.nn.Conv1d, "_conv_forward", _twice),
+    ),
+    "items of a list of layers": (
+        "self.layers[1](x)",
+        lambda _, __, patch: patch.setattr(
+            torch.nn.ModuleList, "__getitem__", lambda layers, _: layers._modules["0"]
+        ),
+    ),
+    "registered class": (
+        "x * (2 if isinstance(self.settings, Interface) else 3)",
+        lambda _, module, __: module.Interface.register(module.Settings),
+    ),
+    "class of a class": (
+        "x * Settings.factor",
+        lambda _, module, __: setattr(module.Meta, "factor", 5.0),
+    ),
+    "member of an enumeration that shows itself like another": (
+        "x * (2 if self.kinds[0] is Kind.ADD else 3)",
+        lambda model, module, _: setattr(model, "kinds", (module.Kind.SUB,)),
+    ),
+    "code of a method": (
+        "self.settings.scaled(x)",
+        lambda _, module, __: setattr(module.Settings.scaled, "__code__", _twice_and_one.__code__),
+    ),
+}
+
+
+def _twice_and_one(self: object, x: torch.Tensor) -> torch.Tensor:
+    del self
+    return x * 2 + 1
+
+
+@pytest.mark.parametrize("asked", ASKED_FOR)
+def test_what_no_guard_of_dynamo_names_is_compared_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    expression, change = ASKED_FOR[asked]
+    text = ASKED.replace("{expression}", expression)
+    _compiled(_load(text), tmp_path / "one")(X)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    model = _load(text)
+    compiled = _compiled(model, tmp_path / "one")
+    before = compiled(X)
+    assert _is_hit(compiled)
+
+    change(model, sys.modules["cached_model"], monkeypatch)
+    other = _compiled(model, tmp_path / "two")
+
+    expected = model(X)
+    assert not torch.equal(before, expected)
+    for each in (compiled, other):
+        torch.testing.assert_close(each(X), expected, rtol=0, atol=0)
+    assert not _is_hit(other)
+
+
 UNKEPT = {
+    "whether an input is a view": (
+        "x = helper(x) +",
+        "x = helper(x) * (1.0 if x._base is None else 2.0) +",
+        r"forward \(.*\) reads _base of a tensor, which Dynamo takes for a constant",
+    ),
     "assumed constant": (
         "def helper(x, factor=2.0):",
         (
@@ -590,6 +749,39 @@ def test_operator_whose_shapes_change_is_not_found(tmp_path: Path, operators: An
 
     assert _is_hit(found)
     assert "operator cached_tests::plain is not what it was" in _cache_lines(compiled)[0]
+
+
+SHAPES_READ: dict[str, Callable[[], Callable[..., Any]]] = {
+    "import": lambda: _function("import cached_numbers\n    return x.new_empty(x.shape)"),
+    "environment": lambda: _function("return x.new_empty(x.shape) if os.environ else x"),
+    "other operator": lambda: _function("return torch.ops.cached_tests.opaque(x)"),
+    "name by a text": lambda: _function("return x.new_empty(getattr(x, 'shape'))"),
+    "object of Python's": lambda: _function("return x.new_empty(x.shape) if SPACE else x"),
+    "dict of a class": lambda: _function("return x.new_empty(x.shape) if Sizes else x"),
+}
+
+
+def _function(body: str) -> Callable[..., Any]:
+    """Return a function of a module that has what it reads."""
+
+    class Sizes:
+        TABLE: ClassVar[dict[str, int]] = {"rows": 0}
+
+    names: dict[str, Any] = {
+        "__name__": "cached_shapes",
+        "SPACE": types.SimpleNamespace(rows=0),
+        "Sizes": Sizes,
+        "os": os,
+        "torch": torch,
+    }
+    exec(f"def shapes(x):\n    {body}\n", names)
+    return cast("Callable[..., Any]", names["shapes"])
+
+
+@pytest.mark.parametrize("read", SHAPES_READ)
+def test_shapes_made_from_what_is_not_looked_into_cannot_be_compared(read: str) -> None:
+    with pytest.raises(UncacheableError, match=r"reads|imports"):
+        CodeReader().function_and_all_it_reads(SHAPES_READ[read]())
 
 
 def test_plain_function_and_its_closure_are_kept(tmp_path: Path) -> None:

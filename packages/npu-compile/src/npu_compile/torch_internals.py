@@ -7,6 +7,8 @@ Each has a line that says in which versions of torch it is, and why it is needed
 
 from __future__ import annotations
 
+import _abc  # type: ignore[import-not-found]
+from abc import ABCMeta
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -40,10 +42,11 @@ __all__ = [
     "is_baked_in",
     "mark_dynamic",
     "name_of_operator",
-    "num_function_modes",
     "overloads_of",
+    "registered_with",
     "schema_of",
     "settings_of_dynamo",
+    "state_of_torch_function",
     "traced_code",
     "version_of_settings",
 ]
@@ -147,12 +150,17 @@ def version_of_settings() -> bytes:
     return torch._dynamo.config.get_hash()
 
 
-def num_function_modes() -> int:
-    """Return how many modes look at calls of torch now, a default device among them.
+def state_of_torch_function() -> tuple[object, ...]:
+    """Return how many modes look at calls of torch, and whether subclasses and modes are asked.
 
-    `torch._C._len_torch_function_stack`, torch 2.10 to 2.14: nothing public tells.
+    A default device is such a mode. `torch._C._len_torch_function_stack` and the two questions
+    behind it, torch 2.10 to 2.14: nothing public tells.
     """
-    return int(torch._C._len_torch_function_stack())
+    return (
+        torch._C._len_torch_function_stack(),
+        torch._C._is_torch_function_enabled(),
+        torch._C._is_torch_function_all_disabled(),
+    )
 
 
 def name_of_operator(operator: OpOverload) -> str:
@@ -197,3 +205,14 @@ def is_baked_in(function: object) -> bool:
     The mark of `torch.compiler.assume_constant_result`, torch 2.10 to 2.14.
     """
     return bool(getattr(function, "_dynamo_marked_constant", False))
+
+
+def registered_with(kind: type) -> list[type]:
+    """Return the classes that were declared subclasses of an abstract class, none of any other.
+
+    Python's `_abc._get_dump`, 3.10 to 3.14: nothing public lists what `ABCMeta.register` was given.
+    """
+    if not isinstance(kind, ABCMeta):
+        return []
+    classes = (reference() for reference in _abc._get_dump(kind)[0])
+    return [each for each in classes if each is not None]

@@ -18,7 +18,11 @@ import piecewise_split
 from npu_compile import __about__ as npu_compile
 from npu_compile.caching.code_reader import name_of_class, plain_text
 from npu_compile.caching.value_content import tensor_layout
-from npu_compile.torch_internals import num_function_modes, settings_of_dynamo, version_of_settings
+from npu_compile.torch_internals import (
+    settings_of_dynamo,
+    state_of_torch_function,
+    version_of_settings,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -98,7 +102,7 @@ def state_of_torch() -> tuple[object, ...]:
             (each, torch.is_autocast_enabled(each), str(torch.get_autocast_dtype(each)))
             for each in devices
         ),
-        num_function_modes(),
+        state_of_torch_function(),
         (torch.distributed.get_rank(), torch.distributed.get_world_size())
         if is_distributed
         else None,

@@ -18,7 +18,7 @@ from npu_compile.caching.cache_key import (
     own_folders,
     state_of_torch,
 )
-from npu_compile.caching.code_reader import CodeReader, is_versioned_file
+from npu_compile.caching.code_reader import CodeReader, is_versioned_file, words_asked_for
 from npu_compile.caching.portable_code import found_by, reference_to, references_of
 from npu_compile.caching.stored_graph import (
     PreparedPieces,
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from npu_compile.torch_internals import GuardOfDynamo
 
 _GRAPH_PREFIX = "__compiled_fn"
+# Dynamo answers these of inputs without a guard, torch 2.13.
+_UNCHECKED = frozenset({"_base", "grad_fn", "is_leaf"})
 # The layouts of the arguments, and the state of torch.
 _Call = tuple[tuple[object, ...], tuple[object, ...]]
 
@@ -327,6 +329,7 @@ class _Compiling:
     ) -> None:
         reader = CodeReader()
         names, conditions = selected(guards)
+        conditions += self._absent_names(names, local_names, module)
         reading = ValueReader(list(names), conditions)
         modules = {name: module[name] for name in reading.aliases if name in module}
         references = {name: reference_to(name, value) for name, value in modules.items()}
@@ -353,8 +356,42 @@ class _Compiling:
         }
         self.reason = ""
 
+    def _absent_names(
+        self,
+        names: Mapping[str, frozenset[str]],
+        local_names: dict[str, object],
+        module: Mapping[str, object],
+    ) -> list[str]:
+        """Return conditions for what the code may have asked modules for, and they lack.
+
+        Dynamo has no guard for that.
+        """
+        words = {word for code in self._traced_of_others() for word in words_asked_for(code)}
+        modules = [name for name, kinds in names.items() if "MODULE_MATCH" in kinds]
+        reading = ValueReader(modules, [])
+        values, _ = function_of(reading.code)(local_names, module)
+        lacking = [
+            (name, sorted(words - vars(value).keys()))
+            for name, value in zip(modules, values, strict=True)
+        ]
+        return [
+            f"not vars({name}).keys() & {{{', '.join(map(repr, absent))}}}"
+            for name, absent in lacking
+            if absent
+        ]
+
+    def _traced_of_others(self) -> list[CodeType]:
+        return [each for each in self.traced if not is_versioned_file(each.co_filename)]
+
     def _require_known(self, reader: CodeReader) -> None:
         """See that each function that Dynamo looked into is among what is compared."""
+        for code in self._traced_of_others():
+            unchecked = _UNCHECKED.intersection((*code.co_names, *words_asked_for(code)))
+            if unchecked:
+                raise UncacheableError(
+                    f"{code.co_name} ({code.co_filename}, line {code.co_firstlineno}) reads "
+                    f"{min(unchecked)} of a tensor, which Dynamo takes for a constant"
+                )
         folders = own_folders()
         for code in self.traced:
             if code not in reader.codes and not is_versioned_file(code.co_filename, folders):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dis
 import enum
 import functools
 import hashlib
-import inspect
 import sys
 import sysconfig
 import types
@@ -15,10 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from npu_compile.caching.uncacheable import UncacheableError
-from npu_compile.torch_internals import is_baked_in
+from npu_compile.torch_internals import (
+    OpOverload,
+    OpOverloadPacket,
+    is_baked_in,
+    registered_with,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 # Python's own, set by it or without a meaning for what a class does.
 _SKIPPED: Final = frozenset(
@@ -35,8 +40,23 @@ _SKIPPED: Final = frozenset(
         "_abc_impl",
     }
 )
+# What functions read by these cannot be told from their names.
+_NOT_FOLLOWED: Final = frozenset(
+    {"__import__", "environ", "eval", "exec", "getattr", "getenv", "globals", "import_module"}
+    | {"modules", "ops", "vars"}
+)
 # What a call of a module begins with.
 OF_A_CALL: Final = ("__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward")
+# What is known by a name that belongs to it.
+_NAMED: Final = (
+    type,
+    types.FunctionType,
+    types.ModuleType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+    OpOverload,
+    OpOverloadPacket,
+)
 _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), type(...), torch.dtype)
 
 
@@ -132,13 +152,14 @@ class CodeReader:
         )
 
     def _class(self, kind: type) -> str:
-        parts = []
-        for base in kind.__mro__:
+        parts = registered_classes(kind)
+        metaclass: type = type(kind)
+        for base in (*kind.__mro__, *metaclass.__mro__):
             parts.append(name_of_class(base))
             if base.__module__ != "builtins":
                 held = {name: vars(base)[name] for name in vars(base).keys() - _SKIPPED}
                 if is_versioned(base):
-                    held = {key: each for key, each in held.items() if _is_of_its_own(key, each)}
+                    held = {key: each for key, each in held.items() if is_of_its_own(key, each)}
                 parts += [f"{name}={self._member(held[name])}" for name in sorted(held)]
         return _digest(*parts)
 
@@ -191,6 +212,7 @@ class CodeReader:
         elif is_versioned(item):
             yield str(getattr(item, "__qualname__", getattr(item, "__name__", "")))
         elif isinstance(item, types.FunctionType):
+            _require_followed(item)
             yield self.function(item)
             keywords = (item.__kwdefaults__ or {}).items()
             held = [("", each) for each in (*(item.__defaults__ or ()), *_cells(item))]
@@ -199,19 +221,31 @@ class CodeReader:
                 yield from self._deep(value, seen)
         elif isinstance(item, type):
             yield self.class_(item)
-            methods = (getattr(each, "__func__", each) for each in vars(item).values())
-            for method in filter(inspect.isfunction, methods):
-                yield from self._deep(method, seen)
+            for member in _members(item):
+                yield from self._deep(member, seen)
         elif isinstance(item, types.ModuleType):
             yield item.__name__
         else:
             raise UncacheableError(f"it reads a {name_of_class(type(item))}")
 
 
+def registered_classes(kind: type) -> list[str]:
+    """Return the names of the classes that were declared subclasses of an abstract one.
+
+    Those of Python, torch and torch_npu are left out.
+    """
+    return sorted(name_of_class(each) for each in registered_with(kind) if not is_versioned(each))
+
+
 def is_versioned(item: object) -> bool:
-    """Whether the version of Python, of torch or of torch_npu says what an object is."""
+    """Whether the version of Python, of torch or of torch_npu says what an object is.
+
+    Of an object of one of their classes it does not: what it holds is not theirs.
+    """
     if isinstance(item, (types.BuiltinFunctionType, types.MethodDescriptorType)):
         return True
+    if not isinstance(item, _NAMED):
+        return False
     name = item.__name__ if isinstance(item, types.ModuleType) else getattr(item, "__module__", "")
     package = str(name).partition(".")[0]
     return package in {"torch", "torch_npu"} or package in sys.stdlib_module_names
@@ -233,14 +267,24 @@ def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
     return path.startswith(("<frozen ", *(f"{folder}/" for folder in folders)))
 
 
-def _is_of_its_own(name: str, member: object) -> bool:
+def is_of_its_own(name: str, member: object) -> bool:
     """Whether a member of torch's classes is to be compared though torch has a version.
 
     torch_npu and Dynamo put methods of theirs into `nn.Module` when they are first used. What
-    others put there, and what a call begins with whoever wrote it, counts.
+    others put there, constants, and what a call begins with whoever wrote it, counts.
     """
-    code = getattr(getattr(member, "__func__", member), "__code__", None)
-    return name in OF_A_CALL or (code is not None and not is_versioned_file(code.co_filename))
+    if name in OF_A_CALL or name.startswith("___"):
+        # Three underscores are Dynamo's own.
+        return name in OF_A_CALL
+    if isinstance(member, property):
+        parts = (member.fget, member.fset, member.fdel)
+        return any(is_of_its_own("", each) for each in parts if each is not None)
+    for attribute in ("__func__", "func", "__wrapped__"):
+        member = getattr(member, attribute, member)
+    code = getattr(member, "__code__", None)
+    if code is not None:
+        return not is_versioned_file(code.co_filename)
+    return plain_text(member) is not None or not is_versioned(type(member))
 
 
 def _digest(*parts: str) -> str:
@@ -262,12 +306,73 @@ def _globals(function: types.FunctionType) -> Iterator[tuple[str, object]]:
     for name in names:
         if name not in function.__globals__:
             continue
-        value = function.__globals__[name]
-        yield name, value
-        if isinstance(value, types.ModuleType) and not is_versioned(value):
-            for attribute in names:
-                if attribute in vars(value):
-                    yield f"{name}.{attribute}", vars(value)[attribute]
+        yield from _below(name, function.__globals__[name], names, set())
+
+
+def _below(
+    path: str, value: object, names: Iterable[str], above: set[str]
+) -> Iterator[tuple[str, object]]:
+    yield path, value
+    if not isinstance(value, types.ModuleType) or is_versioned(value) or value.__name__ in above:
+        return
+    for name in names:
+        if name in vars(value):
+            yield from _below(f"{path}.{name}", vars(value)[name], names, {*above, value.__name__})
+
+
+def _members(kind: type) -> Iterator[object]:
+    """Yield what a class and its bases hold, without those of Python and torch."""
+    for base in kind.__mro__:
+        if base.__module__ == "builtins" or is_versioned(base):
+            continue
+        for name, member in vars(base).items():
+            if name in _SKIPPED or isinstance(member, (types.MemberDescriptorType, type)):
+                continue
+            if isinstance(member, property):
+                yield from (member.fget, member.fset, member.fdel)
+            else:
+                yield member
+
+
+def _require_followed(function: types.FunctionType) -> None:
+    """See that all that a function reads is named by it, and belongs to no environment.
+
+    Raises:
+        UncacheableError: it is not.
+    """
+    names = set(_names(function.__code__))
+    for name in sorted(names & _NOT_FOLLOWED):
+        raise UncacheableError(f"{function.__qualname__} reads {name}, which is not looked into")
+    imported = {
+        str(each.argval).partition(".")[0]
+        for code in _codes(function.__code__)
+        for each in dis.get_instructions(code)
+        if each.opname == "IMPORT_NAME"
+    }
+    for name in sorted(imported - {"torch", "torch_npu"} - sys.stdlib_module_names):
+        raise UncacheableError(f"{function.__qualname__} imports {name} while it runs")
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def words_asked_for(code: types.CodeType) -> Iterator[str]:
+    """Yield the names that code may look for where they need not be.
+
+    By a text, as `hasattr` and `getattr` do; where an error can be caught by any name.
+    """
+    for constant in code.co_consts:
+        if isinstance(constant, str) and constant.isidentifier():
+            yield constant
+        elif isinstance(constant, types.CodeType):
+            yield from words_asked_for(constant)
+    # Python 3.10 has no table that tells.
+    if getattr(code, "co_exceptiontable", b"unknown"):
+        yield from code.co_names
 
 
 def _names(code: types.CodeType) -> Iterator[str]:

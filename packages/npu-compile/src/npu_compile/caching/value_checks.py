@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from npu_compile.caching.code_reader import OF_A_CALL, is_versioned
+from npu_compile.caching.code_reader import (
+    is_of_its_own,
+    is_versioned,
+    plain_text,
+    registered_classes,
+)
 from npu_compile.caching.uncacheable import UncacheableError
 from npu_compile.caching.value_content import Content, content_of, tensor_layout
 
@@ -108,6 +113,8 @@ class ValueReader:
             if isinstance(node.value, ast.Name) and node.value.id == "G":
                 self._used.add(str(ast.literal_eval(node.slice)))
             return f"{self._local(node.value)}[{ast.unparse(node.slice)}]"
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return f"not {self._local(node.operand)}"
         if isinstance(node, ast.Call) and not node.keywords:
             arguments = ", ".join(map(self._local, node.args))
             return f"{self._local(node.func)}({arguments})"
@@ -132,6 +139,8 @@ def selected(guards: Iterable[GuardOfDynamo]) -> tuple[dict[str, frozenset[str]]
             conditions.update(dict.fromkeys(guard.conditions))
         elif guard.kind in _OF_A_VALUE and guard.name:
             kinds.setdefault(guard.name, set()).add(guard.kind)
+            if guard.kind == "HASATTR":
+                conditions.update(dict.fromkeys(guard.conditions))
         elif guard.kind not in _OF_STATE and guard.kind not in _WITHOUT_MEANING:
             raise UncacheableError(
                 f"it depends on {guard.name or 'a state of torch'} by a {guard.kind} guard, which "
@@ -232,8 +241,7 @@ class ValueChecks:
         tensors = [index for index, each in enumerate(kinds) if each in {"input", "tensor"}]
         if tensors:
             self._look(_picker(tensors), _partition, values)
-        classes = _classes_of(kinds, values)
-        self._look(lambda _: classes, _members, values)
+        self._watched.append((_Members(_classes_of(kinds, values)).changed, False))
 
     def _look(
         self,
@@ -252,20 +260,75 @@ def _classes_of(kinds: Sequence[str], values: Sequence[Any]) -> list[type]:
     own = {"attributes", "elements", "instance", "keys"}
     classes = [type(value) for kind, value in zip(kinds, values, strict=True) if kind in own]
     classes += [value for value in values if isinstance(value, type)]
-    bases = (base for each in dict.fromkeys(classes) for base in each.__mro__)
+    bases = (
+        base for each in dict.fromkeys(classes) for base in (*each.__mro__, *type(each).__mro__)
+    )
     return [base for base in dict.fromkeys(bases) if base.__module__ != "builtins"]
 
 
-def _members(classes: Sequence[type]) -> list[object]:
-    """Return what makes up classes: all of those of others, of torch's what a call begins with."""
-    found: list[object] = []
-    for each in classes:
-        members = vars(each)
-        if is_versioned(each):
-            found.append(_Same([members.get(name) for name in OF_A_CALL]))
-        else:
+class _Members:
+    """What makes up classes, from now on: their members, and the code of their functions.
+
+    What torch_npu and Dynamo put into torch's classes when they are first used is let in.
+    """
+
+    def __init__(self, classes: Sequence[type]) -> None:
+        self._classes = classes
+        self._note()
+
+    def changed(self, _: object) -> bool:
+        """Whether they are others."""
+        if not self._is_same():
+            if (
+                self._own != self._own_members()
+                or self._codes != self._codes_now()
+                or self._registered != list(map(registered_classes, self._classes))
+            ):
+                return True
+            self._note()
+        return False
+
+    def _note(self) -> None:
+        self._members = [dict(vars(each)) for each in self._classes]
+        self._own = self._own_members()
+        self._functions = [
+            function
+            for members in self._members
+            for member in members.values()
+            for function in (
+                (member.fget, member.fset, member.fdel)
+                if isinstance(member, property)
+                else (getattr(member, "__func__", member),)
+            )
+            if isinstance(function, types.FunctionType)
+        ]
+        self._codes = self._codes_now()
+        self._registered = list(map(registered_classes, self._classes))
+
+    def _is_same(self) -> bool:
+        return (
+            all(
+                len(vars(each)) == len(known)
+                and all(map(operator.is_, vars(each).values(), known.values()))
+                for each, known in zip(self._classes, self._members, strict=True)
+            )
+            and self._codes == self._codes_now()
+            and self._registered == list(map(registered_classes, self._classes))
+        )
+
+    def _codes_now(self) -> _Same:
+        return _Same([function.__code__ for function in self._functions])
+
+    def _own_members(self) -> list[object]:
+        found: list[object] = []
+        for each in self._classes:
+            members = dict(vars(each))
+            if is_versioned(each):
+                members = {
+                    name: member for name, member in members.items() if is_of_its_own(name, member)
+                }
             found += (tuple(members), _Same(list(members.values())))
-    return found
+        return found
 
 
 def _picker(indices: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
@@ -315,10 +378,12 @@ class _Same:
 _FOUND: Final[Mapping[str, Callable[[Sequence[Any]], object]]] = types.MappingProxyType(
     {
         "constant": lambda values: (list(map(type, values)), list(map(repr, values))),
+        "text": lambda values: list(map(plain_text, values)),
         "tensor": lambda values: list(map(_of_tensor, values)),
         "object": _Same,
         "function": lambda values: [
-            (each.__code__, each.__defaults__, each.__kwdefaults__) for each in values
+            (each.__code__, each.__defaults__, each.__kwdefaults__, tuple(vars(each)))
+            for each in values
         ],
         "method": lambda values: [each.__func__.__code__ for each in values],
         "attributes": lambda values: [(type(each), tuple(vars(each))) for each in values],

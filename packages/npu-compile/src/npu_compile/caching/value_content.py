@@ -37,6 +37,8 @@ _OF_CLASS: Final = frozenset(
         "TYPE_MATCH",
     }
 )
+# Their own text tells which they are; that of an enumeration's member is free.
+_SHOWN: Final = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 _DICTS: Final = (dict, OrderedDict, defaultdict, types.MappingProxyType)
 _BUILTIN: Final = (
     types.BuiltinFunctionType,
@@ -75,7 +77,8 @@ def content_of(  # noqa: PLR0911 - one answer for each kind of value
     """
     text = plain_text(value)
     if text is not None:
-        return Content("constant", f"{name_of_class(type(value))} {text}")
+        kind = "constant" if type(value) in _SHOWN else "text"
+        return Content(kind, f"{name_of_class(type(value))} {text}")
     if isinstance(value, torch.Tensor):
         return Content("tensor", repr(tensor_layout(value)))
     if isinstance(value, (OpOverload, OpOverloadPacket)):
@@ -83,7 +86,10 @@ def content_of(  # noqa: PLR0911 - one answer for each kind of value
     if isinstance(value, types.ModuleType):
         return Content("object", f"module {value.__name__}")
     if isinstance(value, types.FunctionType):
-        return Content("function", f"function {value.__qualname__} {reader.function(value)}")
+        return Content(
+            "function",
+            f"function {value.__qualname__} {reader.function(value)} with {', '.join(vars(value))}",
+        )
     if isinstance(value, types.MethodType):
         return Content("method", f"method {reader.function(value.__func__)}")  # type: ignore[arg-type]
     if isinstance(value, type):
