@@ -1,10 +1,17 @@
-"""Host cost and operator launches of a Qwen3 decode step in every compile mode.
+"""Host cost and operator launches of a Qwen3 decode step in every compile mode, and in its parts.
 
 Run by ``./nox -s bench -- decode``; options after the name, as ``--layers=28``, ``--sequences=8``,
-``--rounds=60``. Kernels of the simulator do nothing, so only the host is measured. All modes run in
-one process, turn by turn, so noise of the machine meets them alike. Prints a table and writes rows
-``{case, layers, sequences, subject, launches_per_step, microseconds_per_step_median,
-ratio_to_eager}`` to build/bench/decode.json; the ratio is of the medians, eager over subject.
+``--rounds=6``. Kernels of the simulator do nothing, so only the host is measured. All modes and the
+peers (decode_peers.py) run in one process, turn by turn, so noise of the machine meets them alike.
+A turn begins with steps that are not counted, so that nobody pays for what the others left in the
+caches, as in a decode loop; each step begins with an empty device. Then come steps of three modes
+in parts (decode_parts.py), with the floor of each part.
+
+Prints a table and writes rows ``{case, layers, sequences, subject, launches_per_step,
+microseconds_per_step_median, ratio_to_eager, floor_microseconds, ratio_to_floor}`` to
+build/bench/decode.json. Ratios are of medians: eager over subject, subject over its floor. What a
+row has not is null: a part has no launches and no ratio to eager; the floor of a whole step is the
+sum of those of its parts. Instructions: bench_decode_instructions.py.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ import statistics
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,16 +36,24 @@ import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from decode_parts import DEVICE_REPLAY, PARTS, floors, watch_parts  # noqa: E402
+from decode_peers import CompiledByNpugraphEx, UpdatedGraph  # noqa: E402
 from npu_graph_runtime import NpuDevice  # noqa: E402
 from qwen3_engine import StepBatch  # noqa: E402
 from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner  # noqa: E402
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
 MODES = ("eager", "piecewise", "breakable", "full", "torchair", "measured")
-WARMUP_ROUNDS = 5
+MODES_IN_PARTS = ("piecewise", "breakable", "full")
+PEERS: Mapping[str, type[UpdatedGraph | CompiledByNpugraphEx]] = {
+    "peer: NPUGraph.update": UpdatedGraph,
+    "peer: torch.compile, npugraph_ex": CompiledByNpugraphEx,
+}
+# Of one subject before the next one's, the first ones not counted. Peers compile in a round before.
+STEPS_PER_TURN, STEPS_TO_WARM_UP = 14, 4
 MAX_LENGTH = 1024
 BLOCKS_PER_SEQUENCE = 8
 
@@ -50,9 +66,11 @@ class Row:
     layers: int
     sequences: int
     subject: str
-    launches_per_step: int
+    launches_per_step: int | None
     microseconds_per_step_median: float
-    ratio_to_eager: float
+    ratio_to_eager: float | None
+    floor_microseconds: float | None
+    ratio_to_floor: float | None
 
 
 def batches(sequences: int) -> Iterator[StepBatch]:
@@ -72,8 +90,10 @@ def batches(sequences: int) -> Iterator[StepBatch]:
         )
 
 
-def measure(folder: Path, layers: int, sequences: int, rounds: int) -> list[Row]:
-    """Return one row for each mode."""
+def make_runners(
+    folder: Path, sequences: int, modes: Sequence[str] = MODES
+) -> dict[str, CompiledModelRunner]:
+    """Return a captured runner for each mode."""
     device = NpuDevice()
     runners = {
         mode: CompiledModelRunner.load(
@@ -83,40 +103,143 @@ def measure(folder: Path, layers: int, sequences: int, rounds: int) -> list[Row]
             num_blocks=1 + sequences * BLOCKS_PER_SEQUENCE,
             max_length=MAX_LENGTH,
         )
-        for mode in MODES
+        for mode in modes
     }
-    steps = {mode: batches(sequences) for mode in MODES}
-    microseconds: dict[str, list[float]] = {mode: [] for mode in MODES}
-    launches: dict[str, int] = {}
     for runner in runners.values():
         runner.capture()
-    for turn in range(WARMUP_ROUNDS + rounds):
-        for mode, runner in runners.items():
-            batch = next(steps[mode])
-            device.synchronize()
-            before = cann_sim.counters()
-            started = time.perf_counter()
-            runner.decode(batch)
-            elapsed = time.perf_counter() - started
-            device.synchronize()
-            launches[mode] = (cann_sim.counters() - before).launches
-            if turn >= WARMUP_ROUNDS:
-                microseconds[mode].append(elapsed * 1e6)
-    for runner in runners.values():
-        runner.close()
-    medians = {mode: statistics.median(values) for mode, values in microseconds.items()}
-    return [
-        Row(
-            case="decode step, kernels do nothing",
-            layers=layers,
-            sequences=sequences,
-            subject=mode,
-            launches_per_step=launches[mode],
-            microseconds_per_step_median=round(medians[mode], 1),
-            ratio_to_eager=round(medians["eager"] / medians[mode], 2),
+    return runners
+
+
+def make_peers(
+    folder: Path, sequences: int, names: Sequence[str] = tuple(PEERS)
+) -> dict[str, UpdatedGraph | CompiledByNpugraphEx]:
+    """Return the peers, over a model each."""
+    device, first = NpuDevice(), next(batches(sequences))
+    sizes = {"num_blocks": 1 + sequences * BLOCKS_PER_SEQUENCE, "max_length": MAX_LENGTH}
+    return {name: PEERS[name](folder, device, first, **sizes) for name in names}
+
+
+def measure(folder: Path, layers: int, sequences: int, rounds: int) -> list[Row]:
+    """Return the rows of all modes and peers, and of the modes in parts."""
+    device = NpuDevice()
+    runners = make_runners(folder, sequences)
+    peers = make_peers(folder, sequences)
+    subjects = {**runners, **peers}
+    steps = {name: cycle(list(batches(sequences))) for name in subjects}
+    microseconds: dict[str, list[float]] = {name: [] for name in subjects}
+    launches: dict[str, int] = {}
+    for turn in range(1 + rounds):
+        for name, subject in subjects.items():
+            for number in range(STEPS_PER_TURN):
+                batch = next(steps[name])
+                device.synchronize()
+                # Not around a step that is timed: it takes the caches from it, 100 us of 570.
+                before = cann_sim.counters() if number == 0 else None
+                started = time.perf_counter()
+                subject.decode(batch)
+                elapsed = time.perf_counter() - started
+                device.synchronize()
+                if before is not None:
+                    launches[name] = (cann_sim.counters() - before).launches
+                if turn and number >= STEPS_TO_WARM_UP:
+                    microseconds[name].append(elapsed * 1e6)
+    medians = {name: statistics.median(values) for name, values in microseconds.items()}
+    parts = measure_parts(runners, layers, sequences, rounds)
+    for subject in subjects.values():
+        subject.close()
+    rows = []
+    for name, median in medians.items():
+        of_subject = [row for row in parts if row.subject.startswith(f"{name}: ")]
+        least = sum(row.floor_microseconds or 0.0 for row in of_subject)
+        rows.append(
+            Row(
+                case="decode step, kernels do nothing",
+                layers=layers,
+                sequences=sequences,
+                subject=name,
+                launches_per_step=launches[name],
+                microseconds_per_step_median=round(median, 1),
+                ratio_to_eager=round(medians["eager"] / median, 2),
+                floor_microseconds=round(least, 1) if least else None,
+                ratio_to_floor=round(median / least, 2) if least else None,
+            )
         )
-        for mode in MODES
-    ]
+        rows += of_subject
+    return rows
+
+
+def measure_parts(
+    runners: Mapping[str, CompiledModelRunner], layers: int, sequences: int, rounds: int
+) -> list[Row]:
+    """Return a row for each part of the steps of some modes; their runners stay timed."""
+    device = NpuDevice()
+    times = {mode: watch_parts(runners[mode]) for mode in MODES_IN_PARTS}
+    steps = {mode: cycle(list(batches(sequences))) for mode in MODES_IN_PARTS}
+    calls = floors(runners["full"], layers, sequences)
+    taken: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES_IN_PARTS}
+    alone: dict[str, list[float]] = {part: [] for part in calls}
+    for _ in range(rounds):
+        for mode in MODES_IN_PARTS:
+            for number in range(STEPS_PER_TURN):
+                batch = next(steps[mode])
+                device.synchronize()
+                started = time.perf_counter()
+                runners[mode].decode(batch)
+                elapsed = (time.perf_counter() - started) * 1e6
+                spent = times[mode].take()
+                spent["rest"] = elapsed - sum(spent.values())
+                if number >= STEPS_TO_WARM_UP:
+                    taken[mode].append(spent)
+        for part, call in calls.items():
+            for number in range(STEPS_PER_TURN):
+                device.synchronize()
+                started = time.perf_counter()
+                call(number)
+                if number >= STEPS_TO_WARM_UP:
+                    alone[part].append((time.perf_counter() - started) * 1e6)
+    least = {part: statistics.median(values) for part, values in alone.items()}
+    rows = []
+    for mode, of_mode in taken.items():
+        median = {part: statistics.median(each[part] for each in of_mode) for part in of_mode[0]}
+        of_device = median.pop(DEVICE_REPLAY)
+        median["replay"] += of_device
+        floor = {**least, "replay": of_device, "logits": median["logits"]}
+        rows += [
+            Row(
+                case="part of a decode step",
+                layers=layers,
+                sequences=sequences,
+                subject=f"{mode}: {part}",
+                launches_per_step=None,
+                microseconds_per_step_median=round(median[part], 1),
+                ratio_to_eager=None,
+                floor_microseconds=round(floor[part], 1) if part in floor else None,
+                ratio_to_floor=round(median[part] / floor[part], 2) if part in floor else None,
+            )
+            for part in (*PARTS, "rest")
+            if part in median
+        ]
+    return rows
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print the rows."""
+    title = f"decode step on the host, {rows[0].layers} layers, null kernels"
+    table = Table("subject", title=title)
+    for name in ("sequences", "launches", "us", "eager / subject", "floor us", "of floor"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        part = row.launches_per_step is None
+        figures = (
+            (row.launches_per_step, "d"),
+            (row.microseconds_per_step_median, ".0f"),
+            (row.ratio_to_eager, ".2f"),
+            (row.floor_microseconds, ".0f"),
+            (row.ratio_to_floor, ".2f"),
+        )
+        texts = ["" if figure is None else format(figure, form) for figure, form in figures]
+        table.add_row(f"  {row.subject}" if part else row.subject, str(row.sequences), *texts)
+    Console(width=110).print(table)
 
 
 def main() -> None:
@@ -124,7 +247,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--sequences", default="1,8,16")
-    parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=6)
     arguments = parser.parse_args()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as temporary:
@@ -132,18 +255,7 @@ def main() -> None:
         folder = write_tiny_checkpoint(Path(temporary), shape=shape)
         for sequences in map(int, arguments.sequences.split(",")):
             rows += measure(folder, arguments.layers, sequences, arguments.rounds)
-    table = Table(title=f"decode step on the host, {arguments.layers} layers, null kernels")
-    for name in ("sequences", "subject", "launches/step", "us/step", "eager / subject"):
-        table.add_column(name, justify="left" if name == "subject" else "right")
-    for row in rows:
-        table.add_row(
-            str(row.sequences),
-            row.subject,
-            str(row.launches_per_step),
-            f"{row.microseconds_per_step_median:.0f}",
-            f"{row.ratio_to_eager:.2f}",
-        )
-    Console().print(table)
+    print_table(rows)
     target = Path("build/bench/decode.json")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
