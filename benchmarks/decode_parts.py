@@ -76,7 +76,7 @@ def watch_parts(runner: CompiledModelRunner) -> PartTimes:
     decode, lane = runner._decode_runner, runner._lane
     steps = decode._steps
     times.watch(runner, "_logits", "logits")
-    times.watch(steps._buffers, "load", "inputs")
+    times.watch(steps._inputs, "load_checked", "inputs")
     times.watch(decode._form, "given", "checks")
     times.watch(steps, "check", "checks")
     times.watch(steps, "load_and_call", "replay")
@@ -107,7 +107,7 @@ def floors(runner: CompiledModelRunner, layers: int, sequences: int) -> dict[str
     """Return a function of the number of the step for each floor that is a call of its own."""
     workload = make_workload(layers, sequences)
     update = make_floor(workload)
-    buffers = runner._decode_runner._steps._buffers
+    buffers = runner._decode_runner._steps._inputs
     host = buffers._ring[0]
     given = {
         **workload.arguments,
