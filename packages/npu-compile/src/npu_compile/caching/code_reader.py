@@ -273,9 +273,10 @@ def is_of_its_own(name: str, member: object) -> bool:
     torch_npu and Dynamo put methods of theirs into `nn.Module` when they are first used. What
     others put there, constants, and what a call begins with whoever wrote it, counts.
     """
-    if name in OF_A_CALL or name.startswith("___"):
-        # Three underscores are Dynamo's own.
-        return name in OF_A_CALL
+    if name in OF_A_CALL:
+        return True
+    if name.startswith("___"):  # Dynamo's own
+        return False
     if isinstance(member, property):
         parts = (member.fget, member.fset, member.fdel)
         return any(is_of_its_own("", each) for each in parts if each is not None)
@@ -365,18 +366,14 @@ def words_asked_for(code: types.CodeType) -> Iterator[str]:
 
     By a text, as `hasattr` and `getattr` do; where an error can be caught by any name.
     """
-    for constant in code.co_consts:
-        if isinstance(constant, str) and constant.isidentifier():
-            yield constant
-        elif isinstance(constant, types.CodeType):
-            yield from words_asked_for(constant)
-    # Python 3.10 has no table that tells.
-    if getattr(code, "co_exceptiontable", b"unknown"):
-        yield from code.co_names
+    for each in _codes(code):
+        constants = (item for item in each.co_consts if isinstance(item, str))
+        yield from filter(str.isidentifier, constants)
+        # Python 3.10 has no table that tells.
+        if getattr(each, "co_exceptiontable", b"unknown"):
+            yield from each.co_names
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names(constant)
+    for each in _codes(code):
+        yield from each.co_names

@@ -278,12 +278,10 @@ class _Members:
 
     def changed(self, _: object) -> bool:
         """Whether they are others."""
-        if not self._is_same():
-            if (
-                self._own != self._own_members()
-                or self._codes != self._codes_now()
-                or self._registered != list(map(registered_classes, self._classes))
-            ):
+        if self._codes != self._codes_now() or self._registered != self._registered_now():
+            return True
+        if not self._has_same_members():
+            if self._own != self._own_members():
                 return True
             self._note()
         return False
@@ -303,18 +301,17 @@ class _Members:
             if isinstance(function, types.FunctionType)
         ]
         self._codes = self._codes_now()
-        self._registered = list(map(registered_classes, self._classes))
+        self._registered = self._registered_now()
 
-    def _is_same(self) -> bool:
-        return (
-            all(
-                len(vars(each)) == len(known)
-                and all(map(operator.is_, vars(each).values(), known.values()))
-                for each, known in zip(self._classes, self._members, strict=True)
-            )
-            and self._codes == self._codes_now()
-            and self._registered == list(map(registered_classes, self._classes))
+    def _has_same_members(self) -> bool:
+        return all(
+            len(vars(each)) == len(known)
+            and all(map(operator.is_, vars(each).values(), known.values()))
+            for each, known in zip(self._classes, self._members, strict=True)
         )
+
+    def _registered_now(self) -> list[list[str]]:
+        return list(map(registered_classes, self._classes))
 
     def _codes_now(self) -> _Same:
         return _Same([function.__code__ for function in self._functions])

@@ -10,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from npu_compile.configuration.config_values import name_hint, require_boolean
+from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import AddressCheck, CaptureBudget, CaptureSizeError, RunMode
@@ -382,7 +382,7 @@ def _sizes(key: str, value: object) -> tuple[int, ...]:
 
 
 def _positive(key: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not is_whole(value, least=1):
         raise ConfigError(
             f"reading the configuration: {key} must be whole and at least 1, found {value!r}"
         )

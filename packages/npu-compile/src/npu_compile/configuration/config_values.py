@@ -23,6 +23,11 @@ def name_hint(found: object, known: Collection[str], near: Collection[str] = ())
     return f"did you mean {nearest[0]!r}?" if nearest else f"known: {', '.join(known)}"
 
 
+def is_whole(value: object, *, least: int) -> bool:
+    """Return whether a value is a whole number, and no truth value, of at least so much."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def require_boolean(key: str, value: object) -> bool:
     """Return a value that has to be true or false.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.errors import ConfigError, RunnerStateError
-from npu_compile.runners.runner_arguments import require_callable, require_instance
+from npu_compile.runners.runner_arguments import require_instance, require_prepare
 from npu_graph_runtime import GraphKey, RunMode, largest_first
 
 if TYPE_CHECKING:
@@ -181,9 +181,7 @@ class CapturedSteps:
             Exception: what ``prepare`` or the model raises. After any error the graphs of this call
                 are released, and those of earlier calls stay.
         """
-        require_callable(
-            "capturing steps", "prepare", prepare, "it makes attention see the lengths of padding"
-        )
+        require_prepare("capturing steps", prepare)
         taken = self._compiled.captured_keys.intersection(inputs)
         if taken:
             raise RunnerStateError(

@@ -16,6 +16,7 @@ from npu_compile.runners.runner_arguments import (
     require_callable,
     require_instance,
     require_model_and_inputs,
+    require_prepare,
 )
 from npu_compile.runners.sized_steps import SizedSteps
 from npu_compile.runners.step_form import StepForm
@@ -250,7 +251,7 @@ class DecodeRunner:
                 sequence, of the batch.
             UpdateError: an update of an earlier step failed in the lane's thread.
         """
-        self._require_prepare(prepare)
+        require_prepare("capturing the decode graphs", prepare)
         if not self._steps.is_to_capture:
             return
         self._steps.begin()
@@ -295,7 +296,7 @@ class DecodeRunner:
             OutputError: as for :meth:`capture`.
             UpdateError: likewise.
         """
-        self._require_prepare(prepare)
+        require_prepare("capturing the decode graphs", prepare)
         if not self._steps.is_to_capture:
             return None
         self._plans.drain()
@@ -391,10 +392,6 @@ class DecodeRunner:
         """
         self._steps.release()
         self._plans.clear()
-
-    def _require_prepare(self, prepare: object) -> None:
-        remedy = "it makes attention see the lengths of padding"
-        require_callable("capturing the decode graphs", "prepare", prepare, remedy)
 
     def _capture(self, key: GraphKey) -> None:
         if self._steps.mode_of(key) is not RunMode.FULL:

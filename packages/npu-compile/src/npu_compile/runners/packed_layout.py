@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError, InputError
-from npu_compile.runners.step_size import StepSize, is_extent, require_step_size
+from npu_compile.runners.step_size import StepSize, require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,7 +47,9 @@ class InputSpec:
         sizes: object = self.trailing_shape
         if not isinstance(self.dtype, torch.dtype):
             raise ConfigError(f"{_DECLARING} dtype is {self.dtype!r}, expected a torch.dtype")
-        if not isinstance(sizes, (tuple, list)) or not all(map(is_extent, sizes)):
+        if not isinstance(sizes, (tuple, list)) or not all(
+            is_whole(each, least=0) for each in sizes
+        ):
             raise ConfigError(
                 f"{_DECLARING} trailing_shape is {sizes!r}, expected a tuple of whole numbers, all "
                 "dimensions but the first; () for one value a row"

@@ -6,11 +6,12 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError
 from npu_compile.runners.runner_arguments import (
-    is_count,
     require_callable,
     require_model_and_inputs,
+    require_prepare,
 )
 from npu_compile.runners.sized_steps import SizedSteps
 from npu_compile.runners.step_form import rows_of
@@ -65,7 +66,7 @@ class PrefillRunner:
         doing = "making a prefill runner"
         require_model_and_inputs(doing, compiled, inputs)
         require_callable(doing, "set_lengths", set_lengths, "it makes attention see the lengths")
-        if not is_count(max_sequences):
+        if not is_whole(max_sequences, least=1):
             raise ConfigError(
                 f"{doing}: max_sequences is {max_sequences!r}, expected a whole number of at least "
                 "1: the most sequences of a captured step"
@@ -147,7 +148,7 @@ class PrefillRunner:
                 size; what was captured is released.
             OutputError: an output of the model does not have one row for each token.
         """
-        self._require_prepare(prepare)
+        require_prepare("capturing the prefill graphs", prepare)
         if not self._steps.is_to_capture:
             return
         self._steps.begin()
@@ -176,7 +177,7 @@ class PrefillRunner:
             Exception: as for `DecodeRunner.capture_next`, whose Note says what an engine has to
                 keep to; but for ``UpdateError``.
         """
-        self._require_prepare(prepare)
+        require_prepare("capturing the prefill graphs", prepare)
         if not self._steps.is_to_capture:
             return None
         return self._steps.capture_next(
@@ -240,10 +241,6 @@ class PrefillRunner:
     def release(self) -> None:
         """Wait for the device and tear the graphs of this runner down; may capture again."""
         self._steps.release()
-
-    def _require_prepare(self, prepare: object) -> None:
-        remedy = "it makes attention see the lengths of padding"
-        require_callable("capturing the prefill graphs", "prepare", prepare, remedy)
 
     def _given_rows(self, inputs: Mapping[str, Tensor]) -> tuple[int, int]:
         """Return tokens and sequences of a step as its inputs say, which are not checked yet."""

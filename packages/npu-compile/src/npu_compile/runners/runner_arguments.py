@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.errors import ConfigError
 from npu_compile.runners.packed_layout import InputSpec
 
-if TYPE_CHECKING:
-    from npu_compile.runners.packed_layout import InputSpec as Spec
-
 
 def require_model_and_inputs(
-    doing: str, compiled: CompiledModel, inputs: Mapping[str, Spec]
+    doing: str, compiled: CompiledModel, inputs: Mapping[str, InputSpec]
 ) -> None:
     """See that a model is compiled and that its arguments are declared.
 
@@ -79,6 +75,10 @@ def require_callable(doing: str, name: str, value: object, remedy: str) -> None:
         raise ConfigError(f"{doing}: {name} is {value!r}, expected a function; {remedy}")
 
 
-def is_count(value: object) -> bool:
-    """Return whether a value is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+def require_prepare(doing: str, prepare: object) -> None:
+    """See that what is called in front of a capture can be called.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    require_callable(doing, "prepare", prepare, "it makes attention see the lengths of padding")

@@ -217,15 +217,12 @@ class StaticInputs:
         on_device: list[tuple[torch.Tensor, torch.Tensor]] = []
         for name, spec, view, padding, padded in host.rows(self._layout.specs, own, size):
             value = values[name]
-            is_narrower = value.dim() > 1 and value.shape[1] != spec.trailing_shape[0]
             if not value.is_cpu:
-                self._require_apart(name, value)
                 # What it does not fill is padded by the packed copy, in front of its own.
                 padded.fill_(spec.pad_value)
-                target = self._full_views[name][: spec.rows(own)]
-                on_device.append((target[:, : value.shape[1]] if is_narrower else target, value))
+                on_device.append(self._copy_on_device(name, value))
                 continue
-            if is_narrower:
+            if value.dim() > 1 and value.shape[1] != spec.trailing_shape[0]:
                 view[:, : value.shape[1]] = value
                 view[:, value.shape[1] :] = spec.pad_value
             else:
@@ -288,21 +285,22 @@ class StaticInputs:
         copies: list[tuple[torch.Tensor, torch.Tensor]] = []
         for name, value in (on_device or {}).items():
             self._layout.check_on_device(name, value, own=staged.own)
-            self._require_apart(name, value)
-            target = self._full_views[name][: len(value)]
-            is_narrower = value.dim() > 1 and value.shape[1] != target.shape[1]
-            copies.append((target[:, : value.shape[1]] if is_narrower else target, value))
+            copies.append(self._copy_on_device(name, value))
         self._staged = None
         self._num_steps += 1
         self._copy(staged.host, copies)
 
-    def _require_apart(self, name: str, value: torch.Tensor) -> None:
+    def _copy_on_device(self, name: str, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return where a checked value of the device goes, and the value."""
         # The packed copy comes first: it would overwrite the value before it is read.
         if value.untyped_storage().data_ptr() == self._address:
             raise InputError(
                 f"loading the inputs of a step: `{name}` lies in the static inputs themselves, "
                 "which the step overwrites before it is read; clone it before"
             )
+        target = self._full_views[name][: len(value)]
+        is_narrower = value.dim() > 1 and value.shape[1] != target.shape[1]
+        return target[:, : value.shape[1]] if is_narrower else target, value
 
     def _copy(
         self, host: _HostBuffer, on_device: Iterable[tuple[torch.Tensor, torch.Tensor]]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError, InputError
-from npu_compile.runners.runner_arguments import is_count
 from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import CaptureSizeError, CaptureSizes, GraphKey
 
@@ -43,7 +43,7 @@ class StepForm:
     ) -> None:
         is_packed = query_length is None
         limit = max_sequences if is_packed else query_length
-        if is_packed == (max_sequences is None) or not is_count(limit):
+        if is_packed == (max_sequences is None) or not is_whole(limit, least=1):
             raise ConfigError(
                 f"making a decode runner: query_length is {query_length!r} and max_sequences "
                 f"{max_sequences!r}; expected a query_length of at least 1, or query_length None "

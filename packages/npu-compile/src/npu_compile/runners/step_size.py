@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError, InputError
 
 
@@ -19,18 +20,13 @@ class StepSize(NamedTuple):
     sequences: int
 
 
-def is_extent(value: object) -> bool:
-    """Return whether a value is a whole number that is not negative."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-
 def require_step_size(doing: str, size: object) -> None:
     """See that a size is one, of whole numbers that are not negative.
 
     Raises:
         ConfigError: it is something else.
     """
-    if not isinstance(size, StepSize) or not all(map(is_extent, size)):
+    if not isinstance(size, StepSize) or not all(is_whole(each, least=0) for each in size):
         raise ConfigError(
             f"{doing}: the size is {size!r}, expected StepSize(tokens=..., sequences=...) of whole "
             "numbers; where each sequence brings one token both are the same"
