@@ -18,12 +18,7 @@ import functools
 import gc
 import importlib
 import json
-import os
-import re
 import shutil
-import subprocess
-import sys
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +36,7 @@ from bench_attn_update import (
     make_protocol,
     make_workload,
 )
+from callgrind_counts import count_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,15 +67,6 @@ class Row:
     ratio_to_floor: float
 
 
-def build_requests(folder: Path) -> Path:
-    """Compile the requests to Callgrind; returns the library."""
-    target = folder / "requests.so"
-    source = Path(__file__).with_name("callgrind_requests.cpp")
-    command = ["g++", "-O2", "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(target)]
-    subprocess.run(command, check=True, timeout=300)
-    return target
-
-
 def run_steps(requests: str, layers: int, sequences: int, steps: int) -> None:
     """Run counted steps of all subjects; Callgrind writes a file for each."""
     npu = importlib.import_module(TORCH_NPU).npu
@@ -106,39 +93,10 @@ def run_steps(requests: str, layers: int, sequences: int, steps: int) -> None:
             callgrind.write_counts(f"subject {position}".encode())
 
 
-def read_counts(folder: Path) -> dict[int, int]:
-    """Return the instructions of the thread that counted, by the position of the subject."""
-    counts: dict[int, int] = {}
-    for path in folder.glob("counts.*"):
-        text = path.read_text(errors="replace")
-        subject = re.search(r"^desc: Trigger: Client Request: subject (\d+)$", text, re.MULTILINE)
-        total = re.search(r"^totals: (\d+)$", text, re.MULTILINE)
-        if subject is not None and total is not None:
-            position = int(subject[1])
-            counts[position] = max(counts.get(position, 0), int(total[1]))
-    return counts
-
-
 def count(layers: int, sequences: int, steps: int) -> list[Row]:
     """Run one process of all subjects under Callgrind and return its rows."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        launcher = str(Path(sys.executable).with_name("cann-sim"))
-        callgrind = ["valgrind", "-q", "--tool=callgrind", "--separate-threads=yes"]
-        callgrind += ["--instr-atstart=no", "--collect-atstart=no"]
-        callgrind += [f"--callgrind-out-file={folder}/counts"]
-        script = [sys.executable, __file__, f"--requests={build_requests(folder)}"]
-        script += [f"--layers={layers}", f"--sequences={sequences}", f"--steps={steps}"]
-        # Valgrind cannot map much memory at once.
-        environment = {
-            **os.environ,
-            "CANN_SIM_KERNELS": "null",
-            "CANN_SIM_MEMORY_GB": "2",
-            "TASK_QUEUE_ENABLE": "0",
-        }
-        command = [launcher, "run", "--", *callgrind, *script]
-        subprocess.run(command, env=environment, check=True, timeout=1500)
-        counts = read_counts(folder)
+    options = (f"--layers={layers}", f"--sequences={sequences}", f"--steps={steps}")
+    counts = count_subjects(__file__, *options, on_simulator=True)
     subjects = list(SUBJECTS)
     floor = counts[subjects.index(FLOOR)]
     return [

@@ -18,10 +18,7 @@ import argparse
 import ctypes
 import gc
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,8 +26,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench_attn_update_instructions import build_requests, read_counts
 from bench_decode import batches, make_peers, make_runners
+from callgrind_counts import count_subjects
 from npu_graph_runtime import NpuDevice
 from qwen3_engine.tiny_checkpoint import TinyShape, write_tiny_checkpoint
 
@@ -79,24 +76,8 @@ def run_steps(requests: str, layers: int, sequences: int, steps: int) -> None:
 
 def count(layers: int, sequences: int, steps: int) -> list[Row]:
     """Run one process of all subjects under Callgrind and return its rows."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        launcher = str(Path(sys.executable).with_name("cann-sim"))
-        callgrind = ["valgrind", "-q", "--tool=callgrind", "--separate-threads=yes"]
-        callgrind += ["--instr-atstart=no", "--collect-atstart=no"]
-        callgrind += [f"--callgrind-out-file={folder}/counts"]
-        script = [sys.executable, __file__, f"--requests={build_requests(folder)}"]
-        script += [f"--layers={layers}", f"--sequences={sequences}", f"--steps={steps}"]
-        # Valgrind cannot map much memory at once.
-        environment = {
-            **os.environ,
-            "CANN_SIM_KERNELS": "null",
-            "CANN_SIM_MEMORY_GB": "2",
-            "TASK_QUEUE_ENABLE": "0",
-        }
-        command = [launcher, "run", "--", *callgrind, *script]
-        subprocess.run(command, env=environment, check=True, timeout=1500)
-        counts = read_counts(folder)
+    options = (f"--layers={layers}", f"--sequences={sequences}", f"--steps={steps}")
+    counts = count_subjects(__file__, *options, on_simulator=True)
     return [
         Row(
             layers=layers,

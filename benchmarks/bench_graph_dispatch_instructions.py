@@ -16,8 +16,6 @@ import ctypes
 import gc
 import json
 import shutil
-import subprocess
-import sys
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,8 +23,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench_attn_update_instructions import build_requests, read_counts
 from bench_graph_dispatch import FLOOR, subjects
+from callgrind_counts import count_subjects
 
 CALLS = 200
 CALLS_TO_WARM_UP = 50
@@ -63,15 +61,10 @@ def run_calls(requests: str, tensors: int, names: Path) -> None:
 def count(tensors: int) -> list[Row]:
     """Run one process of all subjects under Callgrind and return its rows."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        callgrind = ["valgrind", "-q", "--tool=callgrind", "--separate-threads=yes"]
-        callgrind += ["--instr-atstart=no", "--collect-atstart=no"]
-        callgrind += [f"--callgrind-out-file={folder}/counts"]
-        script = [sys.executable, __file__, f"--requests={build_requests(folder)}"]
-        script += [f"--tensors={tensors}", f"--names={folder}/names"]
-        subprocess.run([*callgrind, *script], check=True, timeout=1500)
-        counts = read_counts(folder)
-        names: list[str] = json.loads((folder / "names").read_text(encoding="utf-8"))
+        written = Path(name) / "names"
+        options = (f"--tensors={tensors}", f"--names={written}")
+        counts = count_subjects(__file__, *options, on_simulator=False)
+        names: list[str] = json.loads(written.read_text(encoding="utf-8"))
     calls = {name: counts[position] // CALLS for position, name in enumerate(names)}
     return [
         Row(
