@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from cann_sim.building.native_library import native_libraries
+from cann_sim.building.native_library import NATIVE, native_libraries
 from cann_sim.building.translation_units import translation_units
 from cann_sim.inventory.installation import find_installation
 
@@ -58,6 +58,16 @@ def test_translation_units_leave_sources_alone(folders: list[Path]) -> None:
 def test_units_of_the_libraries_have_every_source_once() -> None:
     for library in native_libraries(find_installation()):
         assert sorted(source for unit in library.units for source in unit) == list(library.sources)
+
+
+def test_every_source_is_in_a_library() -> None:
+    """A folder that the table of deferred libraries does not name would be left out silently."""
+    libraries = native_libraries(find_installation())
+    built = {source for library in libraries for source in library.sources}
+    # Only beside a CUDA build of torch.
+    optional = set((NATIVE / "cuda_build").glob("*.cpp"))
+
+    assert set(NATIVE.glob("**/*.cpp")) - optional == built - optional
 
 
 def test_runtimes_share_all_units_but_one() -> None:
