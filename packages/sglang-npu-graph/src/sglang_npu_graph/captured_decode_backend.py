@@ -14,6 +14,7 @@ from npu_graph_runtime import (
     weights_of,
 )
 from sglang_npu_graph.decode_backend import UpdatedDecodeBackend
+from sglang_npu_graph.warm_up import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,12 +90,7 @@ class CapturedDecodeBackend(UpdatedDecodeBackend):
             super().capture_one(shape_key, forward_fn, capture_inputs, post_warmup_hook)
             return
         self.updates.forget(shape_key)
-        for _ in range(2):
-            self.device.synchronize()
-            self._tp_group.barrier()
-            forward_fn()
-            if post_warmup_hook is not None:
-                post_warmup_hook()
+        warm_up(self.device, self._tp_group, forward_fn, post_warmup_hook)
         key = GraphKey(num_tokens=shape_key.size, extra=(shape_key,))
         if self._steps.is_captured(key):
             self._steps.release(key)

@@ -22,6 +22,7 @@ from npu_graph_runtime import (
     runs_eagerly,
     weights_of,
 )
+from sglang_npu_graph.warm_up import warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -87,13 +88,7 @@ class BreakablePrefillBackend(BreakableCudaGraphBackend):  # type: ignore[misc]
             DeviceError: The device refused; the segment is named.
             EagerSegmentError: Captured work reads memory that an eager function keeps to itself.
         """
-        output: Any = None
-        for _ in range(2):
-            self._device.synchronize()
-            self._tp_group.barrier()
-            output = forward_fn()
-            if post_warmup_hook is not None:
-                post_warmup_hook()
+        output = warm_up(self._device, self._tp_group, forward_fn, post_warmup_hook)
         size = shape_key.size
         if self._shared_output_buffer is None:
             rows = self._cuda_graph_runner.cuda_graph_output_capacity_rows(output)
