@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
+
+Rows = list[dict[str, Any]]
 
 
 def run_group(
@@ -42,6 +46,54 @@ def run_group(
             return None
         finally:
             _end(process)
+
+
+def rows_of_variant(
+    script: str,
+    variant: Any,
+    checkpoint: Path,
+    sequences: int,
+    *,
+    environment: Mapping[str, str],
+    described: Mapping[str, Any],
+    log: Path,
+    out: Path,
+    limit: float,
+) -> Rows:
+    """Run a variant by a script that calls `run_given`; return its rows, or one with its error.
+
+    Args:
+        script: Its path.
+        variant: A dataclass of plain values.
+        checkpoint: Handed on.
+        sequences: Likewise.
+        environment: Of the processes.
+        described: What the row of an error says of the variant.
+        log: What they print.
+        out: File that the rows come in.
+        limit: Seconds.
+    """
+    given = json.dumps([dataclasses.asdict(variant), str(checkpoint), sequences, str(out)])
+    ended = run_group(script, given, environment, log, limit)
+    if out.exists():
+        rows: Rows = json.loads(out.read_text())
+        return rows
+    ended = ended or f"it took more than {limit} s"
+    return [{**described, "error": f"{ended}; see {log}"}]
+
+
+def run_given(given: str, variant: Callable[..., Any], run: Callable[..., Rows]) -> None:
+    """Run what `rows_of_variant` handed over by ``--run``, in a process of the group.
+
+    Args:
+        given: The text.
+        variant: Makes the variant.
+        run: Runs it; gets it, the checkpoint and the number of sequences, and returns rows.
+    """
+    values, checkpoint, sequences, out = json.loads(given)
+    values["timed"] = tuple(values["timed"])
+    rows = run(variant(**values), Path(checkpoint), sequences)
+    Path(out).write_text(json.dumps(rows))
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

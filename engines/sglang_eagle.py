@@ -11,7 +11,6 @@ compared.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import sys
 import tempfile
@@ -20,7 +19,7 @@ from typing import Any
 
 import sglang_stand_ins
 from decode_load import compare_load
-from process_group import run_group
+from process_group import rows_of_variant, run_given
 from session_rows import compare_tokens, print_table
 from session_run import ROOT
 from sglang_session import Variant, describe, make_engine
@@ -41,8 +40,8 @@ COLUMNS = dict.fromkeys(
 )
 
 
-def run_variant(variant: Variant, folder: Path, count: int) -> dict[str, Any]:
-    """Run the load on an engine with a draft, and return its row."""
+def run_variant(variant: Variant, folder: Path, count: int) -> list[dict[str, Any]]:
+    """Run the load on an engine with a draft, and return its one row."""
     target, draft = folder / "target", folder / "draft"
     if not target.exists():
         import torch
@@ -73,13 +72,14 @@ def run_variant(variant: Variant, folder: Path, count: int) -> dict[str, Any]:
     engine.collective_rpc("begin_load", shift=0)
     outputs = engine.generate(input_ids=prompts, sampling_params=sampling)
     engine.collective_rpc("end_load", out=str(counted))
-    return {
+    row = {
         **describe(variant),
         "sequences": count,
         "tokens": [list(output["output_ids"]) for output in outputs],
         "verifications": sum(output["meta_info"].get("spec_verify_ct", 0) for output in outputs),
         **json.loads(counted.read_text()),
     }
+    return [row]
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -108,10 +108,7 @@ def main() -> int:
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        given, checkpoints, count, out = json.loads(options.run)
-        given["timed"] = tuple(given["timed"])
-        row = run_variant(Variant(**given), Path(checkpoints), count)
-        Path(out).write_text(json.dumps(row))
+        run_given(options.run, Variant, run_variant)
         return 0
     sglang_stand_ins.set_environment()
     OUT.parent.mkdir(parents=True, exist_ok=True)
@@ -123,15 +120,17 @@ def main() -> int:
     )
     with tempfile.TemporaryDirectory() as folder:
         for variant in variants:
-            log, out = OUT.with_name(f"{OUT.stem}-{variant.name}.log"), Path(folder) / variant.name
-            run = [dataclasses.asdict(variant), folder, options.sequences, f"{out}.json"]
-            given, environment = json.dumps(run), variant.environment()
-            ended = run_group(__file__, given, environment, log, options.limit)
-            if Path(f"{out}.json").exists():
-                rows.append(json.loads(Path(f"{out}.json").read_text()))
-            else:
-                ended = ended or f"it took more than {options.limit} s"
-                rows.append({**describe(variant), "error": f"{ended}; see {log}"})
+            rows += rows_of_variant(
+                __file__,
+                variant,
+                Path(folder),
+                options.sequences,
+                environment=variant.environment(),
+                described=describe(variant),
+                log=OUT.with_name(f"{OUT.stem}-{variant.name}.log"),
+                out=Path(folder) / f"{variant.name}.json",
+                limit=options.limit,
+            )
             compare_tokens(rows)
             OUT.write_text(json.dumps(rows, indent=1))
     print_table(rows, COLUMNS, "SGLang 0.5.23 with an EAGLE-3 draft on simulated CANN")

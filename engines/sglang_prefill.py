@@ -25,7 +25,7 @@ from typing import Any
 
 import sglang_stand_ins
 from decode_load import BLOCK_SIZE
-from process_group import run_group
+from process_group import rows_of_variant, run_given
 from session_rows import DESCRIBED, compare_tokens, print_table
 from session_run import ROOT
 from sglang_session import Variant, describe, make_engine
@@ -229,10 +229,7 @@ def main() -> int:
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        given, checkpoint, count, out = json.loads(options.run)
-        given["timed"] = tuple(given["timed"])
-        rows = run_variant(Variant(**given), Path(checkpoint), count)
-        Path(out).write_text(json.dumps(rows))
+        run_given(options.run, Variant, run_variant)
         return 0
     sglang_stand_ins.set_environment()
     # What ends the session ends what it started.
@@ -243,15 +240,17 @@ def main() -> int:
         for number, variant in enumerate(choose_variants(options)):
             log, out = OUT.with_name(f"{OUT.stem}-{number}.log"), Path(folder) / f"{number}.json"
             checkpoint = Path(folder) / f"{variant.dtype}-{variant.num_layers}"
-            run = [dataclasses.asdict(variant), str(checkpoint), options.sequences, str(out)]
-            given, limit = json.dumps(run), options.limit
-            environment = {**variant.environment(), **({} if variant.timed else RETRACT)}
-            ended = run_group(__file__, given, environment, log, limit)
-            if out.exists():
-                rows += json.loads(out.read_text())
-            else:
-                ended = ended or f"it took more than {limit} s"
-                rows.append({**describe(variant), "error": f"{ended}; see {log}"})
+            rows += rows_of_variant(
+                __file__,
+                variant,
+                checkpoint,
+                options.sequences,
+                environment={**variant.environment(), **({} if variant.timed else RETRACT)},
+                described=describe(variant),
+                log=log,
+                out=out,
+                limit=options.limit,
+            )
             compare_tokens(rows)
             OUT.write_text(json.dumps(rows, indent=1))
     print_table(rows, COLUMNS, "SGLang 0.5.23's prefill on simulated CANN")

@@ -22,7 +22,7 @@ from typing import Any
 
 import sglang_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
-from process_group import run_group
+from process_group import rows_of_variant, run_given
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -186,15 +186,17 @@ def run_apart(
     if variant.name == "transformers":
         return judgements(rows, variant.dtype, checkpoint, options.sequences)
     log, written = options.out.with_name(f"sglang-{number}.log"), folder / f"{number}.json"
-    given = json.dumps(
-        [dataclasses.asdict(variant), str(checkpoint), options.sequences, str(written)]
+    return rows_of_variant(
+        __file__,
+        variant,
+        checkpoint,
+        options.sequences,
+        environment=variant.environment(),
+        described=describe(variant),
+        log=log,
+        out=written,
+        limit=options.limit,
     )
-    ended = run_group(__file__, given, variant.environment(), log, options.limit)
-    if written.exists():
-        found: list[dict[str, Any]] = json.loads(written.read_text())
-        return found
-    ended = ended or f"it took more than {options.limit} s"
-    return [{**describe(variant), "error": f"{ended}; see {log}"}]
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -253,10 +255,7 @@ def main() -> int:
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run:
-        given, checkpoint, count, out = json.loads(options.run)
-        given["timed"] = tuple(given["timed"])
-        rows = run_variant(Variant(**given), Path(checkpoint), count)
-        Path(out).write_text(json.dumps(rows))
+        run_given(options.run, Variant, run_variant)
         return 0
     sglang_stand_ins.set_environment()
     # What ends the session ends what it started.
