@@ -127,6 +127,7 @@ def main() -> None:
         meet = partial(dist.barrier, group=group)
         results[case.__name__] = case(device, rank, meet)
         meet()
+        cann_sim.restart_devices()  # else the group could not be given up
         dist.destroy_process_group()
     sys.stdout.write(json.dumps(results) + "\n")
 

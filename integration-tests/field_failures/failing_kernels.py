@@ -88,6 +88,7 @@ def position_beyond_the_table(device: NpuDevice) -> Iterator[Failing]:
     captured = _with(device, lambda _, x: x + torch.nn.functional.embedding(positions, table))
     positions[-1] = 1_000_000
     yield captured.difference
+    cann_sim.restart_devices()
     positions.zero_()
     captured.step_and_wait()
 

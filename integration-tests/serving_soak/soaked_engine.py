@@ -221,13 +221,10 @@ class SoakedEngines:
             self.counts.failed_captures += 1
 
     def _settle(self) -> None:
-        """Let the device end what it has, and take the errors that are left of the failed step."""
-        for _ in range(4):
-            try:
-                self._device.synchronize()
-            except RuntimeError:
-                continue
-            return
+        """Let the device end what it has, and work again where it stopped at a failure."""
+        with contextlib.suppress(RuntimeError):
+            self._device.synchronize()
+        cann_sim.restart_devices()
 
     def _engine(
         self,

@@ -28,6 +28,11 @@ def test_second():
 # Without warnings, as the last line counts them: a torch_npu that has no bytecode yet gives some.
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:warnings"]
 FAILS = "torch.ones(2).npu().index_select(0, torch.tensor([9]).npu())"
+SEEN = f"""try:
+        {FAILS}.cpu()
+    except RuntimeError:
+        pass"""
+CAPTURES = "torch_npu.npu.graph(torch_npu.npu.NPUGraph()).__enter__()"
 WAITS = "torch_npu.npu.ExternalEvent().wait(torch_npu.npu.Stream())"
 
 
@@ -58,10 +63,22 @@ def test_failure_left_behind_is_an_error_of_the_test_that_left_it(run_tests: Any
     assert "left a failure of the device behind: " in done.output
 
 
-def test_device_left_waiting_ends_the_run_and_names_the_test(run_tests: Any) -> None:
+def test_device_left_waiting_is_an_error_of_the_test_that_left_it(run_tests: Any) -> None:
     done = run_tests(WAITS)
+    assert "2 passed, 1 error" in done.output, done.output + done.errors
+    assert re.search(r"ERROR .*test_device.py::test_first", done.output)
+    assert "deadlock: stream" in done.output
+
+
+def test_failure_that_the_test_saw_is_none_of_the_next(run_tests: Any) -> None:
+    done = run_tests(SEEN)
+    assert "2 passed" in done.output, done.output + done.errors
+    assert done.status == 0
+
+
+def test_device_left_capturing_ends_the_run_and_names_the_test(run_tests: Any) -> None:
+    done = run_tests(CAPTURES)
     named = "test_device.py::test_first left a device that no later test can use: "
     assert named in done.output, done.output + done.errors
-    assert "deadlock: stream" in done.output
     assert "1 passed" in done.output
     assert done.status == 1

@@ -16,7 +16,7 @@ from cann_sim.errors import (
 from cann_sim.inventory.coverage import Coverage, MissingOperator, Refusal, coverage, read_coverage
 from cann_sim.simulated_device.clock import ClockConstant, clock_constants, virtual_time
 from cann_sim.simulated_device.counters import Counters, counters
-from cann_sim.simulated_device.faults import injected_faults, set_faults
+from cann_sim.simulated_device.faults import injected_faults, restart_devices, set_faults
 from cann_sim.simulated_device.schedule import fuzzed_schedule, schedule, set_schedule
 from cann_sim.simulated_device.stalls import Stall, read_stalls
 
@@ -47,6 +47,7 @@ __all__ = [
     "launch_environment",
     "read_coverage",
     "read_stalls",
+    "restart_devices",
     "schedule",
     "set_faults",
     "set_schedule",

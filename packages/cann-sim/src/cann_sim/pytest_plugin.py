@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from cann_sim.activation import is_active
+from cann_sim.simulated_device.faults import restart_devices, untold_failure
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -20,8 +23,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     """Synchronise the device behind each test and its fixtures.
 
     A failure that the test left behind (a kernel that failed after the last synchronisation) is its
-    own, as an error of its teardown. Where the device cannot be synchronised at all (a stream that
-    waits for ever, an open capture), the run ends and names the test: all later ones would fail.
+    own, as an error of its teardown, and so is a stream that waits for ever. A simulated device
+    that stopped or hangs is restarted. Where the device cannot be synchronised at all (an open
+    capture, a hang of hardware), the run ends and names the test: all later ones would fail.
 
     Args:
         item: The test.
@@ -30,9 +34,15 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     torch_npu = sys.modules.get("torch_npu")
     if torch_npu is None or not torch_npu.npu.is_initialized():
         return
+    # On hardware the same tests have nothing to restart.
+    simulated = is_active()
+    if simulated and not untold_failure():
+        restart_devices()
     try:
         torch_npu.npu.synchronize()
     except RuntimeError as failure:
+        if simulated:
+            restart_devices()
         try:
             torch_npu.npu.synchronize()
         except RuntimeError as error:

@@ -188,7 +188,8 @@ def _run_task(task: _Task, rank: int, ranks: int) -> Any:
     try:
         return task.function(rank, *task.arguments)
     finally:
-        # Streams that failed say so when the groups wait for them, each once.
+        # A device that stopped would end no group; on hardware its process ends.
+        cann_sim.restart_devices()
         while dist.is_initialized():
             with contextlib.suppress(RuntimeError):
                 dist.destroy_process_group()

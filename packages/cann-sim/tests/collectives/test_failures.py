@@ -151,6 +151,7 @@ def fail_on_purpose(rank: int) -> tuple[str, str]:
             first = message_of(lambda: dist.all_reduce(tensor))
     else:
         first = message_of(lambda: dist.all_reduce(tensor))
+    cann_sim.restart_devices()
     return first, message_of(lambda: dist.all_reduce(tensor))
 
 

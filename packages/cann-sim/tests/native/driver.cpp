@@ -27,6 +27,7 @@ constexpr Named kScenarios[] = {
     {"task-updates", scenario::TaskUpdates},
     {"fuzzed-schedules", scenario::FuzzedSchedules},
     {"faults", scenario::Faults},
+    {"stop", scenario::Stop},
     {"collectives", scenario::Collectives},
     {"deadlock", scenario::Deadlock},
     {"slow-workers", scenario::SlowWorkers},

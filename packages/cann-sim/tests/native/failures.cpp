@@ -37,6 +37,42 @@ void Faults() {
   CHECK_OK(aclrtDestroyStream(stream));
 }
 
+// A kernel fails while streams of other threads work and wait; all of them are told, and the device is restarted.
+void Stop() {
+  auto* word = DeviceMemory<uint64_t>(1);
+  const std::vector<aclrtStream> streams = NewStreams(4);
+  CHECK_OK(aclrtSetStreamFailureMode(streams[0], ACL_STOP_ON_FAILURE));
+  const aclrtEvent event = NewEvent();
+  for (int turn = 0; turn < 20; ++turn) {
+    Together(4, [&](int index) {
+      if (index == 0) {
+        Launch(streams[0], "throws", [] { throw std::runtime_error("on purpose"); });
+      } else if (index == 1) {
+        CHECK_OK(aclrtValueWait(word, 1, ACL_STREAM_WAIT_VALUE_EQ, streams[1]));
+      } else {
+        for (int kernel = 0; kernel < 10; ++kernel) {
+          Launch(streams[index], "adds", [] {});
+        }
+      }
+      if (index < 2) {
+        CHECK_CODE(aclrtSynchronizeStream(streams[index]), ACL_ERROR_RT_AICORE_EXCEPTION);
+      }
+    });
+    Together(4, [&](int index) {
+      CHECK_CODE(aclrtSynchronizeStream(streams[index]), ACL_ERROR_RT_AICORE_EXCEPTION);
+      CHECK_CODE(aclrtSynchronizeEvent(event), ACL_ERROR_RT_AICORE_EXCEPTION);
+    });
+    CHECK_OK(aclrtDeviceTaskAbort(0, 0));
+    for (const aclrtStream stream : streams) {
+      Launch(stream, "adds", [] {});
+    }
+    CHECK_OK(aclrtSynchronizeDevice());
+  }
+  CHECK_OK(aclrtDestroyEvent(event));
+  Destroy(streams);
+  CHECK_OK(aclrtFree(word));
+}
+
 void Deadlock() {
   auto* word = DeviceMemory<uint64_t>(1);
   const std::vector<aclrtStream> streams = NewStreams(2);

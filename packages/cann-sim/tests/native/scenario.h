@@ -107,6 +107,7 @@ void Destruction();
 void TaskUpdates();
 void FuzzedSchedules();
 void Faults();
+void Stop();
 void Collectives();
 void Deadlock();
 void SlowWorkers();

@@ -43,6 +43,7 @@ SCENARIOS = [
     "task-updates",
     "fuzzed-schedules",
     "faults",
+    "stop",
     "collectives",
     "deadlock",
     "slow-workers",

@@ -220,9 +220,9 @@ def outcome(memory: Memory, scenario: str, seed: int, errors: list[str]) -> str:
         return "named"
     finally:
         cann_sim.set_schedule("free")
-        for _ in range(2):
-            with contextlib.suppress(RuntimeError):
-                NPU.synchronize()
+        with contextlib.suppress(RuntimeError):
+            NPU.synchronize()
+        cann_sim.restart_devices()
     return "right" if made.cpu().tolist() == [6.0] * SIZE else "wrong"
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
+import cann_sim
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -130,7 +132,7 @@ def test_graph_replayed_while_it_is_captured_is_refused(npu: Any, acl: Any) -> N
     assert (status.value, code) == (1, MODEL_CAPTURED)
 
 
-def test_kernel_that_fails_in_a_replay_is_reported_and_the_stream_goes_on(npu: Any) -> None:
+def test_kernel_that_fails_in_a_replay_is_reported_until_the_device_is_restarted(npu: Any) -> None:
     values, index = torch.arange(4.0).to("npu:0"), torch.tensor([1]).to("npu:0")
     results: list[torch.Tensor] = []
     graph = captured(npu, lambda: results.append(torch.index_select(values, 0, index)))
@@ -138,6 +140,10 @@ def test_kernel_that_fails_in_a_replay_is_reported_and_the_stream_goes_on(npu: A
     graph.replay()
     with pytest.raises(RuntimeError, match="507011"):
         npu.synchronize()
+    index.fill_(2)
+    with pytest.raises(RuntimeError, match=r"(?s)507011.*takes nothing any more"):
+        graph.replay()
+    cann_sim.restart_devices()
     index.fill_(2)
     graph.replay()
     npu.synchronize()

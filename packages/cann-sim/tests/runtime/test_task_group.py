@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import torch
 
+import cann_sim
+
 GROUP_STATUS = 107033
 INTERNAL_ERROR = 507000
 NOT_CAPTURED = 107029
@@ -234,6 +236,7 @@ def test_update_that_only_luck_puts_behind_the_replay_is_named(npu: Any) -> None
     )
     with pytest.raises(RuntimeError, match=expected):
         npu.synchronize()
+    cann_sim.restart_devices()
     assert updatable.result() == 4.0
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cann_sim.errors import SettingError
-from cann_sim.simulated_device.runtime_library import read_text
+from cann_sim.simulated_device.runtime_library import read_text, runtime_function
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,9 +39,37 @@ def set_faults(faults: str) -> None:
         raise SettingError(f"setting the faults of the simulated device: {wrong}")
 
 
+def restart_devices() -> int:
+    """Let devices work again that stopped at a failure or hang; what they had not done is dropped.
+
+    A device stops at the first failure of a task and takes nothing any more, see the README. On
+    hardware a process that sees this has to end. This does what ``aclrtDeviceTaskAbort`` does,
+    behind ``torch.npu.stop_device``; what was captured before is to be captured anew.
+
+    Returns:
+        How many had stopped, or hung and had been found out by a synchronisation.
+
+    Raises:
+        InactiveError: The simulator is not loaded in this process.
+    """
+    return runtime_function("cann_sim_restart_devices", "to restart its devices")()
+
+
+def untold_failure() -> str:
+    """Return the failure that a device stopped at and that no call was told of; empty for none.
+
+    Raises:
+        InactiveError: The simulator is not loaded in this process.
+    """
+    return read_text("cann_sim_untold_failure", "what its devices stopped at")
+
+
 @contextmanager
 def injected_faults(faults: str) -> Iterator[None]:
     """Let the device fail as `set_faults` says in the block; afterwards nothing fails.
+
+    A device that stopped at a failure in the block is restarted behind it, where some call had been
+    told of the failure; else it stays as it is, and the next call is told.
 
     Args:
         faults: As for `set_faults`.
@@ -55,3 +83,5 @@ def injected_faults(faults: str) -> Iterator[None]:
         yield
     finally:
         set_faults("")
+        if not untold_failure():
+            restart_devices()

@@ -322,9 +322,12 @@ class DecodeRunner:
         than the input buffers have copies.
 
         What fails on the device afterwards is not seen here: the next wait for the device raises
-        it, such as that which reads the sampled tokens. Then :meth:`release` and :meth:`capture`
-        before the next step. A replay that ended in its middle may leave events set by which the
-        next one waits for its update, and would read the lengths of an earlier step.
+        it, such as that which reads the sampled tokens. A device stops at its first failure, so
+        the process has to end. Where it makes the device work again
+        (``torch.npu.stop_device`` and ``restart_device``, a trial feature of CANN), it calls
+        :meth:`release` and :meth:`capture` before the next step: a replay that ended in its middle
+        may leave events set by which the next one waits for its update, and would read the lengths
+        of an earlier step.
 
         Args:
             inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change

@@ -73,7 +73,7 @@ _READ_DEVICE_LOG = "look in the device log (plog) for the operator that failed f
 _KEEP_MEMORY = (
     "check that no tensor the graph reads or writes was freed after capture (workspaces and "
     "outputs included), that indices and lengths are in range, and run the step in RunMode.EAGER "
-    "to find the operator"
+    "to find the operator; the device takes nothing more from this process, which must be restarted"
 )
 _EVENT_NEVER_RECORDED = (
     "check that every external event the graph waits for is recorded once for each replay, after "

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <regex>
 
 #include "configuration.h"
 #include "error_message.h"
+#include "monitor.h"
 
 namespace {
 
@@ -103,6 +105,24 @@ void Device::WakeWorkers() {
   }
 }
 
+void Device::AbortTasks() {
+  stop.Abort("aborted by aclrtDeviceTaskAbort");
+  TheMonitor().Update([] {});
+  const std::vector<Stream*> streams = Streams();
+  for (Stream* stream : streams) {
+    stream->Drain();
+  }
+  stop.Forget();
+}
+
+bool Device::MustRestart() {
+  if (stop.failure() != nullptr) {
+    return true;
+  }
+  const std::vector<Stream*> streams = Streams();
+  return stop.hung() && !std::all_of(streams.begin(), streams.end(), [](Stream* stream) { return stream->Idle(); });
+}
+
 bool Device::HoldGraphStream() {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (streams_.size() + graph_streams_ >= configuration::StreamLimit()) {
@@ -150,6 +170,28 @@ void StopStreams() {
 }
 
 }  // namespace cann_sim
+
+// What a stopped device failed at, where the host does not know of it. Writes at most `size` bytes, returns the length.
+extern "C" CANN_SIM_EXPORT size_t cann_sim_untold_failure(char* buffer, size_t size) {
+  std::string untold;
+  for (const Device* device : Devices()) {
+    untold = untold.empty() ? device->stop.Untold() : untold;
+  }
+  std::memcpy(buffer, untold.data(), std::min(size, untold.size()));
+  return untold.size();
+}
+
+// Lets all devices work again that stopped at a failure or hang; returns their number.
+extern "C" CANN_SIM_EXPORT size_t cann_sim_restart_devices() {
+  size_t restarted = 0;
+  for (Device* device : Devices()) {
+    if (device->MustRestart()) {
+      device->AbortTasks();
+      ++restarted;
+    }
+  }
+  return restarted;
+}
 
 extern "C" {
 
@@ -212,6 +254,17 @@ aclError aclrtResetDevice(int32_t id) {
   if (current_device != nullptr && current_device->id == id) {
     current_device = nullptr;
   }
+  return ACL_SUCCESS;
+}
+
+// The limit of time is not needed: nothing that is aborted takes long.
+aclError aclrtDeviceTaskAbort(int32_t id, uint32_t /*milliseconds*/) {
+  CANN_SIM_REQUIRE_USABLE("aclrtDeviceTaskAbort");
+  Device* device = cann_sim::FindDevice(id);
+  if (device == nullptr) {
+    return NoSuchDevice("aclrtDeviceTaskAbort", id);
+  }
+  device->AbortTasks();
   return ACL_SUCCESS;
 }
 

@@ -18,6 +18,7 @@ struct Device {
 
   const int32_t id;
   std::atomic<bool> active{false};  // once it was current on some thread
+  DeviceStop stop;
 
   Stream& DefaultStream();
   // Null where the stream limit is reached.
@@ -28,6 +29,11 @@ struct Device {
   size_t BusyStreams();
   // Ends the naps of workers that have tasks.
   void WakeWorkers();
+
+  // Whether it stopped at a failure, or hangs and the host was told so.
+  bool MustRestart();
+  // Ends the tasks that run, drops those that were given, and lets the device work again after a failure.
+  void AbortTasks();
 
   // Streams that captured graphs hold, which count towards the limit. False where the limit is reached.
   bool HoldGraphStream();

@@ -4,7 +4,9 @@
 
 #include <acl/acl_base_rt.h>
 
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -43,6 +45,42 @@ class WithFailure {
   WithFailure(const WithFailure&) = delete;
   WithFailure& operator=(const WithFailure&) = delete;
 };
+
+// The failure that a device stopped at. Where aclrtSetStreamFailureMode asked for it, as torch_npu does for each of its
+// streams, the first failure of a task stops all streams of the device: tasks are dropped, waits end, nothing is taken any
+// more and every synchronisation returns the code again, until aclrtDeviceTaskAbort.
+class DeviceStop {
+ public:
+  void AskFor() { asked_for_.store(true); }
+  // Keeps the first failure, where it was asked to stop at one.
+  void At(const std::shared_ptr<const StreamFailure>& failure);
+  // Stops it whether that was asked for or not; ends with Forget.
+  void Abort(const std::string& why);
+  void Forget();
+  // Null while the device works.
+  std::shared_ptr<const StreamFailure> failure() const;
+  // The same for an answer to the host, which knows of it from then on.
+  std::shared_ptr<const StreamFailure> TellHost();
+  // What a device stopped at that no call of the host was told of; empty where there is none.
+  std::string Untold() const;
+  // The host was told that the tasks of the device wait for each other for ever.
+  void HasHung() { hung_.store(true); }
+  bool hung() const { return hung_.load(); }
+  // Refuses what a device that has stopped does not take; success where it works.
+  aclError Refuse(const char* function);
+
+ private:
+  std::atomic<bool> asked_for_{false};
+  std::atomic<bool> stopped_{false};
+  std::atomic<bool> hung_{false};
+  mutable std::mutex mutex_;
+  std::shared_ptr<const StreamFailure> failure_;
+  bool told_ = false;
+};
+
+// Of the device that the calling thread is a worker of; null for a thread of the host.
+const DeviceStop* StopOfThisDevice();
+void WorkForDevice(const DeviceStop& stop);
 
 // Is told of every stream of this process that fails, by the worker of the stream.
 using FailureObserver = void (*)(const std::string& what);

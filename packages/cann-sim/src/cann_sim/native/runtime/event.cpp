@@ -122,6 +122,12 @@ aclError RefuseWhileCaptured(const char* function, Event& event) {
               std::string(function) + ": the event is part of a capture that has not ended");
 }
 
+// An event is of a device that has one: what the host asks of it is refused where that device has stopped.
+aclError RefuseWhereStopped(const char* function) {
+  cann_sim::Device* device = cann_sim::CurrentDevice();
+  return device == nullptr ? ACL_SUCCESS : device->stop.Refuse(function);
+}
+
 aclError RefuseUnsupportedInCapture(const char* function) {
   return Fail(ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
               std::string(function) + ": in a capture only events of aclrtCreateEventExWithFlag and external events work");
@@ -320,6 +326,9 @@ aclError aclrtSynchronizeEvent(aclrtEvent handle) {
   if (const aclError error = RefuseWhileCaptured("aclrtSynchronizeEvent", event); error != ACL_SUCCESS) {
     return error;
   }
+  if (const aclError error = RefuseWhereStopped("aclrtSynchronizeEvent"); error != ACL_SUCCESS) {
+    return error;
+  }
   ++cann_sim::TheCounters().synchronisations;
   if (event.shared != nullptr) {
     event.shared->Await();
@@ -337,6 +346,9 @@ aclError aclrtQueryEventStatus(aclrtEvent handle, aclrtEventRecordedStatus* stat
   CANN_SIM_REQUIRE_POINTER("aclrtQueryEventStatus", status);
   Event& event = *static_cast<Event*>(handle);
   if (const aclError error = RefuseWhileCaptured("aclrtQueryEventStatus", event); error != ACL_SUCCESS) {
+    return error;
+  }
+  if (const aclError error = RefuseWhereStopped("aclrtQueryEventStatus"); error != ACL_SUCCESS) {
     return error;
   }
   cann_sim::TheSchedule().HostPoint(1);

@@ -44,6 +44,13 @@ void Forget(GraphHandles& handles, const std::shared_ptr<Graph>& graph) {
   }
 }
 
+// Why the device of the calling worker has stopped, as what a task would have thrown; null where it works.
+std::exception_ptr WhyThisDeviceStopped() {
+  const std::shared_ptr<const cann_sim::StreamFailure> failure = cann_sim::StopOfThisDevice()->failure();
+  return failure == nullptr ? nullptr
+                            : std::make_exception_ptr(cann_sim::DeviceFailure(failure->code, failure->what));
+}
+
 // Runs the tasks in order; after a failure only those that others wait for. Returns the first failure.
 std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
   std::exception_ptr failure;
@@ -51,6 +58,9 @@ std::exception_ptr RunBranch(std::vector<cann_sim::Task>& tasks) {
   cann_sim::Progress::Branch progress(tasks);
   for (cann_sim::Task& task : tasks) {
     progress.Next();
+    if (failure == nullptr) {
+      failure = WhyThisDeviceStopped();
+    }
     if (failure != nullptr && !cann_sim::Signals(task.kind)) {
       continue;
     }
@@ -144,6 +154,7 @@ void Graph::RunTasks() {
     RunBesides("the branch of graph " + std::to_string(id) + " from stream " + std::to_string(branches[branch].stream_id),
                [this, branch, &failures, &begun, &ended] {
                  const OnLane on(*branches[branch].ordered);
+                 WorkForDevice(device.stop);
                  TakeKnown(begun);
                  TraceAsBranch(device.id, id, branch, branches[branch].stream_id);
                  const Span span("replay", [this] { return "graph " + std::to_string(id); });
@@ -229,6 +240,9 @@ aclError aclmdlRIExecuteAsync(aclmdlRI handle, aclrtStream stream_handle) {
   const std::shared_ptr<Graph> graph = cann_sim::FindReplayableGraph("aclmdlRIExecuteAsync", handle);
   if (graph == nullptr) {
     return cann_sim::LastError();
+  }
+  if (const aclError error = stream->device.stop.Refuse("aclmdlRIExecuteAsync"); error != ACL_SUCCESS) {
+    return error;
   }
   if (stream->state.load() != cann_sim::StreamState::kRunning) {
     return cann_sim::Fail(ACL_ERROR_RT_STREAM_CAPTURED, "aclmdlRIExecuteAsync: stream " + std::to_string(stream->id) +

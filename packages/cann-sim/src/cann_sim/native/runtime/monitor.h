@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "device_failure.h"
 #include "progress.h"
 #include "schedule.h"
 
@@ -40,7 +41,8 @@ class Monitor {
     return read();
   }
 
-  // Waits until the condition holds. Throws Stopped when the process ends first. `what` says what is waited for; it may be
+  // Waits until the condition holds. Throws Stopped when the process ends first, and the failure that the device of this
+  // worker stopped at where it does. `what` says what is waited for; it may be
   // called while the wait lasts, by another thread, and may not look at the monitor.
   template <class Condition>
   void Wait(const Progress::What& what, const Condition& condition) {
@@ -49,7 +51,9 @@ class Monitor {
       return;
     }
     std::unique_lock<std::mutex> lock(mutex_);
-    const Progress::Condition ready = [&] { return stopped_ || condition(); };
+    const DeviceStop* const device = StopOfThisDevice();
+    bool holds = false;
+    const Progress::Condition ready = [&] { return stopped_ || (holds = condition()) || IsStopped(device); };
     if (!ready()) {
       const Progress::Pause pause(what, ready);
       ++waits_;
@@ -58,6 +62,9 @@ class Monitor {
     }
     if (stopped_) {
       throw Stopped();
+    }
+    if (!holds) {
+      ThrowFailure(device->failure());
     }
   }
 
@@ -118,15 +125,23 @@ class Monitor {
   }
 
  private:
+  static bool IsStopped(const DeviceStop* device) { return device != nullptr && device->failure() != nullptr; }
+
   template <class Condition>
   void WaitInTurn(const Progress::What& what, const Condition& condition) {
-    const Progress::Condition ready = [&] { return Look([&] { return stopped_ || condition(); }); };
+    const DeviceStop* const device = StopOfThisDevice();
+    const Progress::Condition ready = [&] {
+      return Look([&] { return stopped_ || condition() || IsStopped(device); });
+    };
     if (!ready()) {
       const Progress::Pause pause(what, ready);
       TheSchedule().Block(ready);
     }
     if (stopped()) {
       throw Stopped();
+    }
+    if (IsStopped(device) && !Look(condition)) {
+      ThrowFailure(device->failure());
     }
   }
 

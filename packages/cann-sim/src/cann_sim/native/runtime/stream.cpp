@@ -106,13 +106,20 @@ aclError Stream::AwaitIdle(int32_t milliseconds) {
   if (outcome == Schedule::Outcome::kDone) {
     return ACL_SUCCESS;
   }
+  if (outcome == Schedule::Outcome::kStuck) {
+    device.stop.HasHung();
+  }
   const std::string why =
       outcome == Schedule::Outcome::kStuck ? "deadlock: " + stuck : "not done within " + std::to_string(milliseconds) + " ms";
   return Fail(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, "synchronise stream " + std::to_string(id) + ": " + why);
 }
 
 aclError Stream::Synchronize(int32_t milliseconds) {
-  if (const aclError error = AwaitIdle(milliseconds); error != ACL_SUCCESS) {
+  const aclError error = AwaitIdle(milliseconds);
+  if (const std::shared_ptr<const StreamFailure> stopped = device.stop.TellHost(); stopped != nullptr) {
+    return Fail(stopped->code, "stream " + std::to_string(id) + ": the device has stopped at its first failure: " + stopped->what);
+  }
+  if (error != ACL_SUCCESS) {
     return error;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
@@ -125,6 +132,12 @@ aclError Stream::Synchronize(int32_t milliseconds) {
   const std::shared_ptr<const StreamFailure> failure = std::move(failure_);
   failure_.reset();
   return Fail(failure->code, "stream " + std::to_string(id) + ": " + failure->what);
+}
+
+void Stream::Drain() {
+  AwaitIdle(-1);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  failure_.reset();
 }
 
 void Stream::Stop() {
@@ -187,6 +200,7 @@ std::optional<Task> Stream::NextTaken() {
 
 void Stream::Work() {
   TraceAsStream(device.id, id);
+  WorkForDevice(device.stop);
   const OnLane on(ordered_);
   std::unique_lock<std::mutex> lock(mutex_);
   for (;;) {
@@ -201,6 +215,9 @@ void Stream::Work() {
     // A task is freed before anybody is told that it is done.
     while (std::optional<Task> task = NextTaken()) {
       TheSchedule().Begin(lane_);
+      if (failure == nullptr) {
+        failure = device.stop.failure();
+      }
       if (failure == nullptr) {
         failure = Run(*task);
       } else if (Signals(task->kind)) {
@@ -231,6 +248,8 @@ std::shared_ptr<const StreamFailure> Stream::KeepFailure(const Task& task, aclEr
     const std::lock_guard<std::mutex> lock(mutex_);
     failure_ = failure;
   }
+  device.stop.At(failure);
+  TheMonitor().Update([] {});  // waits end where the device stopped
   TellOfFailure("stream " + std::to_string(id) + ": " + failure->what);
   return failure;
 }

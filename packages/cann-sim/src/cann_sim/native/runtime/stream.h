@@ -40,9 +40,11 @@ class Stream {
   bool Idle();
   // Ends the nap of a worker that has tasks: somebody waits for them.
   void Wake();
-  // Waits until all tasks given so far have run; milliseconds below 0 is no limit. Returns what a failed task left
-  // behind (and forgets it), or 507046 when the limit was reached.
+  // Waits until all tasks given so far have run; milliseconds below 0 is no limit. Returns the failure that the device
+  // stopped at, else what a failed task left behind (and forgets it), or 507046 when the limit was reached.
   aclError Synchronize(int32_t milliseconds);
+  // Waits until no task is left, and forgets what a failed one left behind.
+  void Drain();
   // Lets the worker end after the task that it is running.
   void Stop();
   // Frees the tasks that will never run, once the stream is stopped.

@@ -139,16 +139,20 @@ aclError aclrtStreamGetId(aclrtStream handle, int32_t* id) {
   return ACL_SUCCESS;
 }
 
-// The following settings have no effect on what a simulated device computes; they are accepted.
-
+// To stop at a failure is a matter of the context, which is the device: one stream that asks for it does so for all.
 aclError aclrtSetStreamFailureMode(aclrtStream handle, uint64_t mode) {
   CANN_SIM_FIND_STREAM(stream, "aclrtSetStreamFailureMode", handle);
-  return mode <= ACL_STOP_ON_FAILURE
-             ? ACL_SUCCESS
-             : Fail(ACL_ERROR_RT_PARAM_INVALID,
-                    "aclrtSetStreamFailureMode: expected 0 or 1 on stream " + std::to_string(stream->id) + ", found " +
-                        std::to_string(mode));
+  if (mode > ACL_STOP_ON_FAILURE) {
+    return Fail(ACL_ERROR_RT_PARAM_INVALID, "aclrtSetStreamFailureMode: expected 0 or 1 on stream " +
+                                                std::to_string(stream->id) + ", found " + std::to_string(mode));
+  }
+  if (mode == ACL_STOP_ON_FAILURE) {
+    stream->device.stop.AskFor();
+  }
+  return ACL_SUCCESS;
 }
+
+// The following settings have no effect on what a simulated device computes; they are accepted.
 
 aclError aclrtSetStreamAttribute(aclrtStream handle, aclrtStreamAttr /*attribute*/, aclrtStreamAttrValue* value) {
   CANN_SIM_FIND_STREAM(stream, "aclrtSetStreamAttribute", handle);
