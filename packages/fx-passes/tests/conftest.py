@@ -19,7 +19,37 @@ from torch import Tensor  # noqa: E402
 pytest_plugins = "cann_sim.pytest_plugin"
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+
+def _implement(
+    library: torch.library.Library,
+    schema: str,
+    function: Callable[..., Tensor | tuple[Tensor, ...]],
+) -> None:
+    """Define an operator whose kernel may write or return its arguments, as the engine's do.
+
+    Its schema and its meta kernel say nothing of that; torch takes it for a function.
+    """
+
+    def as_new(*arguments: object) -> Tensor | tuple[Tensor, ...]:
+        made = function(*arguments)
+        return made.clone() if isinstance(made, Tensor) else tuple(each.clone() for each in made)
+
+    name = library.define(schema)  # type: ignore[no-untyped-call]
+    for key in ("CPU", "PrivateUse1"):
+        library.impl(name, function, key)  # type: ignore[no-untyped-call]
+    library.impl(name, as_new, "Meta")  # type: ignore[no-untyped-call]
+
+
+def _turned(rows: Tensor, x: Tensor, head_size: int) -> Tensor:
+    """Turn the halves of what `rows` [T, rotary_dim] have angles for, of each head."""
+    heads = x.reshape(len(x), -1, head_size)
+    cos, sin = rows.unsqueeze(1).chunk(2, -1)
+    half = cos.shape[-1]
+    first, second, rest = heads.split([half, half, head_size - 2 * half], -1)  # type: ignore[no-untyped-call]
+    parts = [first * cos - second * sin, second * cos + first * sin, rest]
+    return torch.cat(parts, -1).reshape(x.shape)
 
 
 def _rotary_embedding(
@@ -31,24 +61,31 @@ def _rotary_embedding(
     rotary_dim: int,
     is_neox_style: bool = True,
 ) -> tuple[Tensor, Tensor]:
+    """Turn contiguous queries and keys where they are and return them; others are copied."""
     assert cos_sin_cache.shape[1] == rotary_dim
-    mode = "half" if is_neox_style else "interleaved"
-    turned: tuple[Tensor, Tensor] = torch.ops.npu.npu_mrope(
-        positions, query, key, cos_sin_cache, head_size, rotary_mode=mode
-    )
-    return turned
+    if query.is_meta:
+        return query, key
+    if query.device.type == "npu":
+        mode = "half" if is_neox_style else "interleaved"
+        turned: tuple[Tensor, Tensor] = torch.ops.npu.npu_mrope(
+            positions, query, key, cos_sin_cache, head_size, rotary_mode=mode
+        )
+    else:
+        rows = cos_sin_cache[positions]
+        turned = (_turned(rows, query, head_size), _turned(rows, key, head_size))
+    given = [each if each.is_contiguous() else each.clone() for each in (query, key)]
+    return given[0].copy_(turned[0]), given[1].copy_(turned[1])
 
 
 @pytest.fixture(scope="session")
 def rotary_embedding() -> Iterator[None]:
     """An operator with the name and the signature of vLLM-Ascend's."""
     library = torch.library.Library("vllm", "FRAGMENT")  # type: ignore[no-untyped-call]
-    name = "npu_rotary_embedding"
-    library.define(  # type: ignore[no-untyped-call]
-        f"{name}(Tensor positions, Tensor query, Tensor key, Tensor cos_sin_cache, int head_size, "
-        "int rotary_dim, bool is_neox_style=True) -> (Tensor, Tensor)"
+    schema = (
+        "npu_rotary_embedding(Tensor positions, Tensor query, Tensor key, Tensor cos_sin_cache, "
+        "int head_size, int rotary_dim, bool is_neox_style=True) -> (Tensor, Tensor)"
     )
-    library.impl(name, _rotary_embedding, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+    _implement(library, schema, _rotary_embedding)
     yield
     library._destroy()  # type: ignore[no-untyped-call]
 
@@ -90,13 +127,13 @@ class EngineState:
         """Return the rows of both ranks without padding, or those of this rank."""
         del is_ep_comm
         if not self.gathers or not label:
-            return x.clone()
+            return x
         rows = torch.cat([x, x.flip(0)])
         return rows[: len(rows) - self.padding]
 
     def chunk_residual(self, x: Tensor, residual: Tensor) -> Tensor:
         """Return the part of a residual that belongs to the rows of x."""
-        return residual.clone() if len(x) == len(residual) else residual[: len(x)].clone()
+        return residual if len(x) == len(residual) else residual[: len(x)]
 
 
 def _all_gather(tensor: Tensor, dim: int, world_size: int, group_name: str) -> Tensor:
@@ -107,7 +144,7 @@ def _all_gather(tensor: Tensor, dim: int, world_size: int, group_name: str) -> T
 
 def _sequence_chunk(x: Tensor) -> Tensor:
     """Of the first of two ranks."""
-    return x[: (len(x) + 1) // 2].clone()
+    return x[: (len(x) + 1) // 2]
 
 
 def _gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -115,9 +152,17 @@ def _gemm(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _all_reduce(tensor: Tensor, group_name: str) -> Tensor:
-    """Of a group of one rank; several are run by whoever rewrites the call."""
-    del group_name
-    return tensor.clone()
+    """In place, as on NPUs: of one rank, or in a group called `two` of two that have the same.
+
+    Several ranks are run by whoever rewrites the call.
+    """
+    return tensor.mul_(2) if group_name.startswith("two") else tensor
+
+
+def _reduce(x: Tensor, is_ep_comm: bool = False) -> Tensor:
+    """In place, of two ranks that have the same and in a state in which nothing is scattered."""
+    del is_ep_comm
+    return x.mul_(2)
 
 
 @pytest.fixture(scope="session")
@@ -134,11 +179,16 @@ def engine_operators() -> Iterator[EngineState]:
         "quantize(Tensor in_tensor, Tensor input_scale, Tensor input_scale_reciprocal, "
         "Tensor input_offset) -> Tensor"
     )
-    all_reduce = "all_reduce(Tensor tensor, str group_name) -> Tensor"
     functions = (
         (ascend, norm, _add_rms_norm_bias),
         (vllm, quantize, _quantize),
-        (vllm, all_reduce, _all_reduce),
+        (vllm, "all_reduce(Tensor tensor, str group_name) -> Tensor", _all_reduce),
+        (
+            vllm,
+            "maybe_all_reduce_tensor_model_parallel(Tensor final_hidden_states) -> Tensor",
+            _reduce,
+        ),
+        (vllm, "maybe_pad_and_reduce(Tensor x, bool is_ep_comm=False) -> Tensor", _reduce),
         (
             vllm,
             "all_gather(Tensor tensor, SymInt dim, SymInt world_size, str group_name) -> Tensor",
@@ -158,8 +208,7 @@ def engine_operators() -> Iterator[EngineState]:
         ),
     )
     for library, schema, function in functions:
-        name = library.define(schema)  # type: ignore[no-untyped-call]
-        library.impl(name, function, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+        _implement(library, schema, function)
     yield state
     for library in (vllm, ascend):
         library._destroy()  # type: ignore[no-untyped-call]

@@ -205,7 +205,8 @@ def test_quantisation_of_anything_else_is_by_the_reciprocal_with_equal_bits() ->
 def reduced_norm(
     x: Tensor, residual: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    whole = vllm.all_reduce(x, GROUP)
+    # An engine reduces what it has just computed; in place, which nobody sees there.
+    whole = vllm.all_reduce(x.neg(), GROUP)
     normed, _, total = ascend.npu_add_rms_norm_bias(whole, residual, weight, bias, 1e-5)
     return normed, total
 

@@ -50,7 +50,8 @@ def vllm_ascend_forms(
       ranks to what was gathered. Exact.
     - `vllm_ascend_gemm_all_reduce`, `vllm_ascend_all_reduce`: `vllm::all_reduce`, with
       `vllm::unquantized_gemm` before it or not, to `linear` and the functional collective.
-      Rounding, because the engine may add up in another order.
+      Rounding, because the engine may add up in another order. Not where somebody sees that it is
+      reduced in place, as whoever holds an input of the graph.
     - `vllm_ascend_all_gather`: `vllm::all_gather` along the first dimension to the functional
       collective. Exact.
 

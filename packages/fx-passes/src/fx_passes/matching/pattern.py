@@ -249,8 +249,8 @@ def compile_pattern(function: Callable[..., object]) -> CompiledPattern:
 
     Raises:
         PatternError: The function fails on symbolic values, returns something else, contains
-            an operation that is no operator or writes to memory, or computes something that none
-            of its outputs needs.
+            an operation that is no operator or declares that it writes, or computes something that
+            none of its outputs needs.
     """
     name = getattr(function, "__qualname__", repr(function))
     graph = Graph()
@@ -296,8 +296,8 @@ def read_pattern(
         labels: Values that have a name inside the pattern.
 
     Raises:
-        PatternError: The graph contains an operation that is no operator or writes to memory, or
-            computes something that none of its outputs needs.
+        PatternError: The graph contains an operation that is no operator or declares that it
+            writes, or computes something that none of its outputs needs.
     """
     for label_name, node in labels.items():
         node.meta[_LABEL] = label_name
@@ -396,7 +396,8 @@ class _PatternReader:
                 f"reading the pattern {self._name}: `{node.format_node()}` is not the call of a "
                 "known operator; use torch.ops, tensor methods, or functions of torch"
             )
-        if self._effects.of(node).writes:
+        effect = self._effects.of(node)
+        if effect.writes and not effect.hidden:
             raise PatternError(
                 f"reading the pattern {self._name}: {target} writes to its arguments; a pattern "
                 "must be free of side effects"

@@ -3,6 +3,7 @@
 from fx_passes.memory.alias_analysis import AliasAnalysis
 from fx_passes.memory.effect import Effect, EffectTable
 from fx_passes.memory.outside_writes import OutsideWrites
+from fx_passes.memory.unseen_write import witness_of_write
 from fx_passes.memory.view_users import (
     escapes,
     meets_its_source,
@@ -21,4 +22,5 @@ __all__ = [
     "needs_contiguous",
     "shows_layout",
     "views_of",
+    "witness_of_write",
 ]

@@ -14,7 +14,7 @@ from fx_passes.memory.effect import EffectTable
 from fx_passes.torch_internals import storage_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from torch.fx import Graph
 
@@ -29,8 +29,9 @@ class AliasAnalysis:
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
     Placeholders are taken to be distinct, unless their fake values show memory in common; so are
     tensors of the module, unless they are. It stays right while nodes that write nothing come and
-    go, if `replace` and `forget` are told. Which inputs overlap, and which group each write belongs
-    to, is found when it is first asked for: most rewrites stand where nothing is written.
+    go, if `replace` and `forget` are told, and `forget_writes` of those that go and wrote. Which
+    inputs overlap, and which group each write belongs to, is found when it is first asked for: most
+    rewrites stand where nothing is written.
 
     Args:
         graph: The graph.
@@ -140,6 +141,14 @@ class AliasAnalysis:
             self._parents.pop(node, None)
             self._regroup(node, before)
 
+    def forget_writes(self, nodes: Iterable[Node]) -> None:
+        """Forget the writes of nodes that a rewrite removed, or that compute something else now."""
+        gone = set(nodes).intersection(self._writers)
+        if gone:
+            self._writers = [node for node in self._writers if node not in gone]
+            self._barriers = [node for node in self._barriers if node not in gone]
+            self._writers_of = None
+
     def _regroup(self, node: Node, before: Node) -> None:
         """Bring the writers up to date after a node, and what views it, left a group."""
         if self._writers_of is None or before not in self._writers_of:
@@ -177,20 +186,28 @@ class AliasAnalysis:
         """Return whether the graph writes memory at all."""
         return bool(self._writers)
 
-    def writer_between(self, first: Node, last: Node | None, values: Iterable[Node]) -> Node | None:
+    def writer_between(
+        self,
+        first: Node,
+        last: Node | None,
+        values: Iterable[Node],
+        *,
+        ignored: Collection[Node] = (),
+    ) -> Node | None:
         """Return a node that may write one of some values, or that nothing may cross.
 
         Args:
             first: Where the range begins (inclusive).
             last: Where it ends (inclusive); None for the end of the graph.
             values: The values.
+            ignored: Writers that are not asked for.
         """
         if not self._writers:
             return None
         found = _first_between(self._barriers, first, last)
         writers_of = self._writers_by_group()
         for group in {self.group(value) for value in values}:
-            writer = _first_between(writers_of.get(group, ()), first, last)
+            writer = _first_between(writers_of.get(group, ()), first, last, ignored)
             if writer is not None and (found is None or writer < found):
                 found = writer
         return found
@@ -224,9 +241,13 @@ def _attribute(graph: Graph, target: str) -> object:
     return found
 
 
-def _first_between(nodes: Sequence[Node], first: Node, last: Node | None) -> Node | None:
+def _first_between(
+    nodes: Sequence[Node], first: Node, last: Node | None, ignored: Collection[Node] = ()
+) -> Node | None:
     """Return the first of some nodes, which are in graph order, in a range that has its ends."""
     position = bisect_left(nodes, first)
+    while position < len(nodes) and nodes[position] in ignored:
+        position += 1
     if position == len(nodes) or (last is not None and last < nodes[position]):
         return None
     return nodes[position]

@@ -67,12 +67,15 @@ class Effect:
         aliases: Nodes whose memory its result may share.
         view_of: The node of `aliases` whose memory its result surely is or shows; None where it
             may be a copy.
+        hidden: Whether it is an operator whose schema names none of what it writes, so that graphs
+            and patterns take it for a function of its arguments.
         barrier: Whether nothing may move across it, because it is not known what it does.
     """
 
     writes: tuple[Node, ...] = ()
     aliases: tuple[Node, ...] = ()
     view_of: Node | None = None
+    hidden: bool = False
     barrier: bool = False
 
 
@@ -96,6 +99,8 @@ class _OperatorEffect:
     view: bool
     # Whether the result may be an argument or a copy, as a cast to the same or another dtype is.
     may_copy: bool
+    # Whether something is written and the schema says of none of it.
+    hidden: bool
     barrier: bool
 
 
@@ -144,6 +149,13 @@ class EffectTable:
             known = self._views[id(target)] = (target, view)
         return known[1]
 
+    def hides_writes(self, node: Node) -> bool:
+        """Return whether a node writes what its operator does not declare; quick, by target."""
+        target = node.target
+        if not isinstance(target, OpOverload) or schema_of(target).name not in UNDECLARED_WRITES:
+            return False
+        return self.of(node).hidden
+
     def _is_pure(self, target: object) -> bool:
         if not isinstance(target, OpOverload):
             return target is operator.getitem
@@ -187,7 +199,7 @@ class EffectTable:
             return Effect(writes=writes, aliases=aliases, view_of=first)
         if known.may_copy and not writes:
             aliases = tuple(each for each in aliases if not _surely_copied(each, node))
-        return Effect(writes=writes, aliases=aliases)
+        return Effect(writes=writes, aliases=aliases, hidden=known.hidden and bool(writes))
 
     @staticmethod
     def _of_getitem(node: Node) -> Effect:
@@ -275,13 +287,15 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
         return None
     written: list[_Place] = []
     aliased: list[_Place] = []
+    declared = False
     for position, argument in enumerate(arguments):
         if not any(kind in str(argument.type) for kind in ("Tensor", "Storage")):
             continue
         place = _Place(-1 if argument.kwarg_only else position, argument.name)
         info = argument.alias_info
-        is_written = (info is not None and info.is_write) or argument.name in hidden
-        if is_written:
+        said = info is not None and info.is_write
+        declared = declared or said
+        if said or argument.name in hidden:
             written.append(place)
         if returns_memory or (returned and info is not None) or argument.name in hidden:
             aliased.append(place)
@@ -295,6 +309,7 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
         tuple(aliased),
         view,
         may_copy=not overload.is_view or composite,
+        hidden=bool(written) and not declared,
         barrier=barrier,
     )
 
@@ -319,6 +334,7 @@ def _together(effects: list[_OperatorEffect | None]) -> _OperatorEffect | None:
         tuple(dict.fromkeys(place for each in known for place in each.aliased)),
         view=False,
         may_copy=any(each.may_copy for each in known),
+        hidden=all(each.hidden or not each.written for each in known),
         barrier=any(each.barrier for each in known),
     )
 

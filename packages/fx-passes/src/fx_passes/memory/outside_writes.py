@@ -22,7 +22,7 @@ class OutsideWrites:
     """The inputs and tensors of a module, by name, whose memory a graph writes.
 
     Attributes:
-        surely: Written by a call of an operator, which declares what it writes.
+        surely: Written by a call of an operator, of which it is known what it writes.
         perhaps: Written by another call, of which only what it may write is known.
     """
 

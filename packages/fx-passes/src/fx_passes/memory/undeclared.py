@@ -40,6 +40,21 @@ UNDECLARED_WRITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "npu::_npu_silent_check": ("val_counter",),
         # ATB's GroupTopk sets to zero what is not selected; the operator returns nothing.
         "atb::_npu_group_topk": ("self",),
+        # vLLM-Ascend: its Triton kernel rotates contiguous queries and keys where they are, and
+        # they are what it returns (rope_forward_oot); without Triton the results are new.
+        "vllm::npu_rotary_embedding": ("query", "key"),
+        # vLLM: the communicator reduces in place and returns its argument, which NPUs keep
+        # (DeviceCommunicatorBase.all_reduce). The two of vLLM-Ascend do that, return the argument
+        # as it is, or reduce and scatter it, by the engine's state at the call.
+        "vllm::all_reduce": ("tensor",),
+        "vllm::maybe_all_reduce_tensor_model_parallel": ("final_hidden_states",),
+        "vllm::maybe_pad_and_reduce": ("x",),
+        # vLLM-Ascend's C++ hands these to kernels that update them (csrc/torch_binding.cpp).
+        "_C_ascend::npu_causal_conv1d_310": ("conv_states",),
+        "_C_ascend::npu_causal_conv1d_custom": ("output", "conv_state"),
+        "_C_ascend::npu_hamming_dist_top_k": ("indices",),
+        "_C_ascend::npu_recurrent_gated_delta_rule_310": ("state",),
+        "_C_ascend::npu_reshape_and_cache_bnsd": ("k_out",),
     }
 )
 """Operators, and those of their arguments which they write though their schema does not say so."""
@@ -62,6 +77,17 @@ RETURNS_MEMORY_OF_ARGUMENTS: frozenset[str] = frozenset(
         "npu::npu_reshape",
         "npu::npu_dtype_cast",
         "npu::_npu_dtype_cast",
+        # vLLM and vLLM-Ascend: the argument, a part of it or what was gathered, by the engine's
+        # state at the call.
+        "vllm::maybe_all_gather_and_maybe_unpad",
+        "vllm::maybe_chunk_residual",
+        "vllm::sequence_parallel_chunk_impl",
+        # vLLM-Ascend's C++: they return what they say they write, and do not say that.
+        "_C_ascend::bgmv_expand",
+        "_C_ascend::dispatch_ffn_combine",
+        "_C_ascend::mla_preprocess",
+        "_C_ascend::npu_ngram_spec_decode",
+        "_C_ascend::sgmv_expand",
     }
 )
 """Operators whose result may be memory of an argument though their schema does not say so.

@@ -25,7 +25,13 @@ __all__ = ["Cost", "cost_of", "cost_problem"]
 
 # Operators of which it cannot be seen whether they launch: all others do, but for views, taken
 # elements and what is computed from numbers alone.
-_LAUNCHES = MappingProxyType({"_c10d_functional::wait_tensor": False, "aten::contiguous": True})
+_LAUNCHES = MappingProxyType(
+    {
+        "_c10d_functional::wait_tensor": False,
+        "aten::contiguous": True,
+        "vllm::maybe_all_gather_and_maybe_unpad": True,
+    }
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fx_passes.matching.match import Match, NoMatch
+from fx_passes.memory import witness_of_write
 from fx_passes.rewriting.run_scope import is_labelled, where_it_runs
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def place(
     Nothing in the graph is changed. The place is after the definition of everything the pattern's
     parameters stand for and before the first user of an output. Reasons for none: a value inside
     the match is used outside or is an input as well, the nodes are on several streams or in several
-    scopes, a value involved is written meanwhile, an input depends on an output.
+    scopes, a value involved is written meanwhile, an input depends on an output, a node of the
+    match writes what its operator does not declare and somebody would miss it.
 
     Args:
         match: The match.
@@ -60,11 +62,30 @@ def place(
     if not removed.isdisjoint(inputs):
         inner = next(node for node in match.nodes if node in inputs)
         return NoMatch(f"`{inner.name}` is both an input of the match and inside it", (inner,))
+    unseen = _unseen_writers(match, aliases)
+    if isinstance(unseen, NoMatch):
+        return unseen
     placement = _find_place(match, removed, inputs, aliases)
     if isinstance(placement, NoMatch):
         return placement
-    problem = _written_meanwhile(match, inputs, placement, aliases)
-    return problem or _written_later(match, inputs, aliases, shares_memory) or placement
+    problem = _written_meanwhile(match, inputs, placement, aliases, unseen)
+    return problem or _written_later(match, inputs, aliases, unseen, shares_memory) or placement
+
+
+def _unseen_writers(match: Match, aliases: AliasAnalysis) -> frozenset[Node] | NoMatch:
+    """Return the nodes of a match whose hidden writes go with them, or who would miss one."""
+    if aliases.any_writer_between(match.nodes[0], match.nodes[-1]) is None:
+        return frozenset()
+    writers = frozenset(filter(match.effects.hides_writes, match.nodes))
+    for writer in writers:
+        witness = witness_of_write(writer, match.effects)
+        if witness is not None:
+            return NoMatch(
+                f"`{writer.name}` writes its arguments, though its operator does not declare it, "
+                f"and `{witness.name}` may show that memory later",
+                (writer, witness),
+            )
+    return writers
 
 
 def _escaping_value(match: Match, removed: set[Node]) -> NoMatch | None:
@@ -151,12 +172,16 @@ def _move_users(
 
 
 def _written_meanwhile(
-    match: Match, inputs: Collection[Node], placement: Placement, aliases: AliasAnalysis
+    match: Match,
+    inputs: Collection[Node],
+    placement: Placement,
+    aliases: AliasAnalysis,
+    unseen: Collection[Node],
 ) -> NoMatch | None:
     first, last = match.nodes[0], max(match.nodes[-1], placement.before)
     if aliases.any_writer_between(first, last) is None:
         return None
-    writer = aliases.writer_between(first, last, {*inputs, *match.nodes})
+    writer = aliases.writer_between(first, last, {*inputs, *match.nodes}, ignored=unseen)
     # New nodes go before placement.before, so what it writes comes too late, unless a removed node
     # read it even later.
     late = writer is placement.before and match.nodes[-1] < placement.before
@@ -166,15 +191,23 @@ def _written_meanwhile(
 
 
 def _written_later(
-    match: Match, inputs: Collection[Node], aliases: AliasAnalysis, shares_memory: bool
+    match: Match,
+    inputs: Collection[Node],
+    aliases: AliasAnalysis,
+    unseen: Collection[Node],
+    shares_memory: bool,
 ) -> NoMatch | None:
     """Return a write after which it shows that an output has its own memory, or no longer has."""
     if not aliases.writes_anywhere():
         return None
     for node in match.outputs.values():
+        source = node.args[0] if node.target is operator.getitem else node
+        # What it shared, through its unseen write, nobody reads any more.
+        if not shares_memory and source in unseen:
+            continue
         if _shares_as_before(node, inputs, aliases, shares_memory):
             continue
-        writer = aliases.writer_between(match.nodes[0], None, {node, *inputs})
+        writer = aliases.writer_between(match.nodes[0], None, {node, *inputs}, ignored=unseen)
         if writer is not None:
             return NoMatch(
                 f"`{node.name}` or what replaces it may share memory with an input of the match, "

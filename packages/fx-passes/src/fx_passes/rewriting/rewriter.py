@@ -195,6 +195,7 @@ class _Rewriter:
         for node in placement.moved:
             before.prepend(node)
         self._replace(rule, match, replacements, builder.created, removed)
+        aliases.forget_writes(gone)
         for name, node in replacements.items():
             if node is match.outputs[name]:
                 aliases.forget((node,))

@@ -1,0 +1,240 @@
+"""Operators that write what their schemas do not say: fused where nobody sees it, else left alone.
+
+The operators of the engine are those of `conftest.py`, which write in place as its kernels do.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+from torch import Tensor
+from torch.fx import Graph
+
+import fx_passes
+from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.fusions import fuse_split_qkv_rms_norm_rotary_embedding
+from fx_passes.memory import EffectTable, witness_of_write
+from fx_passes.testing import (
+    AttentionHeads,
+    assert_left_alone,
+    assert_rewritten,
+    assert_same_values,
+    capture_graph,
+    qkv_inputs,
+    random_tensors,
+    run_ranks,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.fx import GraphModule
+
+pytestmark = pytest.mark.usefixtures("engine_operators", "rotary_embedding")
+
+vllm, npu = torch.ops.vllm, torch.ops.npu
+TWO = "two:0"
+FORMS = fx_passes.Pipeline(
+    passes=(
+        fx_passes.NormalizePass(),
+        fx_passes.RulePass(name="forms", rules=vllm_ascend_forms({TWO: "7"})),
+    )
+)
+REDUCE = "vllm_ascend_all_reduce"
+
+
+def compare(
+    function: Callable[..., object], pipeline: fx_passes.Pipeline, *, ranks: int = 2
+) -> tuple[fx_passes.PipelineResult, GraphModule]:
+    """Rewrite Dynamo's graph of `function(x, y)`; compare results and inputs after a run."""
+    given = random_tensors((4, 8), (4, 8), dtype=torch.float32, device="cpu")
+    module = capture_graph(function, [each.clone() for each in given])
+    result = pipeline.run(module)
+    expected_inputs = [each.clone() for each in given]
+    expected = function(*expected_inputs)
+    inputs = [[each.clone() for each in given] for _ in range(ranks)]
+    names = [node.name for node in module.graph.find_nodes(op="placeholder")]
+    used = [[each["xy".index(name[2])] for name in names] for each in inputs]
+    (found, *_) = run_ranks([module] * ranks, used)
+    assert_same_values((found, inputs[0]), (expected, expected_inputs))
+    return result, module
+
+
+READ_LATER: dict[str, Callable[..., object]] = {
+    "input": lambda x, y: (vllm.all_reduce(x, TWO) + y,),
+    "read": lambda x, y: (vllm.all_reduce(s := x.sin(), TWO) * s + y,),
+    "returned": lambda x, y: (vllm.all_reduce(s := x.sin(), TWO) + y, s),
+    "view": lambda x, y: (vllm.all_reduce((s := x.sin()).view(-1), TWO), s.exp() + y),
+    "base": lambda x, y: (vllm.all_reduce((s := x.sin())[1:], TWO), s.exp() + y),
+    "perhaps": lambda x, y: (vllm.all_reduce((s := x.sin()).contiguous(), TWO), s + y),
+    "other part": lambda x, y: (vllm.all_reduce((s := x.sin().chunk(2))[0], TWO), s[1] + y[:2]),
+    "beside": lambda x, y: ((s := x.sin()) + vllm.all_reduce(s, TWO).mul_(3) + y,),
+}
+
+
+@pytest.mark.parametrize("function", READ_LATER.values(), ids=READ_LATER)
+def test_reduction_in_place_stays_where_somebody_sees_it(function: Callable[..., object]) -> None:
+    result, module = compare(function, FORMS)
+
+    assert not result.report.matches(REDUCE)
+    (miss,) = result.report.near_misses(REDUCE)
+    assert "may show that memory later" in miss.reason
+    assert vllm.all_reduce.default in {node.target for node in module.graph.nodes}
+
+
+UNSEEN: dict[str, Callable[..., object]] = {
+    "own": lambda x, y: (vllm.all_reduce(x.sin(), TWO) + y,),
+    "read before": lambda x, y: ((s := x.sin()).exp() + vllm.all_reduce(s, TWO) + y,),
+    "view": lambda x, y: (vllm.all_reduce(x.sin().view(-1), TWO).view(4, 8) + y,),
+    "written later": lambda x, y: (vllm.all_reduce(x.sin(), TWO).mul_(3) + y,),
+    "twice": lambda x, y: (vllm.all_reduce(vllm.all_reduce(x.sin(), TWO) * y, TWO),),
+    "written before": lambda x, y: (vllm.all_reduce(x.sin().add_(y), TWO),),
+}
+
+
+@pytest.mark.parametrize("function", UNSEEN.values(), ids=UNSEEN)
+def test_reduction_in_place_of_what_nobody_else_knows_is_rewritten(
+    function: Callable[..., object],
+) -> None:
+    result, module = compare(function, FORMS)
+
+    assert result.report.matches(REDUCE)
+    assert vllm.all_reduce.default not in {node.target for node in module.graph.nodes}
+
+
+def test_reduction_of_what_another_reduction_returned_is_rewritten_after_it() -> None:
+    result, _ = compare(
+        lambda x, y: (vllm.all_reduce(vllm.all_reduce(x.sin(), TWO), TWO) + y,), FORMS
+    )
+
+    assert len(result.report.matches(REDUCE)) == 2
+
+
+IN_PLACE = {
+    "all_reduce": lambda x: vllm.all_reduce(x, TWO),
+    "maybe_all_reduce": lambda x: vllm.maybe_all_reduce_tensor_model_parallel(x),  # noqa: PLW0108 - made when it is called
+    "maybe_pad_and_reduce": lambda x: vllm.maybe_pad_and_reduce(x),  # noqa: PLW0108 - the same
+    "rotary": lambda x: vllm.npu_rotary_embedding(
+        torch.arange(4), x, torch.ones(4, 8), torch.full((4, 8), 0.5), 8, 8
+    )[0],
+}
+
+
+@pytest.mark.parametrize("write", IN_PLACE.values(), ids=IN_PLACE)
+def test_copy_that_keeps_an_input_from_a_hidden_write_stays(
+    write: Callable[[Tensor], Tensor],
+) -> None:
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor]:
+        return (write(x.clone()) + x + y,)
+
+    _, module = compare(function, fx_passes.default_npu_pipeline(), ranks=1)
+
+    assert torch.ops.aten.clone.default in {node.target for node in module.graph.nodes}
+
+
+def _sin_exp(x: Tensor) -> dict[str, Tensor]:
+    return {"y": torch.exp(torch.sin(x))}
+
+
+def _build_sin_exp(
+    match: fx_passes.Match, build: fx_passes.GraphBuilder
+) -> dict[str, torch.fx.Node]:
+    value = match.value("y")
+    sine = build.call("aten::sin", match.bound["x"], val=value)
+    return {"y": build.call("aten::exp", sine, val=value)}
+
+
+@pytest.mark.parametrize("write", IN_PLACE.values(), ids=IN_PLACE)
+def test_match_does_not_read_across_a_hidden_write(write: Callable[[Tensor], Tensor]) -> None:
+    rule = fx_passes.Rule(name="sin_exp", patterns=(_sin_exp,), rewrite=_build_sin_exp)
+    rules = fx_passes.RulePass(name="rules", rules=(rule,), repeats=False)
+
+    def function(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        sine = torch.sin(x)
+        written = write(x)
+        return torch.exp(sine), written + y
+
+    pipeline = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
+    result, _ = compare(function, pipeline, ranks=1)
+
+    assert not result.report.matches("sin_exp")
+
+
+HEADS = AttentionHeads()
+ROPE = "fuse_split_qkv_rms_norm_rotary_embedding"
+
+
+def rotary_pipeline() -> fx_passes.Pipeline:
+    rules = fuse_split_qkv_rms_norm_rotary_embedding(kernels=())
+    return fx_passes.Pipeline(
+        passes=(fx_passes.NormalizePass(), fx_passes.RulePass(name="rules", rules=rules))
+    )
+
+
+def rotated(
+    qkv: Tensor, q_weight: Tensor, k_weight: Tensor, table: Tensor, positions: Tensor
+) -> tuple[Tensor, ...]:
+    """Return q and k before they are turned, the turned ones, and v."""
+    size = HEADS.head_dim
+    q, k, v = qkv.split([HEADS.q_size, HEADS.kv_size, HEADS.kv_size], dim=-1)  # type: ignore[no-untyped-call]
+    q = npu.npu_rms_norm(q.reshape(-1, size), q_weight, HEADS.eps)[0].view(-1, HEADS.q_size)
+    k = npu.npu_rms_norm(k.reshape(-1, size), k_weight, HEADS.eps)[0].view(-1, HEADS.kv_size)
+    return q, k, *vllm.npu_rotary_embedding(positions, q, k, table, size, table.shape[1], True), v
+
+
+def rotary_inputs() -> list[Tensor]:
+    qkv, q_weight, k_weight, *_ = qkv_inputs(HEADS, 5, dtype=torch.float16, device="npu")
+    (table,) = random_tensors((32, HEADS.head_dim), dtype=torch.float16, device="npu", seed=3)
+    return [qkv, q_weight, k_weight, table, torch.tensor([7, 0, 31, 7, 2]).to("npu")]
+
+
+def run_rotary(module: GraphModule, tensors: list[Tensor]) -> object:
+    names = ("qkv", "q_weight", "k_weight", "table", "positions")
+    given = dict(zip(names, tensors, strict=True))
+    return module(*[given[node.name[2:-1]] for node in module.graph.find_nodes(op="placeholder")])
+
+
+def test_rotation_in_place_of_what_the_fusion_computes_is_fused() -> None:
+    def function(
+        qkv: Tensor, q_weight: Tensor, k_weight: Tensor, table: Tensor, positions: Tensor
+    ) -> tuple[Tensor, ...]:
+        return rotated(qkv, q_weight, k_weight, table, positions)[2:]
+
+    tensors = rotary_inputs()
+    module = capture_graph(function, tensors)
+    assert_rewritten(rotary_pipeline(), module, {ROPE: 1})
+    assert_same_values(run_rotary(module, tensors), function(*tensors))
+
+
+@pytest.mark.parametrize("seen", [0, 1])
+def test_rotation_in_place_is_left_alone_where_the_norm_is_read_later(seen: int) -> None:
+    def function(
+        qkv: Tensor, q_weight: Tensor, k_weight: Tensor, table: Tensor, positions: Tensor
+    ) -> tuple[Tensor, ...]:
+        found = rotated(qkv, q_weight, k_weight, table, positions)
+        return *found[2:], found[seen] * 2
+
+    tensors = rotary_inputs()
+    module = capture_graph(function, tensors)
+    assert_left_alone(rotary_pipeline(), module, ROPE, "inside the match is used by")
+    assert_same_values(run_rotary(module, tensors), function(*tensors))
+
+
+def test_witness_of_a_write_to_what_an_unknown_call_returned_is_that_call() -> None:
+    graph = Graph()
+    x = graph.placeholder("x")
+    buffer = graph.call_function(_unknown, (1,))
+    write = graph.call_function(vllm.all_reduce.default, (buffer, TWO))
+    own = graph.call_function(torch.ops.aten.neg.default, (x,))
+    unseen = graph.call_function(vllm.all_reduce.default, (own, TWO))
+    graph.output((write, unseen))
+    effects = EffectTable()
+
+    assert witness_of_write(write, effects) is buffer
+    assert witness_of_write(unseen, effects) is None
+
+
+def _unknown(number: int) -> None:
+    del number
