@@ -19,10 +19,13 @@ from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
 from npu_graph_runtime.capturing.watched_weights import weights_of
 from npu_graph_runtime.device import (
+    AllocatorHistory,
+    AllocatorRecord,
     DeviceGraph,
     Event,
     ExternalEvent,
     GraphDevice,
+    HistoryDevice,
     MemoryFigures,
     SnapshotDevice,
     Stream,
@@ -90,6 +93,8 @@ __all__ = [
     "ERROR_CODES",
     "AddressCheck",
     "AgreedStep",
+    "AllocatorHistory",
+    "AllocatorRecord",
     "CallContext",
     "Capture",
     "CaptureBudget",
@@ -133,6 +138,7 @@ __all__ = [
     "GraphRuntimeError",
     "GraphedCallable",
     "HardwareError",
+    "HistoryDevice",
     "IllegalWhileCapturingError",
     "InputAddressError",
     "InvalidArgumentError",

@@ -215,3 +215,35 @@ class SnapshotDevice(Protocol):
 
         In the form that pytorch.org/memory_viz reads, pickled.
         """
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class AllocatorRecord:
+    """What a caching allocator holds, and what it did; in the form of torch's snapshots.
+
+    Attributes:
+        segments: with their blocks, none expandable, each with the id of its pool.
+        entries: allocations, releases and more, in order. Where the version of the allocator does
+            not say in which pool one is made, its segment does.
+    """
+
+    segments: tuple[Mapping[str, Any], ...]
+    entries: tuple[Mapping[str, Any], ...]
+
+
+class AllocatorHistory(Protocol):
+    """What the allocator of a device does is written down as long as this is held."""
+
+    def take(self) -> AllocatorRecord | None:
+        """Return what it holds now, and what it did since the last time; ``None`` if not all."""
+
+    def end(self) -> None:
+        """Write nothing down any more."""
+
+
+@runtime_checkable
+class HistoryDevice(Protocol):
+    """An optional part of a device: its allocator can write down what it does."""
+
+    def begin_history(self) -> AllocatorHistory | None:
+        """Begin to write down allocations and releases; ``None`` where somebody does so already."""

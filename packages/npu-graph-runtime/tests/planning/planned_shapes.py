@@ -1,4 +1,4 @@
-"""Plans and captures models of ten shapes, and prints what was forecast and what was used.
+"""Plans and captures models of ten shapes, in two modes, and prints what was forecast and used.
 
 Run in a process of its own, where kernels do nothing: shapes are those of models in use.
 """
@@ -29,12 +29,14 @@ from npu_graph_runtime import (  # noqa: E402
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npu_graph_runtime import ExternalEvent
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape:
-    """A decoder and what is captured of it.
+    """A decoder and what is captured of it, in each run mode.
 
     Attributes:
         layers: attention and a gated feed-forward network each.
@@ -42,11 +44,12 @@ class Shape:
         inner: width of the feed-forward networks.
         vocabulary: width of the output.
         sizes: candidates, in rows.
-        mode: run mode.
         keeps: whether what attention returns is new memory, which a segmented graph keeps.
-        update: whether attention is a task group behind an external event, as under an update lane.
-        streams: of the budget; ``None`` for what the device has.
+        update: whether attention is a task group behind an external event, as under an update lane,
+            in whole graphs.
+        streams: of the budget, by run mode; what the device has where there is none.
         num_bytes: likewise.
+        mode: run mode.
     """
 
     layers: int
@@ -54,60 +57,56 @@ class Shape:
     inner: int
     vocabulary: int
     sizes: tuple[int, ...]
-    mode: RunMode
     keeps: bool = False
     update: bool = False
-    streams: int | None = None
-    num_bytes: int | None = None
+    streams: Mapping[RunMode, int] = dataclasses.field(default_factory=dict)
+    num_bytes: Mapping[RunMode, int] = dataclasses.field(default_factory=dict)
+    mode: RunMode = RunMode.FULL
+
+    @property
+    def budget(self) -> tuple[int | None, int | None]:
+        """Streams and bytes of the budget."""
+        return self.streams.get(self.mode), self.num_bytes.get(self.mode)
 
 
 FULL, BROKEN = RunMode.FULL, RunMode.BREAKABLE
 FEW, SOME = (1, 2, 4, 8, 16, 32), (1, 2, 4, *range(8, 129, 8))
 MANY, WIDE = (*SOME, *range(144, 513, 16)), (1, 8, *range(64, 513, 64))
 SHAPES = (
-    Shape(layers=28, hidden=1024, inner=3072, vocabulary=151936, sizes=SOME, mode=FULL),
-    Shape(
-        layers=36, hidden=4096, inner=12288, vocabulary=151936, sizes=SOME, mode=FULL, update=True
-    ),
-    Shape(layers=64, hidden=5120, inner=25600, vocabulary=151936, sizes=WIDE, mode=FULL),
-    Shape(
-        layers=80, hidden=8192, inner=28672, vocabulary=128256, sizes=FEW, mode=FULL, update=True
-    ),
-    Shape(
-        layers=61,
-        hidden=7168,
-        inner=18432,
-        vocabulary=129280,
-        sizes=FEW,
-        mode=FULL,
-        update=True,
-        streams=3,
-    ),
-    Shape(layers=28, hidden=1024, inner=3072, vocabulary=151936, sizes=SOME, mode=BROKEN),
-    Shape(
-        layers=36, hidden=4096, inner=12288, vocabulary=151936, sizes=FEW, mode=BROKEN, keeps=True
-    ),
+    Shape(layers=28, hidden=1024, inner=3072, vocabulary=151936, sizes=FEW),
+    Shape(layers=36, hidden=4096, inner=12288, vocabulary=151936, sizes=SOME, update=True),
     Shape(
         layers=64,
         hidden=5120,
         inner=25600,
         vocabulary=151936,
         sizes=SOME,
-        mode=BROKEN,
         keeps=True,
-        streams=400,
+        streams={BROKEN: 400},
     ),
+    Shape(layers=80, hidden=8192, inner=28672, vocabulary=128256, sizes=FEW, update=True),
+    Shape(
+        layers=61,
+        hidden=7168,
+        inner=18432,
+        vocabulary=129280,
+        sizes=SOME,
+        update=True,
+        streams={FULL: 5, BROKEN: 700},
+    ),
+    Shape(layers=61, hidden=7168, inner=18432, vocabulary=129280, sizes=SOME),
     Shape(
         layers=24,
         hidden=2048,
         inner=8192,
         vocabulary=32000,
         sizes=MANY,
-        mode=BROKEN,
         keeps=True,
-        num_bytes=500 * 2**20,
+        num_bytes={FULL: 120 * 2**20, BROKEN: 500 * 2**20},
     ),
-    Shape(layers=32, hidden=4096, inner=14336, vocabulary=32000, sizes=SOME, mode=BROKEN),
+    Shape(layers=24, hidden=2048, inner=8192, vocabulary=32000, sizes=SOME),
+    Shape(layers=16, hidden=512, inner=1536, vocabulary=32000, sizes=WIDE, keeps=True),
+    Shape(layers=4, hidden=256, inner=512, vocabulary=1000, sizes=MANY, keeps=True),
 )
 
 
@@ -179,7 +178,8 @@ def planned(shape: Shape, device: NpuDevice) -> dict[str, object]:
     early = None
     with CaptureSession(device, context), torch.no_grad():
         before, captured_before = used(device), cann_sim.counters().captures
-        budget = CaptureBudget(streams=shape.streams, num_bytes=shape.num_bytes)
+        streams, num_bytes = shape.budget
+        budget = CaptureBudget(streams=streams, num_bytes=num_bytes)
         planner = CapturePlanner(device, shape.sizes, budget=budget)
         while (size := planner.next_size()) is not None:
             captures.append(size)
@@ -202,7 +202,7 @@ def planned(shape: Shape, device: NpuDevice) -> dict[str, object]:
             "captures": captures,
             "device_captures": captured,
             "graphs": graphed.num_graphs,
-            "budget": [shape.streams, shape.num_bytes],
+            "budget": shape.budget,
             "sizes": shape.sizes,
             "plan": str(plan),
         }
@@ -212,4 +212,11 @@ def planned(shape: Shape, device: NpuDevice) -> dict[str, object]:
 
 if __name__ == "__main__":
     npu = NpuDevice()
-    json.dump([planned(shape, npu) for shape in SHAPES], sys.stdout)
+    json.dump(
+        [
+            planned(dataclasses.replace(shape, mode=mode), npu)
+            for shape in SHAPES
+            for mode in (FULL, BROKEN)
+        ],
+        sys.stdout,
+    )

@@ -3,8 +3,9 @@
 Also the one place for what is private to torch_npu. All of it is in torch_npu 2.10 to 2.14, in the
 wheels for x86-64 of 2.10.0.post4, 2.11.0.post3, 2.12.0.post3, 2.13.0 and 2.14.0:
 `_C._npu_getCurrentStream`, `_C._npu_fused_infer_attention_score_out_graph`, `_C._weak_ref_tensor`,
-`_C._npu_endAllocateCurrentStreamToPool`, `npu.memory._snapshot`, two C++ functions that it exports
-for extensions, and two compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`.
+`_C._npu_endAllocateCurrentStreamToPool`, `npu.memory._snapshot`,
+`npu.memory._record_memory_history` (seen in 2.13.0 alone), two C++ functions that it exports for
+extensions, and two compilers that it puts into `sys.modules` as `npugraph_ex` and `torchair`.
 Each stands below with the reason, and with what is done where a later version lacks it.
 """
 
@@ -24,6 +25,7 @@ import torch
 
 from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.devices.living_pool import LivingPools
+from npu_graph_runtime.devices.memory_history import MemoryHistory
 from npu_graph_runtime.devices.native_capture import native_capture
 from npu_graph_runtime.errors import (
     DeviceUnavailableError,
@@ -393,6 +395,13 @@ class NpuDevice:
         snapshot: Mapping[str, Any] = self._npu.memory._snapshot()  # noqa: SLF001
         segments = [each for each in snapshot["segments"] if each["device"] == self.index]
         return {**snapshot, "segments": segments}
+
+    def begin_history(self) -> MemoryHistory | None:
+        """Begin to write down what the caching allocator does; ``None`` where somebody does so."""
+        record = getattr(self._npu.memory, "_record_memory_history", None)
+        if record is None:
+            return None
+        return MemoryHistory.begin(self.memory_snapshot, record, self.index)
 
     def free_streams(self) -> int | None:
         """Return how many streams the device can still give, or ``None`` where CANN does not tell.

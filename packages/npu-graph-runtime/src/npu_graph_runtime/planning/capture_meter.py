@@ -6,12 +6,15 @@ import dataclasses
 import statistics
 from typing import TYPE_CHECKING
 
+from npu_graph_runtime.device import HistoryDevice
+from npu_graph_runtime.planning.allocator_model import AllocatorModel
+from npu_graph_runtime.planning.capture_allocations import CaptureAllocations
 from npu_graph_runtime.planning.capture_cost import CaptureCost
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
-    from npu_graph_runtime.device import GraphDevice
+    from npu_graph_runtime.device import AllocatorHistory, AllocatorRecord, GraphDevice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,12 +57,13 @@ class CaptureMeter:
 
     - streams, by number of its graphs and their length, hardly by its size: as those before it;
     - memory outside the pool, for the arguments of its kernels: likewise;
-    - tensors that it keeps, such as what functions between its segments are given and return, in
-      proportion to its size. Where the last capture made the pool grow, what was unused before
-      does not hold them, since the allocator keeps small blocks apart from large ones: they fill
-      what the last capture left of its growth, and then the pool grows by them. Else they lie in
-      what is unused, as long as this holds them beside what the size needs while it runs, which
-      shrinks with it.
+    - what the pool grows by, since it keeps tensors, and since those that shrink below 1 MiB no
+      longer lie where larger ones did: the allocator keeps small blocks apart. Where the device
+      writes down what its allocator does, the allocations of the last capture are repeated, scaled
+      to each further size, in a model of the allocator. Elsewhere kept tensors count alone, in
+      proportion to the size: where the last capture made the pool grow, they fill what it left of
+      its growth, and then the pool grows by them; else they lie in what is unused, as long as this
+      holds them beside what the size needs while it runs, which shrinks with it.
 
     Args:
         device: what is measured.
@@ -71,6 +75,12 @@ class CaptureMeter:
 
     def __init__(self, device: GraphDevice) -> None:
         self._device = device
+        self._history: AllocatorHistory | None = None
+        if isinstance(device, HistoryDevice):
+            self._history = device.begin_history()
+        self._record: AllocatorRecord | None = None
+        self._captures: list[CaptureAllocations] = []
+        self._course: dict[tuple[int, ...], int] = {}
         self.tells_streams = device.free_streams() is not None
         self._begin = self._read()
         self.free = CaptureCost(
@@ -102,6 +112,9 @@ class CaptureMeter:
         before = self._last
         self.refresh()
         self._by_size[size] = self._last.since(before)
+        if self._record is not None:
+            allocations = CaptureAllocations.read(size, self._record, self._captures)
+            self._captures.append(allocations)
         return self._by_size[size].cost()
 
     def forget(self, size: int) -> None:
@@ -121,28 +134,66 @@ class CaptureMeter:
             sizes: of the further captures, from the largest to the smallest.
         """
         further = tuple(sizes)
+        each = self.marginal
+        grown = self._modelled_growth(further)
+        if grown is None:
+            grown = self._growth_by_kept_tensors(further)
+        return CaptureCost(
+            streams=self._last.streams + each.streams * len(further),
+            num_bytes=self._last.cost().num_bytes + grown + each.num_bytes * len(further),
+        )
+
+    def close(self) -> None:
+        """Let the device write nothing down any more; no capture is measured behind this."""
+        if self._history is not None:
+            self._history.end()
+            self._history = None
+
+    def _modelled_growth(self, sizes: tuple[int, ...]) -> int | None:
+        """Return by how many bytes the pool will grow; ``None`` where nothing was written down."""
+        if self._record is None or len(self._captures) < 2:
+            return None
+        reserved: int = sum(segment["total_size"] for segment in self._record.segments)
+        # What was computed stands as long as captures take what it says.
+        if self._course.get(sizes) != reserved:
+            self._course = self._modelled_course(self._record, sizes)
+        return self._course[()] - reserved
+
+    def _modelled_course(
+        self, record: AllocatorRecord, sizes: tuple[int, ...]
+    ) -> dict[tuple[int, ...], int]:
+        """Return how much the allocator will hold when these sizes are left, when fewer are."""
+        model = AllocatorModel(record.segments)
+        course = {sizes: model.reserved}
+        before, last = self._captures[-2:]
+        earlier: list[Sequence[int]] = [capture.addresses for capture in self._captures]
+        for index, size in enumerate(sizes, start=1):
+            earlier.append(last.repeat(model, last.scaled(size, before), earlier))
+            model.empty_cache()
+            course[sizes[index:]] = model.reserved
+        return course
+
+    def _growth_by_kept_tensors(self, sizes: Sequence[int]) -> int:
         first, largest = next(iter(self._by_size.items()))
         size_before, before = [*self._by_size.items()][-1]
         passing = max(largest.reserved - largest.live, 0) / first
         left_over = max(before.reserved - before.live, 0)
         live = reserved = 0.0
-        for size in further:
+        for size in sizes:
             live += max(before.live, 0) * size / size_before
             if before.reserved > 0:
                 reserved = max(reserved, live - left_over)
             else:
                 unused = self._last.reserved - self._last.live
                 reserved = max(reserved, live + passing * size - unused)
-        each = self.marginal
-        return CaptureCost(
-            streams=self._last.streams + each.streams * len(further),
-            num_bytes=self._last.cost().num_bytes + round(reserved) + each.num_bytes * len(further),
-        )
+        return round(reserved)
 
     def _read(self) -> _Growth:
         self._device.synchronize()
         self._device.empty_cache()
         figures = self._device.memory_figures()
+        if self._history is not None:
+            self._record = self._history.take()
         return _Growth(
             streams=-(self._device.free_streams() or 0),
             live=figures.allocated,

@@ -99,6 +99,7 @@ class CapturePlanner:
             self._meter.refresh()
             self._thin()
         if not self._pending:
+            self._meter.close()
             return None
         self._asked = self._pending.pop(0)
         return self._asked
@@ -175,14 +176,15 @@ class CapturePlanner:
             return
         # So that what was decided by the first forecast need not be taken back for its error.
         spare = _SPARE_BYTES if len(self._captured) == 2 else 0.0
-        number = len(self._pending)
-        while number:
-            forecast = self._forecast(evenly(self._pending, number))
-            if self._fits(forecast, spare=spare):
-                break
-            number -= 1
-        if number == len(self._pending):
+        if self._fits(self._forecast(self._pending), spare=spare):
             return
+        number, too_many = 0, len(self._pending)
+        while too_many - number > 1:
+            tried = (number + too_many) // 2
+            if self._fits(self._forecast(evenly(self._pending, tried)), spare=spare):
+                number = tried
+            else:
+                too_many = tried
         kept = evenly(self._pending, number)
         num_all = len(self._captured) + len(self._pending) + len(self._dropped)
         used = self._meter.used
