@@ -1,17 +1,22 @@
 """Host cost and operator launches of a Qwen3 decode step in every compile mode, and in its parts.
 
 Run by ``./nox -s bench -- decode``; options after the name, as ``--layers=28``, ``--sequences=8``,
-``--rounds=6``. Kernels of the simulator do nothing, so only the host is measured. All modes and the
-peers (decode_peers.py) run in one process, turn by turn, so noise of the machine meets them alike.
-A turn begins with steps that are not counted, so that nobody pays for what the others left in the
-caches, as in a decode loop; each step begins with an empty device. Then come steps of three modes
-in parts (decode_parts.py), with the floor of each part.
+``--rounds=6``, ``--task-queues=0,1``. Kernels of the simulator do nothing, so only the host is
+measured. Each setting of torch_npu's task queue has a process and a table of its own: with
+``TASK_QUEUE_ENABLE=0`` the calling thread launches; with 1, torch_npu's default, it hands launches
+to another thread, and the times are those of the calling thread alone, which waits where the other
+one has no core to itself. The table tells the load of the machine.
 
-Prints a table and writes rows ``{case, layers, sequences, subject, launches_per_step,
-microseconds_per_step_median, ratio_to_eager, floor_microseconds, ratio_to_floor}`` to
-build/bench/decode.json. Ratios are of medians: eager over subject, subject over its floor. What a
-row has not is null: a part has no launches and no ratio to eager; the floor of a whole step is the
-sum of those of its parts. Instructions: bench_decode_instructions.py.
+In a process all modes and the peers (decode_peers.py) run turn by turn, so noise of the machine
+meets them alike. A turn begins with steps that are not counted, so that nobody pays for what the
+others left in the caches, as in a decode loop; each step begins with an empty device. Then come
+steps of three modes in parts (decode_parts.py), with the floor of each part.
+
+Prints tables and writes rows ``{case, task_queue, load_average, layers, sequences, subject,
+launches_per_step, microseconds_per_step_median, ratio_to_eager, floor_microseconds,
+ratio_to_floor}`` to build/bench/decode.json. Ratios are of medians: eager over subject, subject
+over its floor. What a row has not is null: a part has no launches and no ratio to eager; the floor
+of a whole step is the sum of those of its parts. Instructions: bench_decode_instructions.py.
 """
 
 from __future__ import annotations
@@ -20,6 +25,8 @@ import argparse
 import json
 import os
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
@@ -60,9 +67,17 @@ BLOCKS_PER_SEQUENCE = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One measurement."""
+    """One measurement.
+
+    Attributes:
+        task_queue: ``TASK_QUEUE_ENABLE``.
+        load_average: of the last minute, when the row was made; one of it is the benchmark itself,
+            with the task queue up to two.
+    """
 
     case: str
+    task_queue: int
+    load_average: float
     layers: int
     sequences: int
     subject: str
@@ -154,6 +169,8 @@ def measure(folder: Path, layers: int, sequences: int, rounds: int) -> list[Row]
         rows.append(
             Row(
                 case="decode step, kernels do nothing",
+                task_queue=int(os.environ["TASK_QUEUE_ENABLE"]),
+                load_average=round(os.getloadavg()[0], 1),
                 layers=layers,
                 sequences=sequences,
                 subject=name,
@@ -207,6 +224,8 @@ def measure_parts(
         rows += [
             Row(
                 case="part of a decode step",
+                task_queue=int(os.environ["TASK_QUEUE_ENABLE"]),
+                load_average=round(os.getloadavg()[0], 1),
                 layers=layers,
                 sequences=sequences,
                 subject=f"{mode}: {part}",
@@ -222,10 +241,35 @@ def measure_parts(
     return rows
 
 
+def run_process(options: argparse.Namespace, task_queue: str) -> list[Row]:
+    """Measure in a process of its own with one setting of the task queue."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.json"
+        command = [sys.executable, __file__, f"--layers={options.layers}", f"--into={path}"]
+        command += [f"--sequences={options.sequences}", f"--rounds={options.rounds}"]
+        environment = {**os.environ, "TASK_QUEUE_ENABLE": task_queue}
+        subprocess.run(command, env=environment, check=True, timeout=3000)
+        return [Row(**row) for row in json.loads(path.read_text())]
+
+
+def measure_in_this_process(options: argparse.Namespace) -> None:
+    """Measure with the setting that the process has, and write the rows."""
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        shape = TinyShape(num_layers=options.layers)
+        folder = write_tiny_checkpoint(Path(temporary), shape=shape)
+        for sequences in map(int, options.sequences.split(",")):
+            rows += measure(folder, options.layers, sequences, options.rounds)
+    Path(options.into).write_text(json.dumps([asdict(row) for row in rows]))
+
+
 def print_table(rows: list[Row]) -> None:
-    """Print the rows."""
-    title = f"decode step on the host, {rows[0].layers} layers, null kernels"
-    table = Table("subject", title=title)
+    """Print the rows of one setting of the task queue."""
+    first = rows[0]
+    title = f"decode step on the host, {first.layers} layers, null kernels, "
+    title += f"TASK_QUEUE_ENABLE={first.task_queue}"
+    load = f"load average at most {max(row.load_average for row in rows)}"
+    table = Table("subject", title=title, caption=f"{load} on {os.cpu_count()} cores")
     for name in ("sequences", "launches", "us", "eager / subject", "floor us", "of floor"):
         table.add_column(name, justify="right")
     for row in rows:
@@ -248,14 +292,17 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=28)
     parser.add_argument("--sequences", default="1,8,16")
     parser.add_argument("--rounds", type=int, default=6)
-    arguments = parser.parse_args()
+    parser.add_argument("--task-queues", default="0,1")
+    parser.add_argument("--into", help="measure in this process and write the rows there")
+    options = parser.parse_args()
+    if options.into:
+        measure_in_this_process(options)
+        return
     rows: list[Row] = []
-    with tempfile.TemporaryDirectory() as temporary:
-        shape = TinyShape(num_layers=arguments.layers)
-        folder = write_tiny_checkpoint(Path(temporary), shape=shape)
-        for sequences in map(int, arguments.sequences.split(",")):
-            rows += measure(folder, arguments.layers, sequences, arguments.rounds)
-    print_table(rows)
+    for task_queue in options.task_queues.split(","):
+        of_setting = run_process(options, task_queue)
+        print_table(of_setting)
+        rows += of_setting
     target = Path("build/bench/decode.json")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")

@@ -9,7 +9,7 @@ so such steps are apart from those whose whole is reported.
 | inputs | padding, packing, one copy | the bare copy and the event behind it |
 | checks | of inputs, addresses, lengths | none is needed: 0 |
 | replay | from loaded buffers to queued graphs, attention apart | torch_npu's replay calls |
-| attention | eager, of modes that split | the operators from Python, arguments bound ahead |
+| attention | eager, of modes that split | the operator from Python, arguments bound ahead |
 | update | of all layers' lengths | the bare aclnn calls from C++ |
 | logits | one eager product, outside the graph | itself |
 | rest | the engine around it | none |
@@ -113,11 +113,6 @@ def floors(runner: CompiledModelRunner, layers: int, sequences: int) -> dict[str
         **workload.arguments,
         "out": [torch.empty_like(workload.arguments["query"]), torch.empty(1, device="npu")],
     }
-    cache = workload.arguments["key"]
-    slots = cache.view(-1, cache.shape[-1])
-    indices = torch.zeros(sequences, 1, dtype=torch.int32, device="npu")
-    states = torch.zeros(sequences, cache.shape[-1], dtype=cache.dtype, device="npu")
-    scatter: Any = torch.ops.npu.npu_scatter_nd_update_.default
     attend: Any = torch.ops.npu.npu_fused_infer_attention_score.out
 
     def copy(_: int) -> None:
@@ -127,8 +122,6 @@ def floors(runner: CompiledModelRunner, layers: int, sequences: int) -> dict[str
     def attention(step: int) -> None:
         given.update(workload.lengths(step))
         for _ in range(layers):
-            scatter(slots, indices, states)
-            scatter(slots, indices, states)
             attend(**given)
 
     return {"inputs": copy, "attention": attention, "update": update}

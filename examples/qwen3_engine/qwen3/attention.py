@@ -1,9 +1,11 @@
 """Attention as one operator of the graph, owned by one model.
 
 The operator hides from the graph what a graph cannot hold: lengths of sequences as host integers.
-It takes tensors and the name of its layer, writes the new keys and values into the cache, and hands
-the launch to whoever was given to it: here at once, in a compiled engine through a recorder that
-can rewrite the lengths in a captured graph.
+It takes tensors and the name of its layer and hands the launch to whoever was given to it: here at
+once, in a compiled engine through a recorder that can rewrite the lengths in a captured graph. It
+reads the cache and writes nothing but its output. New keys and values are written in front of it,
+by operators of the graph (`kv_cache.write_cache`), so where a graph is cut at this operator, only
+attention itself stays outside of captured pieces.
 
 Each :class:`AttentionOperator` registers an operator of its own name, so two models in a process
 share nothing.
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 _NAMESPACE = "qwen3_engine"
 
 _SCHEMA = (
-    "(Tensor query, Tensor key, Tensor value, Tensor(a!) key_cache, Tensor(b!) value_cache, "
-    "Tensor slot_mapping, Tensor block_table, Tensor(c!) out, str layer_name) -> ()"
+    "(Tensor query, Tensor key_cache, Tensor value_cache, Tensor block_table, Tensor(a!) out, "
+    "str layer_name) -> ()"
 )
 
 # The operator takes causal masks compressed to this size, for any lengths (documentation of
@@ -156,11 +158,8 @@ class AttentionOperator:
     def _run(
         self,
         query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
         key_cache: torch.Tensor,
         value_cache: torch.Tensor,
-        slot_mapping: torch.Tensor,
         block_table: torch.Tensor,
         out: torch.Tensor,
         layer_name: str,
@@ -170,12 +169,9 @@ class AttentionOperator:
         if num_tokens == 0:
             return
         if num_tokens < query.shape[0]:
-            query, key, value = query[:num_tokens], key[:num_tokens], value[:num_tokens]
-            slot_mapping, out = slot_mapping[:num_tokens], out[:num_tokens]
+            query, out = query[:num_tokens], out[:num_tokens]
         if num_sequences < block_table.shape[0]:
             block_table = block_table[:num_sequences]
-        _write_cache(key, key_cache, slot_mapping)
-        _write_cache(value, value_cache, slot_mapping)
         self._attend(
             layer_name,
             {
@@ -221,17 +217,6 @@ class AttentionOperator:
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise BatchError(f"running attention: there is no layer {layer_name!r}{hint}")
         return num_tokens, num_sequences
-
-
-def _write_cache(states: torch.Tensor, cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:
-    """Write ``[T, num_kv_heads, head_dim]`` into the slots of a paged cache, in place.
-
-    Rows of padding all name one slot of the padding block; which of them is left there does not
-    matter, as no sequence reads it.
-    """
-    slots = cache.view(-1, cache.shape[-1])
-    indices = slot_mapping.unsqueeze(-1)
-    torch.ops.npu.npu_scatter_nd_update_(slots, indices, states.reshape(-1, cache.shape[-1]))
 
 
 def _do_nothing(*arguments: object) -> None:

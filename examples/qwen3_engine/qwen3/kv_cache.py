@@ -43,3 +43,19 @@ def new_layer_cache(
     """
     shape = (num_blocks, BLOCK_SIZE, config.kv_size)
     return torch.zeros(shape, dtype=dtype, device=device)
+
+
+def write_cache(states: torch.Tensor, cache: torch.Tensor, slot_mapping: torch.Tensor) -> None:
+    """Write the new keys, or values, of a layer into the slots of its paged cache, in place.
+
+    Ordinary work of the device, which a graph captures: slots come from a static input.
+
+    Args:
+        states: ``[T, num_kv_heads, head_dim]``, of the cache's dtype and device.
+        cache: as :func:`new_layer_cache` returns it.
+        slot_mapping: ``[T]``, int32, on the device. Rows of padding all name one slot of the
+            padding block; which of them is left there does not matter, as no sequence reads it.
+    """
+    slots = cache.view(-1, cache.shape[-1])
+    indices = slot_mapping.unsqueeze(-1)
+    torch.ops.npu.npu_scatter_nd_update_(slots, indices, states.reshape(-1, cache.shape[-1]))

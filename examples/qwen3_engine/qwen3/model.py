@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812
 
-from qwen3_engine.qwen3.kv_cache import new_layer_cache
+from qwen3_engine.qwen3.kv_cache import new_layer_cache, write_cache
 
 if TYPE_CHECKING:
     from qwen3_engine.qwen3.attention import AttentionOperator
@@ -181,17 +181,11 @@ class Qwen3Layer(nn.Module):
         q = torch.ops.npu.npu_rotary_mul(q.unsqueeze(0), cos, sin).squeeze(0)
         k = torch.ops.npu.npu_rotary_mul(k.unsqueeze(0), cos, sin).squeeze(0)
         v = v.reshape(-1, num_kv_heads, head_dim)
+        write_cache(k, self.key_cache, slot_mapping)
+        write_cache(v, self.value_cache, slot_mapping)
         out = torch.empty_like(q)
         self._attention.operator(
-            q,
-            k,
-            v,
-            self.key_cache,
-            self.value_cache,
-            slot_mapping,
-            block_table,
-            out,
-            self.layer_name,
+            q, self.key_cache, self.value_cache, block_table, out, self.layer_name
         )
         return F.linear(out.reshape(-1, config.q_size), self.output)
 

@@ -10,7 +10,7 @@ import torch
 
 from qwen3_engine.errors import BatchError, ConfigError
 from qwen3_engine.qwen3.attention import AttentionOperator, attend_at_once
-from qwen3_engine.qwen3.kv_cache import new_layer_cache, slot
+from qwen3_engine.qwen3.kv_cache import new_layer_cache, slot, write_cache
 from qwen3_engine.serving.step_state import StepState
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class _Cache:
     def run(
         self, attention: AttentionOperator, query_lengths: list[int], *, padding_rows: int = 0
     ) -> torch.Tensor:
-        """Append tokens to each sequence, run the operator, check it and return its output."""
+        """Write new tokens of each sequence, run the operator, check it and return its output."""
         config = self._config
         num_tokens = sum(query_lengths) + padding_rows
         query = self.random(num_tokens, config.num_heads, 128)
@@ -73,13 +73,13 @@ class _Cache:
             [*query_lengths, *[1] * padding_rows], [*lengths, *[0] * padding_rows]
         )
         out = torch.full_like(query, float("nan")).to(self._device)
+        slot_mapping = torch.tensor(slots, dtype=torch.int32).to(self._device)
+        write_cache(states[:, 0], self.paged_keys, slot_mapping)
+        write_cache(states[:, 1], self.paged_values, slot_mapping)
         attention.operator(
             query.to(self._device),
-            states[:, 0],
-            states[:, 1],
             self.paged_keys,
             self.paged_values,
-            torch.tensor(slots, dtype=torch.int32).to(self._device),
             table.to(self._device),
             out,
             LAYER,
@@ -147,13 +147,11 @@ def test_operator_lengths_of_another_step_are_refused(
 ) -> None:
     cache = new_layer_cache(config, num_blocks=3, dtype=torch.float16, device=npu)
     query = torch.zeros(2, 4, 128, dtype=torch.float16, device=npu)
-    states = torch.zeros(2, 2, 128, dtype=torch.float16, device=npu)
-    slots = torch.zeros(2, dtype=torch.int32, device=npu)
     table = torch.zeros(2, 1, dtype=torch.int32, device=npu)
     attention.step_state.load(query_lengths, kv_lengths)
 
     with pytest.raises(BatchError, match=r"2 tokens and 2 sequences.*load the step state"):
-        attention.operator(query, states, states, cache, cache, slots, table, query, LAYER)
+        attention.operator(query, cache, cache, table, query, LAYER)
 
 
 def test_operator_unknown_layer_names_the_nearest(
@@ -164,7 +162,7 @@ def test_operator_unknown_layer_names_the_nearest(
     attention.step_state.load([1], [1])
 
     with pytest.raises(BatchError, match=r"no layer 'layer\.0'; did you mean 'layers\.0'"):
-        attention.operator(one, one, one, one, one, table[0], table, one, "layer.0")
+        attention.operator(one, one, one, table, one, "layer.0")
 
 
 def test_operator_hands_layer_and_lengths_to_attend(config: Qwen3Config, npu: torch.device) -> None:
@@ -210,7 +208,7 @@ def test_operator_on_fake_tensors_does_nothing(config: Qwen3Config) -> None:
     attention = _operator(config, torch.device("cpu"))
     one = torch.zeros(1, 4, 128, device="meta")
 
-    attention.operator(one, one, one, one, one, one, one, one, LAYER)
+    attention.operator(one, one, one, one, one, LAYER)
 
     attention.close()
 

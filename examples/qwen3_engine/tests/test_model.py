@@ -63,6 +63,21 @@ def test_forward_traced_by_dynamo_is_one_graph_for_all_sizes(model: Qwen3Model) 
 
 
 @torch.no_grad()
+def test_forward_keeps_the_new_tokens_and_no_others(model: Qwen3Model) -> None:
+    """Each layer's caches are written in the slots of the step's tokens, padding in block 0."""
+    inputs = _decode_inputs(model, 4)
+    inputs[2][3] = 0
+
+    model(*inputs)
+
+    for layer in model.layers:
+        for name in ("key_cache", "value_cache"):
+            cache: torch.Tensor = getattr(layer, name)
+            written = cache.cpu().any(dim=-1).nonzero().tolist()
+            assert written == [[0, 0], [1, 0], [2, 0], [3, 0]]
+
+
+@torch.no_grad()
 def test_forward_two_models_in_one_process_do_not_disturb_each_other(
     model: Qwen3Model, checkpoint_folder: Path, npu: torch.device
 ) -> None:

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from npu_compile import InputError, InputSpec
-from npu_compile.runners.packed_layout import ALIGNMENT_BYTES, PackedLayout
-from npu_compile.runners.step_size import StepSize
+from npu_compile import InputError, InputPlace, InputSpec
+from npu_compile.inputs.packed_layout import ALIGNMENT_BYTES, PackedLayout
+from npu_compile.inputs.step_size import StepSize
 
 SPECS = {
     "input_ids": InputSpec(dtype=torch.int64),
@@ -36,7 +36,7 @@ def test_layout_views_are_aligned_disjoint_and_typed() -> None:
     layout = _layout(3)
     packed = torch.zeros(layout.num_bytes, dtype=torch.uint8)
 
-    views = layout.views(packed)
+    views = layout.views(layout.parts(packed))
     for fill, view in enumerate(views.values(), start=1):
         view.fill_(fill)
 
@@ -46,6 +46,23 @@ def test_layout_views_are_aligned_disjoint_and_typed() -> None:
         assert view.shape == (3, *SPECS[name].trailing_shape)
         assert (view.data_ptr() - packed.data_ptr()) % ALIGNMENT_BYTES == 0
         assert bool((view == fill).all())
+
+
+def test_layout_inputs_of_a_place_lie_side_by_side() -> None:
+    of_host = dataclasses.replace(SPECS["slots"], place=InputPlace.CPU)
+    layout = PackedLayout(
+        {**SPECS, "slots": of_host}, largest=_size(16), device=torch.device("xpu:0")
+    )
+    packed = torch.zeros(layout.num_bytes, dtype=torch.uint8)
+
+    layout.views(layout.parts(packed))["slots"].fill_(-1)
+
+    assert layout.part_bytes == {
+        InputPlace.DEVICE: 16 * 8 + 16 * 5 * 4,
+        InputPlace.PINNED: 0,
+        InputPlace.CPU: 16 * 4,
+    }
+    assert packed.nonzero().flatten().tolist() == list(range(16 * 8 + 16 * 5 * 4, len(packed)))
 
 
 def test_layout_check_returns_the_size_of_a_batch() -> None:
@@ -59,7 +76,7 @@ def test_layout_check_counts_sequences_apart_from_tokens() -> None:
     layout = PackedLayout(
         specs, largest=StepSize(tokens=8, sequences=3), device=torch.device("xpu")
     )
-    views = layout.views(torch.zeros(layout.num_bytes, dtype=torch.uint8))
+    views = layout.views(layout.parts(torch.zeros(layout.num_bytes, dtype=torch.uint8)))
     values = {**_values(7), "table": torch.ones(2, 5, dtype=torch.int32)}
 
     size = layout.check(values, most=layout.largest)

@@ -8,12 +8,14 @@ import torch
 from npu_compile import (
     ConfigError,
     InputError,
+    InputPlace,
     InputSpec,
     RunnerStateError,
     StaticInputs,
     StepSize,
 )
-from npu_compile.runners.static_inputs import RING_DEPTH
+from npu_compile.inputs.static_inputs import RING_DEPTH
+from npu_graph_runtime import DeadlockError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import FakeDevice
@@ -245,3 +247,105 @@ def test_inputs_refuse_what_they_cannot_be_made_of(
 
     with pytest.raises(ConfigError, match=message):
         StaticInputs(**(arguments | changed))
+
+
+PLACED = {
+    "ids": InputSpec(dtype=torch.int64),
+    "lengths": InputSpec(dtype=torch.int32, pad_value=1, place=InputPlace.CPU),
+    "table": InputSpec(
+        dtype=torch.int32, trailing_shape=(3,), pad_value=7, place=InputPlace.PINNED
+    ),
+}
+
+
+def _placed(rows: int, fill: int) -> dict[str, torch.Tensor]:
+    lengths = torch.full((rows,), fill, dtype=torch.int32)
+    return {**_values(rows, fill, width=2), "lengths": lengths}
+
+
+def _read(views: dict[str, torch.Tensor]) -> dict[str, list[object]]:
+    return {name: view.tolist() for name, view in views.items()}
+
+
+def test_inputs_of_every_place_are_loaded_and_padded(device: FakeDevice) -> None:
+    inputs = StaticInputs(PLACED, largest=_size(4), device=device)
+    addresses = [view.data_ptr() for view in inputs.views(_size(3)).values()]
+
+    for turn in range(2 * RING_DEPTH):
+        inputs.load(_placed(3, 99), size=_size(3))
+        inputs.load(_placed(1, turn), size=_size(3))
+        device.synchronize()
+
+        views = inputs.views(_size(3))
+        assert [view.data_ptr() for view in views.values()] == addresses
+        assert _read(views) == {
+            "ids": [turn, 0, 0],
+            "lengths": [turn, 1, 1],
+            "table": [[turn, turn, 7], [7, 7, 7], [7, 7, 7]],
+        }
+
+
+def test_inputs_of_every_place_are_seen_by_the_model_when_they_are_committed(
+    device: FakeDevice,
+) -> None:
+    inputs = StaticInputs(PLACED, largest=_size(2), device=device)
+    inputs.load(_placed(2, 5), size=_size(2))
+
+    staged = inputs.staging(_size(1), size=_size(2))
+    for view in staged.values():
+        view.fill_(6)
+
+    before = {"ids": [5, 5], "lengths": [5, 5], "table": [[5, 5, 7], [5, 5, 7]]}
+    assert _read(inputs.views(_size(2))) == before
+    inputs.commit()
+    device.synchronize()
+    after = {"ids": [6, 0], "lengths": [6, 1], "table": [[6, 6, 6], [7, 7, 7]]}
+    assert _read(inputs.views(_size(2))) == after
+
+
+def test_pinned_inputs_wait_for_the_steps_that_read_them_and_those_of_the_cpu_do_not(
+    device: FakeDevice,
+) -> None:
+    gate = device.create_external_event()
+    gate.wait(device.current_stream())
+    of_cpu = StaticInputs({"lengths": PLACED["lengths"]}, largest=_size(1), device=device)
+    pinned = StaticInputs({"table": PLACED["table"]}, largest=_size(1), device=device)
+
+    of_cpu.load({"lengths": torch.tensor([3], dtype=torch.int32)}, size=_size(1))
+    with pytest.raises(DeadlockError):
+        pinned.load({"table": torch.full((1, 3), 3, dtype=torch.int32)}, size=_size(1))
+
+    assert of_cpu.views(_size(1))["lengths"].tolist() == [3]
+    assert pinned.views(_size(1))["table"].tolist() == [[0, 0, 0]]
+
+
+def test_inputs_place_copies_what_other_steps_would_overwrite(device: FakeDevice) -> None:
+    inputs = StaticInputs(PLACED, largest=_size(1), device=device)
+    values = _placed(3, 4)
+
+    placed = inputs.place(values)
+
+    assert _read(placed) == _read(values)
+    assert placed["lengths"] is values["lengths"]
+    assert placed["table"].data_ptr() != values["table"].data_ptr()
+
+
+@pytest.mark.parametrize("name", ["lengths", "table"])
+def test_inputs_of_the_host_are_not_taken_from_the_device(name: str, device: FakeDevice) -> None:
+    inputs = StaticInputs(PLACED, largest=_size(2), device=device)
+    before = _read(inputs.views(_size(2)))
+    values = _placed(2, 5)
+    message = rf"`{name}` is on .*, expected the CPU.*InputPlace\.{PLACED[name].place.name}"
+
+    with pytest.raises(InputError, match=f"{message}; read it back before"):
+        inputs.load({**values, name: values[name].to("meta")}, size=_size(2))
+    inputs.staging(_size(2), size=_size(2))
+    with pytest.raises(InputError, match=f"{message}; write it into the staging view"):
+        inputs.commit({name: values[name]})
+
+    assert _read(inputs.views(_size(2))) == before
+
+
+def test_input_spec_place_of_another_type_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"place is 'cpu', expected InputPlace\.DEVICE or"):
+        InputSpec(dtype=torch.int32, place="cpu")  # type: ignore[arg-type]

@@ -26,14 +26,15 @@ from npu_compile.errors import (
     RunnerStateError,
     SiblingVersionError,
 )
+from npu_compile.inputs.input_place import InputPlace
+from npu_compile.inputs.input_spec import InputSpec
+from npu_compile.inputs.sequence_packing import pack_sequences
+from npu_compile.inputs.static_inputs import StaticInputs
+from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
 from npu_compile.runners.draft_lengths import draft_lengths
-from npu_compile.runners.packed_layout import InputSpec
 from npu_compile.runners.prefill_runner import PrefillRunner
-from npu_compile.runners.sequence_packing import pack_sequences
-from npu_compile.runners.static_inputs import StaticInputs
-from npu_compile.runners.step_size import StepSize
 
 __all__ = [
     "Backend",
@@ -51,6 +52,7 @@ __all__ = [
     "Explanation",
     "InnerCompiler",
     "InputError",
+    "InputPlace",
     "InputSpec",
     "NpuCompileError",
     "OutputError",

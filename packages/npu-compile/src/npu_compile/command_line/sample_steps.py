@@ -11,8 +11,8 @@ from attn_update import Recorder, UpdateLane
 from npu_compile.compilation.model_compilation import compile_model
 from npu_compile.configuration.config import CompileMode
 from npu_compile.errors import ConfigError
+from npu_compile.inputs.input_spec import InputSpec
 from npu_compile.runners.decode_runner import DecodeRunner
-from npu_compile.runners.packed_layout import InputSpec
 from npu_compile.runners.prefill_runner import PrefillRunner
 from npu_graph_runtime import NpuDevice, RunMode
 

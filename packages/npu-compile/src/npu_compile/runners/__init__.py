@@ -1,1 +1,1 @@
-"""Steps of an engine on a compiled model: static inputs, captured steps, a runner for each kind."""
+"""Steps of an engine on a compiled model: captured steps, a runner for each kind."""

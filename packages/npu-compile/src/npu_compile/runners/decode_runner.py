@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths, ParameterGroup
     from npu_compile.compilation.compiled_model import CompiledModel
-    from npu_compile.runners.packed_layout import InputSpec
-    from npu_compile.runners.step_size import StepSize
+    from npu_compile.inputs.input_spec import InputSpec
+    from npu_compile.inputs.step_size import StepSize
     from npu_graph_runtime import (
         AgreedStep,
         CapturePlan,

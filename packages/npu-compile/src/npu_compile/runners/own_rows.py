@@ -10,7 +10,7 @@ from npu_graph_runtime import map_tensors
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from npu_compile.runners.step_size import StepSize
+    from npu_compile.inputs.step_size import StepSize
 
 
 def own_rows(output: Any, *, own: StepSize, padded: StepSize) -> Any:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError
+from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.runner_arguments import (
     require_callable,
     require_model_and_inputs,
@@ -15,7 +16,6 @@ from npu_compile.runners.runner_arguments import (
 )
 from npu_compile.runners.sized_steps import SizedSteps
 from npu_compile.runners.step_form import rows_of
-from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import GraphKey
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths
     from npu_compile.compilation.compiled_model import CompiledModel
-    from npu_compile.runners.packed_layout import InputSpec
+    from npu_compile.inputs.input_spec import InputSpec
     from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError, Exchange, RunModeChoice
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.errors import ConfigError
-from npu_compile.runners.packed_layout import InputSpec
+from npu_compile.inputs.input_spec import InputSpec, require_specs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def require_model_and_inputs(
@@ -29,29 +32,6 @@ def require_model_and_inputs(
         )
     require_specs(doing, inputs)
     compiled.require_arguments(inputs, doing=doing)
-
-
-def require_specs(doing: str, inputs: object) -> None:
-    """See that inputs are declared.
-
-    Args:
-        doing: what is being done, for messages.
-        inputs: the declarations.
-
-    Raises:
-        ConfigError: they are of another type.
-    """
-    if not isinstance(inputs, Mapping):
-        raise ConfigError(
-            f"{doing}: inputs is a {type(inputs).__name__}, expected a mapping of the model's "
-            "argument names to InputSpec"
-        )
-    for name, spec in inputs.items():
-        if not isinstance(spec, InputSpec):
-            raise ConfigError(
-                f"{doing}: input {name!r} is declared as {spec!r}, expected an InputSpec, such as "
-                "InputSpec(dtype=torch.int32)"
-            )
 
 
 def require_instance(doing: str, name: str, value: object, expected: type, remedy: str) -> None:

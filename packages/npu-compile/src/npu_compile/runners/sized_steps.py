@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.configuration.config import CaptureFailure
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
+from npu_compile.inputs.static_inputs import StaticInputs
+from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.own_rows import own_rows
-from npu_compile.runners.static_inputs import StaticInputs
-from npu_compile.runners.step_size import StepSize
 from npu_graph_runtime import (
     CaptureCost,
     CapturePlanner,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from npu_compile.compilation.compiled_model import CompiledModel
-    from npu_compile.runners.packed_layout import InputSpec
+    from npu_compile.inputs.input_spec import InputSpec
     from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
 
 # Of steps that run as they are.
@@ -549,8 +549,7 @@ class SizedSteps:
                 RuntimeWarning,
                 stacklevel=3,
             )
-        device = self.compiled.device.torch_device
-        placed = {name: value.to(device) for name, value in inputs.items()}
+        placed = self._inputs.place(inputs)
         with self.compiled.context.run(RunMode.EAGER):
             return self.compiled(**placed)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError, InputError
-from npu_compile.runners.step_size import StepSize
+from npu_compile.inputs.step_size import StepSize
 from npu_graph_runtime import CaptureSizeError, CaptureSizes, GraphKey
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from npu_compile.runners.packed_layout import InputSpec
+    from npu_compile.inputs.input_spec import InputSpec
 
 
 class StepForm:

@@ -1,14 +1,16 @@
-"""Static device buffers for the inputs of captured graphs, filled by one copy a step.
+"""Static buffers for the inputs of captured graphs, on the device filled by one copy a step.
 
-A captured graph reads its inputs at the addresses of its capture. All inputs therefore live in one
-packed device buffer that is never moved, and the graph of a smaller capture size reads the first
-rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
-copies that in one asynchronous copy, so the host cost does not grow with the number of inputs. A
-value that is on the device already, such as the tokens just sampled, is copied there behind it.
+A captured graph reads its inputs at the addresses of its capture. All inputs of the device
+therefore live in one packed buffer that is never moved, and the graph of a smaller capture size
+reads the first rows of the same buffer. A step writes its batch and the padding into a packed host
+buffer and copies that in one asynchronous copy, so the host cost does not grow with the number of
+inputs. A value that is on the device already, such as the tokens just sampled, is copied there
+behind it. Inputs that are declared for another place have a buffer there, written by the host.
 
 The copy reads host memory after the call has returned. Host buffers therefore come from a ring, and
 one is written again only after the event recorded behind its copy has passed; the host waits only
-if it is ahead of the device by more steps than the ring has buffers.
+if it is ahead of the device by more steps than the ring has buffers. Pinned inputs have no ring,
+since the steps themselves read them: they are written again only after all that was queued before.
 """
 
 from __future__ import annotations
@@ -18,19 +20,22 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_compile.runners.packed_layout import PackedLayout
-from npu_compile.runners.runner_arguments import require_specs
-from npu_compile.runners.step_size import require_own_within, require_step_size
+from npu_compile.inputs.input_place import InputPlace
+from npu_compile.inputs.input_spec import require_specs
+from npu_compile.inputs.packed_layout import PackedLayout
+from npu_compile.inputs.step_size import require_own_within, require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from npu_compile.runners.packed_layout import InputSpec
-    from npu_compile.runners.step_size import StepSize
+    from npu_compile.inputs.input_spec import InputSpec
+    from npu_compile.inputs.step_size import StepSize
     from npu_graph_runtime import Event, GraphDevice
 
 # Engines prepare at most one step while another runs; two more absorb jitter.
 RING_DEPTH = 4
+
+_HOST_PLACES = (InputPlace.PINNED, InputPlace.CPU)
 
 # Batch sizes whose rows of a host buffer are kept cut out; decoding meets few others.
 _KEPT_SIZES = 256
@@ -50,8 +55,10 @@ class _HostBuffer:
     """One packed buffer of the ring, and the event behind its last copy."""
 
     def __init__(self, layout: PackedLayout, *, pinned: bool, event: Event) -> None:
-        self.packed = torch.zeros(layout.num_bytes, dtype=torch.uint8, pin_memory=pinned)
-        self.views = layout.views(self.packed)
+        parts = layout.parts(torch.zeros(layout.num_bytes, dtype=torch.uint8, pin_memory=pinned))
+        self.packed = parts[InputPlace.DEVICE]
+        self.views = layout.views(parts)
+        self.of_host = [parts[place].numpy() for place in _HOST_PLACES]
         self.event = event
         self.in_flight = False
         self._rows: dict[tuple[StepSize, StepSize], tuple[_HostRows, ...]] = {}
@@ -91,13 +98,14 @@ class _Staged(NamedTuple):
 
 
 class StaticInputs:
-    """Static device buffers for the inputs of captured steps, filled by one packed copy a step.
+    """Static buffers for the inputs of captured steps, on the device filled by one copy a step.
 
     Inputs come in one of two ways. :meth:`load` copies the tensors of a batch, from the CPU or
     from the device. :meth:`staging` and :meth:`commit` copy nothing on the host: the engine writes
     its batch where the packed copy reads it.
 
-    Owns the device buffer and the host buffers, which are pinned where the device is not the CPU.
+    Owns the buffers; those of the host are pinned, but for inputs declared for the CPU, where the
+    device is not the CPU.
     Has to live as long as the graphs that were captured on :meth:`views`. For one host thread.
 
     Args:
@@ -123,11 +131,23 @@ class StaticInputs:
             )
         self._layout = PackedLayout(specs, largest=largest, device=target)
         self._device = device
-        self._packed = torch.zeros(self._layout.num_bytes, dtype=torch.uint8, device=target)
+        pinned = self._can_pin = target.type != "cpu"
+        sizes = self._layout.part_bytes
+        self._packed = torch.zeros(sizes[InputPlace.DEVICE], dtype=torch.uint8, device=target)
+        of_host = {
+            place: torch.zeros(
+                sizes[place],
+                dtype=torch.uint8,
+                pin_memory=pinned and place is InputPlace.PINNED and sizes[place] > 0,
+            )
+            for place in _HOST_PLACES
+        }
+        self._of_host = [part.numpy() for part in of_host.values()]
+        self._has_host_places = any(sizes[place] for place in _HOST_PLACES)
+        self._is_read = device.create_event() if sizes[InputPlace.PINNED] else None
         self._address = self._packed.untyped_storage().data_ptr()
-        self._full_views = self._layout.views(self._packed)
+        self._full_views = self._layout.views({InputPlace.DEVICE: self._packed, **of_host})
         self._views_by_size: dict[StepSize, dict[str, torch.Tensor]] = {}
-        pinned = target.type != "cpu"
         self._ring = tuple(
             _HostBuffer(self._layout, pinned=pinned, event=device.create_event())
             for _ in range(RING_DEPTH)
@@ -136,9 +156,10 @@ class StaticInputs:
         self._staged: _Staged | None = None
 
     def views(self, size: StepSize) -> dict[str, torch.Tensor]:
-        """Return the device views ``[rows, *trailing_shape]`` that a graph of this size reads.
+        """Return the views ``[rows, *trailing_shape]`` that a graph of this size reads.
 
-        The same tensors at every call; the memory belongs to this object.
+        Each lies in the place that its input is declared for. The same tensors at every call; the
+        memory belongs to this object.
 
         Raises:
             ConfigError: the size is no `StepSize`.
@@ -163,6 +184,17 @@ class StaticInputs:
             for name, spec in self._layout.specs.items()
         }
 
+    def place(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return values that were checked where a step finds them that runs without these buffers.
+
+        Those of the device are copied there, pinned ones into new memory that no other step writes;
+        those of the CPU are the values themselves.
+        """
+        return {
+            name: self._placed(value, self._layout.specs[name].place)
+            for name, value in values.items()
+        }
+
     def check(
         self, values: Mapping[str, torch.Tensor], *, size: StepSize, least: int = 1
     ) -> StepSize:
@@ -182,13 +214,14 @@ class StaticInputs:
         """Copy a batch into the static buffers, padded to ``size``, and return its own size.
 
         Asynchronous: ordered on the current stream; tensors of the CPU may be changed at once. The
-        host waits only where it is ahead of the device by more steps than there are host buffers.
+        host waits only where it is ahead of the device by more steps than there are host buffers,
+        and, where an input is declared pinned, for all that was queued before.
 
         Args:
-            values: for each input a tensor ``[rows, ...]`` of its dtype, on the CPU, or on the
-                device, where it is read in the order of the current stream. All have the same rows,
-                of tokens or of sequences, at least one. The first trailing dimension may be
-                narrower than declared; the rest is padded.
+            values: for each input a tensor ``[rows, ...]`` of its dtype, on the CPU, or, for an
+                input of the device, there, where it is read in the order of the current stream. All
+                have the same rows, of tokens or of sequences, at least one. The first trailing
+                dimension may be narrower than declared; the rest is padded.
             size: the size after padding, at most the largest.
 
         Raises:
@@ -265,7 +298,7 @@ class StaticInputs:
         """Copy what was written into :meth:`staging` to the device, in one asynchronous copy.
 
         Args:
-            on_device: inputs whose values are on the device already, such as the tokens just
+            on_device: inputs of the device whose values are there already, such as the tokens just
                 sampled, each ``[rows, ...]`` as for :meth:`load`: copied behind the packed copy, in
                 the order of the current stream. What they do not fill is what was staged.
 
@@ -305,8 +338,26 @@ class StaticInputs:
     def _copy(
         self, host: _HostBuffer, on_device: Iterable[tuple[torch.Tensor, torch.Tensor]]
     ) -> None:
+        if self._has_host_places:
+            self._write_host_places(host)
         self._packed.copy_(host.packed, non_blocking=True)
         for target, value in on_device:
             target.copy_(value)
         host.event.record(self._device.current_stream())
         host.in_flight = True
+
+    def _write_host_places(self, host: _HostBuffer) -> None:
+        if self._is_read is not None:
+            # Steps before this one may still read what is pinned.
+            self._is_read.record(self._device.current_stream())
+            if not self._is_read.query():
+                self._is_read.synchronize()
+        for target, source in zip(self._of_host, host.of_host, strict=True):
+            target[:] = source
+
+    def _placed(self, value: torch.Tensor, place: InputPlace) -> torch.Tensor:
+        if place is InputPlace.DEVICE:
+            return value.to(self._packed.device)
+        if place is InputPlace.CPU:
+            return value
+        return torch.empty_like(value, pin_memory=self._can_pin).copy_(value)

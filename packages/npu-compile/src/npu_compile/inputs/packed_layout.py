@@ -2,81 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-import torch
-
-from npu_compile.configuration.config_values import is_whole
-from npu_compile.errors import ConfigError, InputError
-from npu_compile.runners.step_size import StepSize, require_step_size
+from npu_compile.errors import InputError
+from npu_compile.inputs.input_place import InputPlace
+from npu_compile.inputs.step_size import StepSize, require_step_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import torch
+
+    from npu_compile.inputs.input_spec import InputSpec
 
 # The device addresses tensors in blocks of 32 bytes (CANN's data-move granularity); 64 also keeps
 # each input on a host cache line of its own.
 ALIGNMENT_BYTES = 64
 
-_DECLARING = "declaring an input of a step:"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
-class InputSpec:
-    """Declares one input of a step: a tensor ``[rows, *trailing_shape]``.
-
-    Attributes:
-        dtype: element type of the static buffer; values are given in it.
-        trailing_shape: all dimensions but the first, which is the padded size of the batch. A value
-            may be narrower in the first trailing dimension; the rest is padded.
-        pad_value: written to rows (and trailing columns) that the batch does not fill.
-        per_sequence: whether there is one row a sequence (a block table, say) and not one a token;
-            the same in a decode step.
-
-    Raises:
-        ConfigError: a value has the wrong type, or ``dtype`` cannot hold ``pad_value``.
-    """
-
-    dtype: torch.dtype
-    trailing_shape: tuple[int, ...] = ()
-    pad_value: float = 0
-    per_sequence: bool = False
-
-    def __post_init__(self) -> None:
-        sizes: object = self.trailing_shape
-        if not isinstance(self.dtype, torch.dtype):
-            raise ConfigError(f"{_DECLARING} dtype is {self.dtype!r}, expected a torch.dtype")
-        if not isinstance(sizes, (tuple, list)) or not all(
-            is_whole(each, least=0) for each in sizes
-        ):
-            raise ConfigError(
-                f"{_DECLARING} trailing_shape is {sizes!r}, expected a tuple of whole numbers, all "
-                "dimensions but the first; () for one value a row"
-            )
-        object.__setattr__(self, "trailing_shape", tuple(sizes))
-        if not isinstance(self.per_sequence, bool):
-            raise ConfigError(
-                f"{_DECLARING} per_sequence is {self.per_sequence!r}, expected True or False"
-            )
-        if not _holds(self.dtype, self.pad_value):
-            raise ConfigError(
-                f"{_DECLARING} pad_value is {self.pad_value!r}, expected a number that "
-                f"{self.dtype} can hold"
-            )
-
-    def rows(self, size: StepSize) -> int:
-        """Return the rows of this input in a step of this size."""
-        return size.sequences if self.per_sequence else size.tokens
-
 
 class PackedLayout:
     """Offsets of inputs in a packed byte buffer, and views of such a buffer.
 
+    Inputs of one place lie side by side, in the order of their declarations: a part of the buffer.
+
     Args:
-        specs: input names and their declarations, in the order of packing.
+        specs: input names and their declarations.
         largest: the largest step that fits.
         device: where values may lie besides the CPU.
+
+    Attributes:
+        num_bytes: of a whole buffer.
+        part_bytes: of the part of each place; 0 where it has no input.
     """
 
     def __init__(
@@ -85,27 +42,35 @@ class PackedLayout:
         self.specs = dict(specs)
         self.largest = largest
         self.device = device
+        # Within the part of its place.
         self._offsets: dict[str, int] = {}
-        offset = 0
+        self.part_bytes = dict.fromkeys(InputPlace, 0)
         for name, spec in self.specs.items():
-            self._offsets[name] = offset
+            offset = self._offsets[name] = self.part_bytes[spec.place]
             count = spec.rows(largest) * math.prod(spec.trailing_shape)
             rows_bytes = count * spec.dtype.itemsize
-            offset += -(-rows_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
-        self.num_bytes = offset
+            end = offset + -(-rows_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+            self.part_bytes[spec.place] = end
+        self.num_bytes = sum(self.part_bytes.values())
 
-    def views(self, packed: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Return the inputs of the largest step as views of a packed buffer.
+    def parts(self, packed: torch.Tensor) -> dict[InputPlace, torch.Tensor]:
+        """Return the parts of a packed buffer ``[num_bytes]``, uint8, contiguous, as views."""
+        parts = packed.split(list(self.part_bytes.values()))  # type: ignore[no-untyped-call]
+        return dict(zip(self.part_bytes, parts, strict=True))
+
+    def views(self, parts: Mapping[InputPlace, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Return the inputs of the largest step as views of the parts of a packed buffer.
 
         Args:
-            packed: ``[num_bytes]``, uint8, contiguous, on any device; it owns the memory.
+            parts: by place ``[part_bytes]``, uint8, contiguous, on any device; they own the memory
+                and need not lie side by side.
         """
         views: dict[str, torch.Tensor] = {}
         for name, spec in self.specs.items():
             shape = (spec.rows(self.largest), *spec.trailing_shape)
             start = self._offsets[name]
             stop = start + math.prod(shape) * spec.dtype.itemsize
-            views[name] = packed[start:stop].view(spec.dtype).view(shape)
+            views[name] = parts[spec.place][start:stop].view(spec.dtype).view(shape)
         return views
 
     def check(
@@ -168,6 +133,7 @@ class PackedLayout:
                 f"loading the inputs of a step: `{name}` is unknown, expected one of "
                 f"{sorted(self.specs)}"
             )
+        self._require_place(name, value, self.specs[name], is_staged=True)
         if not _is_on(value, self.device):
             raise InputError(
                 f"loading the inputs of a step: `{name}` is on {value.device}, expected "
@@ -194,7 +160,21 @@ class PackedLayout:
                 "make the static inputs larger, or run the step without them"
             )
 
+    def _require_place(
+        self, name: str, value: torch.Tensor, spec: InputSpec, *, is_staged: bool = False
+    ) -> None:
+        """See that a value that is not for the packed copy belongs to an input of the device."""
+        if spec.place is InputPlace.DEVICE:
+            return
+        remedy = "write it into the staging view" if is_staged else "read it back before"
+        raise InputError(
+            f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU, as it "
+            f"is declared InputPlace.{spec.place.name}; {remedy}, or declare InputPlace.DEVICE"
+        )
+
     def _check_value(self, name: str, value: torch.Tensor, spec: InputSpec) -> None:
+        if value.device.type != "cpu":
+            self._require_place(name, value, spec)
         if value.device.type != "cpu" and not _is_on(value, self.device):
             raise InputError(
                 f"loading the inputs of a step: `{name}` is on {value.device}, expected the CPU or "
@@ -237,15 +217,3 @@ def _is_on(value: torch.Tensor, device: torch.device) -> bool:
     """Return whether a value lies on a device, which may be named without a number."""
     place = value.device
     return place.type == device.type and device.index in {None, place.index}
-
-
-def _holds(dtype: torch.dtype, value: object) -> bool:
-    """Return whether padding with a value gives it, but for rounding of floating point."""
-    if not isinstance(value, (int, float)):
-        return False
-    if dtype.is_floating_point or dtype.is_complex:
-        return True
-    if dtype is torch.bool:
-        return value in {0, 1}
-    limits = torch.iinfo(dtype)
-    return value == value // 1 and limits.min <= value <= limits.max

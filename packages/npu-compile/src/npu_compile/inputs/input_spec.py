@@ -1,0 +1,108 @@
+"""How one input of a step is declared."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import torch
+
+from npu_compile.configuration.config_values import is_whole
+from npu_compile.errors import ConfigError
+from npu_compile.inputs.input_place import InputPlace
+
+if TYPE_CHECKING:
+    from npu_compile.inputs.step_size import StepSize
+
+_DECLARING = "declaring an input of a step:"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class InputSpec:
+    """Declares one input of a step: a tensor ``[rows, *trailing_shape]``.
+
+    Attributes:
+        dtype: element type of the static buffer; values are given in it.
+        trailing_shape: all dimensions but the first, which is the padded size of the batch. A value
+            may be narrower in the first trailing dimension; the rest is padded.
+        pad_value: written to rows (and trailing columns) that the batch does not fill.
+        per_sequence: whether there is one row a sequence (a block table, say) and not one a token;
+            the same in a decode step.
+        place: where the static buffer lies; on the device unless told otherwise.
+
+    Raises:
+        ConfigError: a value has the wrong type, or ``dtype`` cannot hold ``pad_value``.
+    """
+
+    dtype: torch.dtype
+    trailing_shape: tuple[int, ...] = ()
+    pad_value: float = 0
+    per_sequence: bool = False
+    place: InputPlace = InputPlace.DEVICE
+
+    def __post_init__(self) -> None:
+        sizes: object = self.trailing_shape
+        if not isinstance(self.dtype, torch.dtype):
+            raise ConfigError(f"{_DECLARING} dtype is {self.dtype!r}, expected a torch.dtype")
+        if not isinstance(sizes, (tuple, list)) or not all(
+            is_whole(each, least=0) for each in sizes
+        ):
+            raise ConfigError(
+                f"{_DECLARING} trailing_shape is {sizes!r}, expected a tuple of whole numbers, all "
+                "dimensions but the first; () for one value a row"
+            )
+        object.__setattr__(self, "trailing_shape", tuple(sizes))
+        if not isinstance(self.per_sequence, bool):
+            raise ConfigError(
+                f"{_DECLARING} per_sequence is {self.per_sequence!r}, expected True or False"
+            )
+        if not isinstance(self.place, InputPlace):
+            raise ConfigError(
+                f"{_DECLARING} place is {self.place!r}, expected "
+                f"{' or '.join(f'InputPlace.{each.name}' for each in InputPlace)}"
+            )
+        if not _holds(self.dtype, self.pad_value):
+            raise ConfigError(
+                f"{_DECLARING} pad_value is {self.pad_value!r}, expected a number that "
+                f"{self.dtype} can hold"
+            )
+
+    def rows(self, size: StepSize) -> int:
+        """Return the rows of this input in a step of this size."""
+        return size.sequences if self.per_sequence else size.tokens
+
+
+def require_specs(doing: str, inputs: object) -> None:
+    """See that inputs are declared.
+
+    Args:
+        doing: what is being done, for messages.
+        inputs: the declarations.
+
+    Raises:
+        ConfigError: they are of another type.
+    """
+    if not isinstance(inputs, Mapping):
+        raise ConfigError(
+            f"{doing}: inputs is a {type(inputs).__name__}, expected a mapping of the model's "
+            "argument names to InputSpec"
+        )
+    for name, spec in inputs.items():
+        if not isinstance(spec, InputSpec):
+            raise ConfigError(
+                f"{doing}: input {name!r} is declared as {spec!r}, expected an InputSpec, such as "
+                "InputSpec(dtype=torch.int32)"
+            )
+
+
+def _holds(dtype: torch.dtype, value: object) -> bool:
+    """Return whether padding with a value gives it, but for rounding of floating point."""
+    if not isinstance(value, (int, float)):
+        return False
+    if dtype.is_floating_point or dtype.is_complex:
+        return True
+    if dtype is torch.bool:
+        return value in {0, 1}
+    limits = torch.iinfo(dtype)
+    return value == value // 1 and limits.min <= value <= limits.max
