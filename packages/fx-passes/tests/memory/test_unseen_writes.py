@@ -238,3 +238,43 @@ def test_witness_of_a_write_to_what_an_unknown_call_returned_is_that_call() -> N
 
 def _unknown(number: int) -> None:
     del number
+
+
+# What libraries of engines define, which arguments their C++ writes, and which it returns.
+ENGINE_SCHEMAS = {
+    "_C_ascend::npu_causal_conv1d_custom(Tensor output, Tensor x, Tensor weight, Tensor conv_state,"
+    " Tensor? bias_opt, Tensor? query_start_loc_opt, Tensor? cache_indices_opt,"
+    " Tensor? initial_state_mode_opt, Tensor? num_accepted_tokens_opt, int activation_mode,"
+    " int pad_slot_id, int run_mode) -> Tensor": ({"output", "conv_state"}, {"output"}),
+    "_C_ascend::npu_reshape_and_cache_bnsd(Tensor q, Tensor k_comp, Tensor slot_mapping,"
+    " Tensor seq_len, Tensor k_out) -> Tensor": ({"k_out"}, {"k_out"}),
+    "_C_ascend::bgmv_expand(Tensor! x, Tensor! weight, Tensor! indices, Tensor! y,"
+    " int slice_offset, int slice_size) -> Tensor": ({"x", "weight", "indices", "y"}, {"y"}),
+    "npu::apply_token_bitmask(Tensor logits, Tensor bitmask, Tensor? indices=None) -> Tensor": (
+        {"logits"},
+        {"logits"},
+    ),
+    "npu::cache_loc_assign(Tensor req_indices, Tensor token_pool, Tensor start_offset,"
+    " Tensor end_offset, Tensor out_cache_loc) -> Tensor": ({"token_pool"}, {"token_pool"}),
+}
+
+
+@pytest.mark.parametrize("schema", ENGINE_SCHEMAS, ids=lambda each: each.partition("(")[0])
+def test_what_kernels_of_engines_write_and_return_is_known(schema: str) -> None:
+    written, shared = ENGINE_SCHEMAS[schema]
+    name, _, signature = schema.partition("(")
+    namespace, _, operator = name.partition("::")
+    library = torch.library.Library(namespace, "FRAGMENT")  # type: ignore[no-untyped-call]
+    try:
+        library.define(f"{operator}({signature}")  # type: ignore[no-untyped-call]
+        overload = getattr(getattr(torch.ops, namespace), operator).default
+        graph = Graph()
+        arguments = overload._schema.arguments
+        given = [graph.placeholder(each.name) for each in arguments if "Tensor" in str(each.type)]
+        effect = EffectTable().of(graph.call_function(overload, tuple(given)))
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]
+
+    assert {node.name for node in effect.writes} == written
+    assert {node.name for node in effect.aliases} >= shared
+    assert not effect.barrier

@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, Node
 
 import fx_passes
 from fx_passes.fusions import fuse_add_rms_norm_quant
-from fx_passes.generic_passes import ShareEqualCallsPass
+from fx_passes.generic_passes import ShareEqualCallsPass, remove_noops
 from fx_passes.testing import assert_same_values, capture_graph
 
 if TYPE_CHECKING:
@@ -157,6 +157,33 @@ def test_views_that_stay_views_may_be_written_later() -> None:
     result, _ = _run(function, fx_passes.default_npu_pipeline())
 
     assert len(result.report.matches("merge_reshapes")) == 1
+
+
+def _add_number(x: Tensor, number: float) -> dict[str, Tensor]:
+    return {"y": x + number}
+
+
+def _build_add_in_place(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+    value = match.value("y")
+    copy = build.call("aten::clone", match.bound["x"], val=value)
+    return {"y": build.call("aten::add_.Tensor", copy, match.bound["number"], val=value)}
+
+
+def test_copy_that_an_earlier_rule_writes_in_place_stays() -> None:
+    in_place = fx_passes.Rule(
+        name="add_in_place",
+        patterns=(_add_number,),
+        rewrite=_build_add_in_place,
+        accepts_cost=True,
+    )
+    rules = fx_passes.RulePass(name="rules", rules=(in_place, *remove_noops()), repeats=False)
+
+    result, _ = _run(
+        lambda x: (x + 3.0) * x.sin(),
+        fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules)),
+    )
+
+    assert result.report.match_counts()["add_in_place"] == 1
 
 
 def test_calls_are_not_shared_across_a_hidden_write() -> None:

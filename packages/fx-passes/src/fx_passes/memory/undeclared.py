@@ -55,6 +55,11 @@ UNDECLARED_WRITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "_C_ascend::npu_hamming_dist_top_k": ("indices",),
         "_C_ascend::npu_recurrent_gated_delta_rule_310": ("state",),
         "_C_ascend::npu_reshape_and_cache_bnsd": ("k_out",),
+        # SGLang's kernels for NPUs (sgl-kernel-npu): the same, by its C++.
+        "npu::apply_token_bitmask": ("logits",),
+        "npu::cache_loc_assign": ("token_pool",),
+        "npu::cache_loc_update": ("out_cache_loc",),
+        "npu::causal_conv1d": ("conv_states",),
     }
 )
 """Operators, and those of their arguments which they write though their schema does not say so."""
@@ -82,12 +87,17 @@ RETURNS_MEMORY_OF_ARGUMENTS: frozenset[str] = frozenset(
         "vllm::maybe_all_gather_and_maybe_unpad",
         "vllm::maybe_chunk_residual",
         "vllm::sequence_parallel_chunk_impl",
-        # vLLM-Ascend's C++: they return what they say they write, and do not say that.
+        # The C++ of vLLM-Ascend and of SGLang's kernels: they return what they say they write, and
+        # do not say that.
         "_C_ascend::bgmv_expand",
         "_C_ascend::dispatch_ffn_combine",
         "_C_ascend::mla_preprocess",
         "_C_ascend::npu_ngram_spec_decode",
         "_C_ascend::sgmv_expand",
+        "npu::bgmv_expand",
+        "npu::sgemmc_expand",
+        "npu::sgemmv_expand",
+        "npu::sgmv_expand",
     }
 )
 """Operators whose result may be memory of an argument though their schema does not say so.

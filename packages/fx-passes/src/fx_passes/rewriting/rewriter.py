@@ -201,6 +201,9 @@ class _Rewriter:
                 aliases.forget((node,))
             else:
                 aliases.replace(match.outputs[name], node)
+        if any(self._writes(node) for node in builder.created):
+            # The analysis knows of no writer that came after it.
+            self._aliases = None
         return MatchRecord(
             anchor=match.anchor.name,
             removed=tuple([node.name for node in removed]),
@@ -209,6 +212,9 @@ class _Rewriter:
             replaced={match.outputs[name].name: node.name for name, node in replacements.items()},
             exact=rule.numerics == "exact",
         )
+
+    def _writes(self, node: Node) -> bool:
+        return not self._effects.fresh(node) and bool(self._effects.of(node).writes)
 
     def _replace(
         self,
