@@ -327,6 +327,47 @@ def test_release_frees_memory_and_allows_capture_again(
     assert wrapper.counters == GraphCounters(captured=2, replayed=1, missed=1, released=1)
 
 
+def test_released_graph_is_not_replayed_though_it_was_the_last_one(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    wrapper, x = graphed(fake, context, Step()), torch.ones(4)
+    capture(fake, context, wrapper, x)
+    with context.run(RunMode.FULL, KEY):
+        wrapper(x)
+        wrapper.release(KEY)
+        with pytest.raises(GraphNotCapturedError):
+            wrapper(x)
+    elsewhere = torch.full((4,), 3.0)
+    capture(fake, context, wrapper, elsewhere)
+    with context.run(RunMode.FULL, KEY):
+        assert wrapper(elsewhere).tolist() == [6.0] * 4
+
+
+def test_call_that_is_compared_is_handed_over_though_its_graph_was_the_last_one(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    wrapper, x = graphed(fake, context, Step()), torch.ones(4)
+    capture(fake, context, wrapper, x)
+    with context.run(RunMode.FULL, KEY):
+        wrapper(x)
+        with wrapper.compared(lambda call: call.key):
+            assert wrapper(x) is KEY
+        assert wrapper(x).tolist() == [2.0] * 4
+
+
+def test_keys_that_take_turns_replay_their_own_graphs(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    wrapper = graphed(fake, context, Step())
+    keys = {4: KEY, 8: GraphKey(num_tokens=8)}
+    inputs = {size: torch.ones(size) for size in keys}
+    for size, key in keys.items():
+        capture(fake, context, wrapper, inputs[size], key=key)
+    for size in (4, 8, 4, 4, 8, 8, 4):
+        with context.run(RunMode.FULL, keys[size]):
+            assert wrapper(inputs[size]).tolist() == [2.0] * size
+
+
 def test_release_of_key_not_held_raises(fake: FakeDevice, context: GraphContext) -> None:
     wrapper = graphed(fake, context, Step())
     with pytest.raises(GraphNotCapturedError, match="releasing 'decode'"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -488,3 +491,39 @@ def test_the_fake_device_tells_what_waits_for_ever(context: GraphContext) -> Non
     assert found is not None
     assert found.kind is DifferenceKind.HUNG
     assert found.place == "'model' under key (num_tokens=4)"
+
+
+def test_comparison_does_not_import_dynamo() -> None:
+    """It takes seconds, and a failure is to be named at once."""
+    program = """
+import sys
+import cann_sim
+cann_sim.activate()
+import torch
+from npu_graph_runtime import (
+    CaptureSession, GraphContext, GraphedCallable, GraphKey, NpuDevice, RunMode, runs_eagerly,
+    find_first_difference,
+)
+device, context = NpuDevice(), GraphContext()
+attention = runs_eagerly(context)(lambda x: x * 2)
+graphed = GraphedCallable(
+    lambda x: attention(x + 1) + 1,
+    device=device, context=context, run_mode=RunMode.BREAKABLE, name="model",
+)
+x = torch.ones(4, device=device.torch_device)
+with context.run(RunMode.BREAKABLE, GraphKey(num_tokens=4)), torch.no_grad():
+    with CaptureSession(device, context):
+        graphed(x)
+    print(find_first_difference(lambda: graphed(x), [graphed]))
+print("torch._dynamo" in sys.modules)
+"""
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert run.stdout.split() == ["None", "False"]

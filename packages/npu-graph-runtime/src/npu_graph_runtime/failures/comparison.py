@@ -92,7 +92,7 @@ def find_first_difference(
             for each in graphed:
                 stack.enter_context(each.compared(comparison.compare))
             stack.enter_context(session.told_to(comparison))
-            stack.enter_context(MarkedAllocations())  # type: ignore[no-untyped-call]
+            stack.enter_context(MarkedAllocations.make())
             call()
         comparison.finish()
     except _FoundError as found:

@@ -6,6 +6,7 @@ something else in a graph than eagerly. That is no difference.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -44,6 +45,18 @@ class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Return true, since Dynamo runs compiled code under no other kind of mode."""
         return True
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
+        # takes seconds. Where it is imported anyway, `make` takes a class that skips it.
+        return False
+
+    @classmethod
+    def make(cls) -> MarkedAllocations:
+        """Return one that Dynamo does not look into."""
+        kind = _BesideDynamo if "torch._dynamo" in sys.modules else cls
+        return kind()
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -60,3 +73,18 @@ class MarkedAllocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if value is not None and not result.is_complex():
                 result.fill_(value)
         return result
+
+
+class _BesideDynamo(MarkedAllocations):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)

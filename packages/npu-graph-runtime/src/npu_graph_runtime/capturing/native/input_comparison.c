@@ -51,13 +51,22 @@ static int ReadPlace(const Baked *baked, PyObject *tensor, Place *place) {
          aoti_torch_get_sizes(handle, &place->sizes) == 0 && aoti_torch_get_strides(handle, &place->strides) == 0;
 }
 
-static int IsSameTensor(const Baked *baked, const Input *input, PyObject *value) {
+// Few extents, so calls of memcmp would take longer than the comparison.
+static int IsSameExtents(const int64_t *now, const int64_t *expected, int64_t dim) {
+  for (int64_t index = 0; index < dim; ++index) {
+    if (now[index] != expected[index]) return 0;
+  }
+  return 1;
+}
+
+static int IsSameTensor(const Baked *baked, const Place *place, PyObject *value) {
+  TensorHandle handle = (char *)value + baked->tensor_offset;
   Place now;
-  if (!ReadPlace(baked, value, &now)) return 0;
-  const Place *place = &input->place;
-  size_t num_bytes = (size_t)place->dim * sizeof(int64_t);
-  return now.address == place->address && now.dtype == place->dtype && now.dim == place->dim &&
-         memcmp(now.sizes, place->sizes, num_bytes) == 0 && memcmp(now.strides, place->strides, num_bytes) == 0;
+  return aoti_torch_get_data_ptr(handle, &now.address) == 0 && now.address == place->address &&
+         aoti_torch_get_dtype(handle, &now.dtype) == 0 && now.dtype == place->dtype &&
+         aoti_torch_get_dim(handle, &now.dim) == 0 && now.dim == place->dim &&
+         aoti_torch_get_sizes(handle, &now.sizes) == 0 && IsSameExtents(now.sizes, place->sizes, place->dim) &&
+         aoti_torch_get_strides(handle, &now.strides) == 0 && IsSameExtents(now.strides, place->strides, place->dim);
 }
 
 static int IsSamePlain(const Input *input, PyObject *value) {
@@ -71,7 +80,7 @@ static int IsSamePlain(const Input *input, PyObject *value) {
 static int IsSame(const Baked *baked, const Input *input, PyObject *value) {
   if (input->kind == kPlain) return IsSamePlain(input, value);
   if ((PyObject *)Py_TYPE(value) != input->value) return 0;
-  return input->kind == kOther || IsSameTensor(baked, input, value);
+  return input->kind == kOther || IsSameTensor(baked, &input->place, value);
 }
 
 // holds(values): values is a tuple. False asks for a closer look; it is no error.

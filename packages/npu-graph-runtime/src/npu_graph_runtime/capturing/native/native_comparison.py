@@ -32,7 +32,7 @@ Holds: TypeAlias = "Callable[[tuple[object, ...]], bool]"
 
 _MODULE_NAME = "input_comparison"
 _COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
-_FLAGS = ("-x", "c", "-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_FLAGS = ("-x", "c", "-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-plt")
 _TIME_LIMIT_SECONDS = 120
 
 
