@@ -359,7 +359,9 @@ has `vllm_ascend_forms()` before the fusions; *parallel* has also `fuse_matmul_a
 `shard_all_reduce_norm` and `remove_gather_of_own_shard` for two ranks, and `whole_residuals=True`.
 The graphs are what the engine's pattern classes trace to on their own example inputs, in bfloat16.
 Examples of a width of 4, which no kernel takes, have 64; shards of 5 tokens for 8, of which two are
-padding, have 4; examples of three dimensions have two, as what layers emit.
+padding, have 4; examples of three dimensions have two, as what layers emit. What the patterns of
+`sequence_parallelism` reduce is computed before, as in an engine: it is reduced in place, which an
+input of the graph would show.
 
 ## Pattern classes: {sums[0]}, {sums[1]} and {sums[2]} of {len(cells)}
 
