@@ -256,6 +256,8 @@ ENGINE_SCHEMAS = {
     ),
     "npu::cache_loc_assign(Tensor req_indices, Tensor token_pool, Tensor start_offset,"
     " Tensor end_offset, Tensor out_cache_loc) -> Tensor": ({"token_pool"}, {"token_pool"}),
+    # With arguments of other names, as another version might have.
+    "npu::cache_loc_update(Tensor indices, Tensor cache) -> Tensor": ({"indices", "cache"}, set()),
 }
 
 
