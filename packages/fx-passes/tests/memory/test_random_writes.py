@@ -330,6 +330,7 @@ def _differ_as_by_rounding(
     )
 
 
+@pytest.mark.filterwarnings("ignore:.*output of this custom operator:UserWarning")
 @pytest.mark.usefixtures("engine_operators", "rotary_embedding")
 def test_random_programs_of_writes_and_views_keep_their_meaning(
     pytestconfig: pytest.Config, caplog: pytest.LogCaptureFixture

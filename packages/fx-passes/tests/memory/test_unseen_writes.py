@@ -14,6 +14,7 @@ from torch.fx import Graph
 
 import fx_passes
 from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.functional import FunctionalBackend
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rotary_embedding
 from fx_passes.memory import EffectTable, witness_of_write
 from fx_passes.testing import (
@@ -222,6 +223,36 @@ def test_rotation_in_place_is_left_alone_where_the_norm_is_read_later(seen: int)
     assert_same_values(run_rotary(module, tensors), function(*tensors))
 
 
+RETURNING = {
+    "gather": lambda x, y: vllm.maybe_all_gather_and_maybe_unpad(x, True),
+    "residual": lambda x, y: vllm.maybe_chunk_residual(y, x),
+    "chunk": lambda x, y: vllm.sequence_parallel_chunk_impl(x),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*output of this custom operator:UserWarning")
+@pytest.mark.parametrize("operator", RETURNING.values(), ids=RETURNING)
+def test_result_that_is_the_argument_is_not_in_memory_that_is_written_later(
+    operator: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    """On the way back from a functional graph, what is dead is computed over inputs."""
+
+    def function(x: Tensor, y: Tensor) -> Tensor:
+        sine = y.sin()
+        y.copy_(x * 2)
+        return operator(sine.exp(), x)
+
+    given = random_tensors((4, 8), (4, 8), dtype=torch.float32, device="cpu")
+    expected_inputs, inputs = ([each.clone() for each in given] for _ in range(2))
+    expected = function(*expected_inputs)
+    torch.compiler.reset()
+    backend = FunctionalBackend(fx_passes.default_npu_pipeline())
+    with torch.no_grad():
+        found = torch.compile(function, backend=backend, fullgraph=True)(*inputs)
+
+    assert_same_values((found, inputs), (expected, expected_inputs))
+
+
 def test_witness_of_a_write_to_what_an_unknown_call_returned_is_that_call() -> None:
     graph = Graph()
     x = graph.placeholder("x")
@@ -256,6 +287,8 @@ ENGINE_SCHEMAS = {
     ),
     "npu::cache_loc_assign(Tensor req_indices, Tensor token_pool, Tensor start_offset,"
     " Tensor end_offset, Tensor out_cache_loc) -> Tensor": ({"token_pool"}, {"token_pool"}),
+    # With arguments of other names, as another version might have.
+    "npu::cache_loc_update(Tensor indices, Tensor cache) -> Tensor": ({"indices", "cache"}, set()),
 }
 
 

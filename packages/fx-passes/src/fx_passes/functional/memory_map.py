@@ -11,14 +11,15 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from fx_passes.graph_argument import nodes_in, value_of
-from fx_passes.torch_internals import OpOverload, has_kernel
+from fx_passes.memory.undeclared import RETURNS_MEMORY_OF_ARGUMENTS
+from fx_passes.torch_internals import OpOverload, has_kernel, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from torch.fx import Graph
 
-__all__ = ["MemoryMap", "is_view_operator"]
+__all__ = ["MemoryMap", "is_view_operator", "returns_argument"]
 
 aten = torch.ops.aten
 _ASK_FOR_SIZES = frozenset(
@@ -199,13 +200,21 @@ def _source_of_view(node: Node) -> tuple[Node | None, bool]:
     target = node.target
     if target is operator.getitem:
         # Other operators with several results return new memory.
-        is_view = isinstance(first.target, OpOverload) and first.target.is_view
+        is_view = isinstance(first.target, OpOverload) and (
+            first.target.is_view or returns_argument(first.target)
+        )
         return (first, is_view_operator(first.target)) if is_view else (None, True)
     if isinstance(target, OpOverload) and target.is_view:
         return first, is_view_operator(target)
-    if target is aten._unsafe_view.default:  # noqa: SLF001 - shares memory, and does not say so
-        return first, False
-    return None, True
+    return (first, False) if returns_argument(target) else (None, True)
+
+
+def returns_argument(target: object) -> bool:
+    """Return whether an operator may return an argument though its schema does not say so.
+
+    The map takes the first argument for it.
+    """
+    return isinstance(target, OpOverload) and schema_of(target).name in RETURNS_MEMORY_OF_ARGUMENTS
 
 
 def _reads_no_contents(user: Node, used: Node) -> bool:

@@ -12,7 +12,12 @@ from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.functional.memory_map import MemoryMap, is_view_operator, same_layout
+from fx_passes.functional.memory_map import (
+    MemoryMap,
+    is_view_operator,
+    returns_argument,
+    same_layout,
+)
 from fx_passes.functional.mutable_calls import MutableCall, auto_functionalized_v2
 from fx_passes.graph_argument import nodes_in
 from fx_passes.memory.effect import EffectTable
@@ -121,6 +126,9 @@ class _Reinplacer:
                     self._miss(node, "the graph is not functional: this node writes memory")
                     return self._report()
                 self._epilogue[target] = node
+            if returns_argument(node.target) and len(effects.of(node).aliases) > 1:
+                self._miss(node, "it is not known which of its arguments this call may return")
+                return self._report()
         for node in list(self._graph.nodes):
             self._write(node)
         for memory, copy in self._epilogue.items():

@@ -288,6 +288,8 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
     written: list[_Place] = []
     aliased: list[_Place] = []
     declared = False
+    # Another version may call its arguments otherwise; then each may be the one.
+    hides_any = not {argument.name for argument in arguments}.issuperset(hidden)
     for position, argument in enumerate(arguments):
         if not any(kind in str(argument.type) for kind in ("Tensor", "Storage")):
             continue
@@ -295,9 +297,10 @@ def _read(overload: OpOverload) -> _OperatorEffect | None:
         info = argument.alias_info
         said = info is not None and info.is_write
         declared = declared or said
-        if said or argument.name in hidden:
+        in_secret = hides_any or argument.name in hidden
+        if said or in_secret:
             written.append(place)
-        if returns_memory or (returned and info is not None) or argument.name in hidden:
+        if returns_memory or (returned and info is not None) or in_secret:
             aliased.append(place)
     barrier = not returns and not written and not name.startswith(_CHECKS)
     if not written and not aliased and not barrier:
