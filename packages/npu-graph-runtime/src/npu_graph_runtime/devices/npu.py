@@ -373,8 +373,13 @@ class NpuDevice:
         self._npu.synchronize(self.index)
 
     def empty_cache(self) -> None:
-        """Give the caching allocator's unused memory back to the device."""
+        """Give the unused memory of the caching allocators back, of the device and of the host.
+
+        Each memory pool of captures has one of pinned host memory beside it, which torch_npu keeps,
+        unused, until its cache of the host is emptied: tens of KiB a pool, allocated or not.
+        """
         self._npu.empty_cache()
+        self._npu.host_empty_cache()
 
     def memory_figures(self) -> MemoryFigures:
         """Return the caching allocator's and the device's figures, in bytes."""
