@@ -12,7 +12,9 @@ up` makes one node and takes five away. By profile (64 layers, processor time), 
 the rule's time, as long as the whole pass by hand; the rest is placement 10 %, the rule's check
 10 %, search and match 9 %, cost 7 %, effects and aliases of the graph once 5 %, arguments in normal
 form 5 %, checks of what was built 3 %, and literals, users, metadata and records. No function
-stands out, and each answers a question that a match must not leave open.
+stands out, and each answers a question that a match must not leave open. Normalisation with
+quantisation takes 1.9 to 2.5 times as long; it was not profiled by itself. A miss that is deep
+costs 9.5 to 12.8 microseconds an anchor, on two cores that others use as well.
 Prints a table and writes rows `{case, layers, sites, subject, seconds, ratio_to_floor}` to
 build/bench/fx-passes.json; a site is a place where a rule matches, or is tried. The floor of a case
 is its hand-written pass; that of the whole pipeline is the recompilation of the module; that of
