@@ -62,8 +62,8 @@ def test_fusing_engine_fuses(device: NpuDevice) -> None:
 
     x = torch.randn(4, 16, dtype=torch.float16).to(device.torch_device)
     engine = FusingEngine(layer)
-    # The fused kernel rounds elsewhere, as its rule says.
-    torch.testing.assert_close(engine.step(x, x), layer(x, x), rtol=0, atol=4e-3)
+    # The fused kernel rounds elsewhere, as its rule says: by one last bit of a large number.
+    torch.testing.assert_close(engine.step(x, x), layer(x, x), rtol=2**-10, atol=4e-3)
     assert engine.fused["fuse_add_rms_norm"] == 1
 
 
