@@ -66,6 +66,7 @@ def test_every_step_reads_its_own_inputs_wherever_they_lie(mode: str, device: Np
     batches = [_batch(step) for step in range(STEPS)]
 
     for seed in range(4):
+        device.synchronize()
         with cann_sim.fuzzed_schedule(seed):
             found = []
             for batch in batches:
