@@ -122,4 +122,4 @@ def test_pattern_of_many_sums_is_found_to_its_end_or_missed_at_its_end(length: i
             assert found is not None
             assert not isinstance(found, fx_passes.Match)
             assert found.depth == 2 * sums + 1
-            assert found.reason.reason == "expected a call of aten.add.Tensor, found `first`"
+            assert found.reason == "expected a call of aten.add.Tensor, found `first`"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in
-from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.match import Match
 from fx_passes.matching.pattern import (
     PatternCall,
     PatternElement,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fx_passes.matching.search_program import SearchFailure, SearchProgram
     from fx_passes.normal_form.operator_signature import SignatureTable
 
-__all__ = ["Matcher", "StructuralMiss"]
+__all__ = ["Matcher", "Miss"]
 
 
 class _Unset:
@@ -39,18 +39,22 @@ _UNSET = _Unset()
 _MOST_OTHERS = 256
 
 
-class StructuralMiss(NamedTuple):
-    """How far a search got that found no match.
+class Miss(NamedTuple):
+    """A candidate at which a rule was not applied.
 
     Attributes:
+        anchor: The candidate.
         depth: How many operators of the pattern were found.
         nodes: The nodes found.
         reason: What was expected against what was found, and where.
+        found: The nodes that the reason speaks of.
     """
 
+    anchor: Node
     depth: int
     nodes: tuple[Node, ...]
-    reason: NoMatch
+    reason: str
+    found: tuple[Node, ...]
 
 
 class Matcher:
@@ -108,7 +112,7 @@ class Matcher:
             return []
         return sorted(_calls_of(self._graph, self._anchor))
 
-    def match(self, anchor: Node) -> Match | StructuralMiss | None:
+    def match(self, anchor: Node) -> Match | Miss | None:
         """Match the pattern at one of the candidates.
 
         Returns:
@@ -122,7 +126,7 @@ class Matcher:
             return self._result(anchor, solutions[0])
         if failure is None:
             return None
-        return StructuralMiss(failure.depth, failure.nodes, _explain(failure))
+        return _explain(anchor, failure)
 
     def others(self, anchor: Node, refused: Match) -> Iterator[Match]:
         """Yield the matches at a candidate that exchange operands of commutative operators.
@@ -220,13 +224,15 @@ class _Step(NamedTuple):
     optional: bool
 
 
-def _explain(failure: SearchFailure) -> NoMatch:
-    found = failure.found
-    nodes = (found,) if type(found) is Node else tuple(nodes_in(found))
-    wanted = _describe(failure.expected)
-    if failure.is_user:
-        return NoMatch(f"no user of `{found}` is {wanted}", nodes)
-    return NoMatch(f"expected {wanted}, found {_describe(found)}", nodes)
+def _explain(anchor: Node, failure: SearchFailure) -> Miss:
+    depth, is_user, expected, found, nodes = failure
+    wanted = _describe(expected)
+    if is_user:
+        reason = f"no user of `{found}` is {wanted}"
+    else:
+        reason = f"expected {wanted}, found {_describe(found)}"
+    spoken_of = (found,) if type(found) is Node else tuple(nodes_in(found))
+    return Miss(anchor, depth, nodes, reason, spoken_of)
 
 
 def _describe(item: object) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.graph_argument import nodes_in
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.matcher import Matcher
+from fx_passes.matching.matcher import Matcher, Miss
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.normal_form.operator_signature import SignatureTable
 from fx_passes.reports.report import MatchRecord, NearMiss, RuleReport
@@ -57,13 +58,6 @@ def apply_rules(graph: Graph, rules: Sequence[Rule]) -> tuple[RuleReport, ...]:
     return tuple(rewriter.apply(rule) for rule in rules)
 
 
-class _Miss(NamedTuple):
-    anchor: Node
-    depth: int
-    nodes: tuple[Node, ...]
-    reason: NoMatch
-
-
 class _Rewriter:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
@@ -89,7 +83,7 @@ class _Rewriter:
 
     def _apply_patterns(self, rule: Rule, patterns: Sequence[CompiledPattern]) -> RuleReport:
         matches: list[MatchRecord] = []
-        misses: list[_Miss] = []
+        misses: list[Miss] = []
         covered: set[Node] = set()
         absent: list[str] = []
         for pattern in patterns:
@@ -103,13 +97,15 @@ class _Rewriter:
                 found = matcher.match(anchor)
                 if found is None:
                     continue
-                if not isinstance(found, Match):
-                    misses.append(_Miss(anchor, *found))
+                if isinstance(found, Miss):
+                    misses.append(found)
                     continue
                 found, outcome = self._rewrite_some(rule, matcher, found)
                 if isinstance(outcome, NoMatch):
                     # A whole pattern is nearer than any part of one.
-                    misses.append(_Miss(anchor, _WHOLE, found.nodes, outcome))
+                    misses.append(
+                        Miss(anchor, _WHOLE, found.nodes, outcome.reason, outcome.nodes)
+                    )
                 else:
                     covered.update(found.nodes)
                     matches.append(outcome)
@@ -262,18 +258,18 @@ def _own_value(node: Node) -> dict[str, object]:
     return {"val": node.meta["val"]} if "val" in node.meta else {}
 
 
-def _nearest(misses: Iterable[_Miss], covered: set[Node]) -> tuple[NearMiss, ...]:
+def _nearest(misses: Iterable[Miss], covered: set[Node]) -> tuple[NearMiss, ...]:
     """Keep of the misses that share nodes the one that got furthest, and none inside a match."""
-    kept: list[_Miss] = []
-    for miss in sorted(misses, key=lambda each: -each.depth):
+    kept: list[Miss] = []
+    for miss in sorted(misses, key=attrgetter("depth"), reverse=True):
         if covered.isdisjoint(miss.nodes):
             covered.update(miss.nodes)
             kept.append(miss)
     return tuple(
         NearMiss(
             anchor=miss.anchor.name,
-            reason=miss.reason.reason,
-            nodes=tuple([node.name for node in miss.reason.nodes]),
+            reason=miss.reason,
+            nodes=tuple([node.name for node in miss.found]),
         )
         for miss in kept
     )
