@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -88,6 +89,32 @@ MIXED = {
     "lengths": InputSpec(dtype=torch.int32, pad_value=1, per_sequence=True),
     "table": InputSpec(dtype=torch.int32, trailing_shape=(3,), pad_value=7, per_sequence=True),
 }
+
+
+def _num_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
+
+
+def test_inputs_keep_nothing_of_batches_whose_sizes_hardly_come_again(device: FakeDevice) -> None:
+    """A server meets any number of sizes in prefill, and would hold rows of each of them."""
+    largest = StepSize(tokens=64, sequences=8)
+    inputs = StaticInputs(MIXED, largest=largest, device=device)
+    sizes = [
+        StepSize(tokens=tokens, sequences=sequences)
+        for tokens in range(1, 65)
+        for sequences in range(1, 9)
+        if tokens != 8 * sequences
+    ]
+    for own in sizes[: RING_DEPTH + 1]:
+        inputs.staging(own, size=largest)
+        inputs.commit()
+    before = _num_tensors()
+    for own in sizes:
+        inputs.staging(own, size=largest)
+        inputs.commit()
+
+    assert _num_tensors() == before
 
 
 def test_inputs_commit_copies_what_was_written_and_padding(device: FakeDevice) -> None:

@@ -37,7 +37,7 @@ RING_DEPTH = 4
 
 _HOST_PLACES = (InputPlace.PINNED, InputPlace.CPU)
 
-# Batch sizes whose rows of a host buffer are kept cut out; decoding meets few others.
+# Batch sizes whose rows of a host buffer are kept cut out.
 _KEPT_SIZES = 256
 
 
@@ -61,20 +61,27 @@ class _HostBuffer:
         self.of_host = [parts[place].numpy() for place in _HOST_PLACES]
         self.event = event
         self.in_flight = False
+        self._largest = layout.largest
         self._rows: dict[tuple[StepSize, StepSize], tuple[_HostRows, ...]] = {}
 
     def rows(
         self, specs: Mapping[str, InputSpec], own: StepSize, size: StepSize
     ) -> tuple[_HostRows, ...]:
-        """Return the rows of each input; cutting them out takes longer than filling them."""
+        """Return the rows of each input; cutting them out takes longer than filling them.
+
+        They are kept for batches whose sequences are all as long as the largest step's: those of
+        decode come again and again. Sizes of prefill hardly do, and there are any number of them.
+        """
         rows = self._rows.get((own, size))
         if rows is None:
-            if len(self._rows) == _KEPT_SIZES:
-                self._rows.clear()
-            rows = self._rows[own, size] = tuple(
+            rows = tuple(
                 self._cut(name, spec, spec.rows(own), spec.rows(size))
                 for name, spec in specs.items()
             )
+            if own.tokens * self._largest.sequences == own.sequences * self._largest.tokens:
+                if len(self._rows) == _KEPT_SIZES:
+                    self._rows.clear()
+                self._rows[own, size] = rows
         return rows
 
     def _cut(self, name: str, spec: InputSpec, rows: int, padded: int) -> _HostRows:
