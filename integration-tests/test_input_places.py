@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -78,3 +82,17 @@ def test_every_step_reads_its_own_inputs_wherever_they_lie(mode: str, device: Np
         for number, (values, batch) in enumerate(zip(found, batches, strict=True)):
             assert torch.equal(values.cpu(), _expected(batch)), (seed, number)
     runner.release()
+
+
+def test_capture_that_copies_an_input_of_the_cpu_is_refused() -> None:
+    """Only pinned memory is read at each replay; what is read of other memory would be stale."""
+    program = Path(__file__).with_name("refused_input.py")
+
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=300
+    )
+
+    assert done.returncode == 0, done.stderr
+    refusal = json.loads(done.stdout.splitlines()[-1])["refusal"]
+    assert "captur" in refusal
+    assert "pageable host memory cannot be captured" in refusal

@@ -35,16 +35,31 @@ SEEN = f"""try:
 CAPTURES = "torch_npu.npu.graph(torch_npu.npu.NPUGraph()).__enter__()"
 WAITS = "torch_npu.npu.ExternalEvent().wait(torch_npu.npu.Stream())"
 
+# A copy of memory that is not pinned is refused, by the thread of torch_npu's task queue.
+REFUSED = """try:
+        with torch_npu.npu.graph(torch_npu.npu.NPUGraph()):
+            torch.ones(2).to("npu", non_blocking=True)
+    except RuntimeError:
+        pass"""
+MEETS_AN_EVENT = """
+
+def test_third():
+    event = torch_npu.npu.Event()
+    event.record()
+    event.synchronize()
+"""
+
 
 @pytest.fixture
 def run_tests(run_python: Any, tmp_path: Path) -> Any:
-    def run(body: str) -> Any:
+    def run(body: str, further_tests: str = "", **variables: str) -> Any:
         (tmp_path / "conftest.py").write_text(CONFTEST)
-        (tmp_path / "test_device.py").write_text(TESTS.format(body=body))
+        (tmp_path / "test_device.py").write_text(TESTS.format(body=body) + further_tests)
         return run_python(
             str(tmp_path),
             program=(sys.executable, *PYTEST),
-            environment={"CANN_SIM_DEADLOCK_SECONDS": "0.5"},
+            environment={"CANN_SIM_DEADLOCK_SECONDS": "0.5", **variables},
+            seconds=300,
         )
 
     return run
@@ -82,3 +97,18 @@ def test_device_left_capturing_ends_the_run_and_names_the_test(run_tests: Any) -
     assert named in done.output, done.output + done.errors
     assert "1 passed" in done.output
     assert done.status == 1
+
+
+def test_task_queue_left_dead_ends_the_run_and_names_the_test(run_tests: Any) -> None:
+    """What torch_npu launches then is dropped, and its wait for an event never returns."""
+    done = run_tests(REFUSED, MEETS_AN_EVENT, TASK_QUEUE_ENABLE="1")
+    named = "test_device.py::test_first left torch_npu's task queue dead: "
+    assert named in done.output, done.output + done.errors
+    assert "1 passed" in done.output
+    assert done.status == 1
+
+
+def test_refusal_without_a_task_queue_is_none_of_the_next_test(run_tests: Any) -> None:
+    done = run_tests(REFUSED, MEETS_AN_EVENT, TASK_QUEUE_ENABLE="0")
+    assert "3 passed" in done.output, done.output + done.errors
+    assert done.status == 0

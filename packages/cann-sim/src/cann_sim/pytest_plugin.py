@@ -7,7 +7,7 @@ share one device: what one of them leaves behind would else be the failure of ot
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -25,7 +25,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     A failure that the test left behind (a kernel that failed after the last synchronisation) is its
     own, as an error of its teardown, and so is a stream that waits for ever. A simulated device
     that stopped or hangs is restarted. Where the device cannot be synchronised at all (an open
-    capture, a hang of hardware), the run ends and names the test: all later ones would fail.
+    capture, a hang of hardware), or the thread of torch_npu's task queue has ended (a launch that
+    it was refused), the run ends and names the test: all later ones would fail, or wait for ever.
 
     Args:
         item: The test.
@@ -38,13 +39,40 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     simulated = is_active()
     if simulated and not untold_failure():
         restart_devices()
+    failure = _failure(torch_npu)
+    if failure is not None:
+        if simulated:
+            restart_devices()
+        error = _failure(torch_npu)
+        if error is not None:
+            pytest.exit(f"{item.nodeid} left a device that no later test can use: {error}", 1)
+    if not _takes_launches(torch_npu):
+        pytest.exit(
+            f"{item.nodeid} left torch_npu's task queue dead: a launch was refused there"
+            f"{'' if failure is None else f' ({failure})'}, which ends its thread; later launches "
+            "are dropped, and a wait for an event never returns. Refuse launches in a process of "
+            "their own, or with TASK_QUEUE_ENABLE=0",
+            1,
+        )
+    if failure is not None:
+        pytest.fail(f"{item.nodeid} left a failure of the device behind: {failure}", pytrace=False)
+
+
+def _failure(torch_npu: Any) -> RuntimeError | None:
     try:
         torch_npu.npu.synchronize()
     except RuntimeError as failure:
-        if simulated:
-            restart_devices()
-        try:
-            torch_npu.npu.synchronize()
-        except RuntimeError as error:
-            pytest.exit(f"{item.nodeid} left a device that no later test can use: {error}", 1)
-        pytest.fail(f"{item.nodeid} left a failure of the device behind: {failure}", pytrace=False)
+        return failure
+    return None
+
+
+def _takes_launches(torch_npu: Any) -> bool:
+    """Return whether the thread of torch_npu's task queue lives.
+
+    An event counts as recorded once that thread has come to its record. It has when the device is
+    synchronised, which waits until the queue is empty, as one whose thread ended always is.
+    """
+    event = torch_npu.npu.Event()
+    event.record(torch_npu.npu.default_stream())
+    torch_npu.npu.synchronize()
+    return bool(event.query())
