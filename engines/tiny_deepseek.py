@@ -16,15 +16,22 @@ if TYPE_CHECKING:
 
 
 def write_checkpoint(
-    folder: Path, *, num_layers: int, dtype: torch.dtype, num_heads: int = 4, seed: int = 0
+    folder: Path,
+    *,
+    num_layers: int,
+    dtype: torch.dtype,
+    num_heads: int = 4,
+    has_experts: bool = False,
+    seed: int = 0,
 ) -> None:
     """Write a checkpoint that does not give the same token again and again.
 
     Args:
         folder: Is made.
-        num_layers: Of the model; all of them dense.
+        num_layers: Of the model.
         dtype: Of the weights.
         num_heads: Of the attention; a number that is no power of two is padded by the engine.
+        has_experts: Whether all layers but the first choose among eight experts, in two groups.
         seed: Of the weights.
     """
     torch.manual_seed(seed)
@@ -33,7 +40,12 @@ def write_checkpoint(
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=num_layers,
-        first_k_dense_replace=num_layers,
+        first_k_dense_replace=1 if has_experts else num_layers,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        n_group=2,
+        topk_group=1,
+        moe_intermediate_size=64,
         num_attention_heads=num_heads,
         num_key_value_heads=num_heads,
         q_lora_rank=64,

@@ -1,10 +1,10 @@
-"""vLLM-Ascend on simulated CANN with latent attention (MLA): its own update and ours, on one load.
+"""vLLM-Ascend on simulated CANN with other models than a dense Qwen3: its update and ours.
 
-Run as ``cann-sim run -- python engines/vllm_latent.py``. The model is DeepSeek-V3 with dense layers
-(`tiny_deepseek.py`), also with a number of heads that is padded. `stock` is the engine without this
-repository, `ours` has our attention update, `both` also our graphs, `control` is the engine of
-`ours` once more, with key lengths that are one too small. transformers judges each token.
-Rows go to build/engines/vllm-latent.json.
+Run as ``cann-sim run -- python engines/vllm_models.py``. One model is DeepSeek-V3, whose attention
+is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE.
+`stock` is the engine without this repository, `ours` has our attention update, `both` also our
+graphs, `control` is the engine of `ours` once more, with key lengths that are one too small.
+transformers judges each token. Rows go to build/engines/vllm-models.json.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ KEYS: dict[str, dict[str, Any]] = {
     "ours": {"key": True},
     "both": {"key": {"graphs": True}},
 }
-# By dtype, heads and mode what runs. The operator takes powers of two: three heads are padded, by
-# the engine and by attn-update.
-MODELS: dict[tuple[str, int, str], tuple[str, ...]] = {
-    ("bfloat16", 4, "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
-    ("bfloat16", 4, "FULL_AND_PIECEWISE"): ("stock", "ours"),
-    ("float16", 4, "FULL_DECODE_ONLY"): ("stock", "ours"),
-    ("bfloat16", 3, "FULL_DECODE_ONLY"): ("stock", "ours"),
+# What runs, by model, dtype and mode.
+RUNS: dict[tuple[str, str, str], tuple[str, ...]] = {
+    ("DeepSeek", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
+    ("DeepSeek", "bfloat16", "FULL_AND_PIECEWISE"): ("stock", "ours"),
+    ("DeepSeek", "float16", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("DeepSeek, 3 heads", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("DeepSeek, experts", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("Qwen3-MoE", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
 }
 # How far below the likeliest token rounding may leave the chosen one, in standard deviations of the
 # logits. The engine folds two projections into others, and prefills in bfloat16 in either dtype:
@@ -49,18 +50,18 @@ COLUMNS = {
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LatentVariant(Variant):
+class ModelVariant(Variant):
     """One engine to run.
 
     Attributes:
-        heads: Of the model's attention.
+        model: What is run.
     """
 
-    heads: int
+    model: str
 
 
 def run_tokens(
-    variant: LatentVariant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
+    variant: ModelVariant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row, and the row of the control where it has one."""
     made = run_load(variant, checkpoint, count, rows)
@@ -69,11 +70,10 @@ def run_tokens(
     return [row | described(variant) | {"name": row["name"]} for row in made]
 
 
-def described(variant: LatentVariant) -> dict[str, Any]:
+def described(variant: ModelVariant) -> dict[str, Any]:
     """Return what the row of a variant begins with; rows of a model and mode are compared."""
-    heads, dtype = variant.heads, f"{variant.dtype}, {variant.heads} heads, {variant.mode}"
-    model = {"model_dtype": variant.dtype, "heads": heads, "mode": variant.mode}
-    return {**describe(variant), **model, "dtype": dtype}
+    model = {"model": f"{variant.model}, {variant.dtype}", "mode": variant.mode}
+    return {**describe(variant), **model, "dtype": f"{model['model']}, {variant.mode}"}
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -114,42 +114,52 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
-def choose_variants(options: argparse.Namespace) -> list[LatentVariant]:
+def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants that a run was asked for; behind those of a model stands its judge."""
     return [
-        LatentVariant(
+        ModelVariant(
             name=name,
             dtype=dtype,
             num_layers=options.layers,
             mode=mode,
-            heads=heads,
+            model=model,
             **KEYS.get(name, {}),
         )
-        for number, ((dtype, heads, mode), names) in enumerate(MODELS.items())
+        for number, ((model, dtype, mode), names) in enumerate(RUNS.items())
         for name in (*names, "transformers")
-        if options.models is None or number in options.models
+        if options.runs is None or number in options.runs
     ]
 
 
+def write_model(variant: ModelVariant, folder: Path) -> None:
+    """Write the checkpoint of a variant's model."""
+    import tiny_deepseek
+    import tiny_qwen3_moe
+    import torch
+
+    given: dict[str, Any] = {
+        "num_layers": variant.num_layers,
+        "dtype": getattr(torch, variant.dtype),
+    }
+    if variant.model == "Qwen3-MoE":
+        tiny_qwen3_moe.write_checkpoint(folder, **given)
+        return
+    heads = 3 if "3 heads" in variant.model else 4
+    has_experts = "experts" in variant.model
+    tiny_deepseek.write_checkpoint(folder, num_heads=heads, has_experts=has_experts, **given)
+
+
 def run_apart(
-    variant: LatentVariant,
+    variant: ModelVariant,
     number: int,
     rows: list[dict[str, Any]],
     options: argparse.Namespace,
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
-    import torch
-    from tiny_deepseek import write_checkpoint
-
-    checkpoint = folder / f"{variant.heads}-{variant.dtype}"
+    checkpoint = folder / f"{variant.model}-{variant.dtype}"
     if not checkpoint.exists():
-        write_checkpoint(
-            checkpoint,
-            num_layers=variant.num_layers,
-            num_heads=variant.heads,
-            dtype=getattr(torch, variant.dtype),
-        )
+        write_model(variant, checkpoint)
     call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]
@@ -160,9 +170,9 @@ def run_apart(
 
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
-    parser = make_parser("vllm-latent", __doc__)
+    parser = make_parser("vllm-models", __doc__)
     parser.set_defaults(layers=2)
-    parser.add_argument("--models", type=int, nargs="*", help="their numbers; all without it")
+    parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
     options = parser.parse_args()
     vllm_stand_ins.set_environment()
     kept = vllm_stand_ins.prepare()
