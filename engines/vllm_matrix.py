@@ -38,7 +38,9 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "LoRA": "not run",
+    "LoRA": "not run; the engine's operators for it are compiled, and are not simulated",
+    "sleep and wake": "not run; the engine's allocator for it is compiled, and is not simulated",
+    "tensor and data parallelism": "not run",
     "speculative decoding": "not run; attention update leaves it alone, drafts replay apart",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
