@@ -46,6 +46,9 @@ def write_checkpoint(
         n_group=2,
         topk_group=1,
         moe_intermediate_size=64,
+        # What transformers takes for granted, and vLLM reads.
+        topk_method="noaux_tc",
+        scoring_func="sigmoid",
         num_attention_heads=num_heads,
         num_key_value_heads=num_heads,
         q_lora_rank=64,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attn_update import TaskDevice, UpdaterChoice
+    from attn_update import Lengths, TaskDevice, UpdaterChoice
 
 
 class AttentionUpdate:
@@ -64,7 +64,7 @@ class AttentionUpdate:
         kind: str,
         metadata: object,
         arguments: Mapping[str, object],
-        read: Callable[[Any], Mapping[str, object]],
+        read: Callable[[Any], Mapping[str, Lengths]],
     ) -> tuple[Tensor, ...]:
         """Capture the attention of a layer; layers of one metadata object share step parameters.
 
@@ -128,10 +128,10 @@ class _Group:
     """
 
     layers: list[str]
-    read: Callable[[Any], Mapping[str, object]]
+    read: Callable[[Any], Mapping[str, Lengths]]
 
 
-def read_lengths(metadata: Any) -> dict[str, object]:
+def read_lengths(metadata: Any) -> dict[str, Lengths]:
     """Return the step parameters of FIA v1, from the engine's metadata of a step."""
     return {
         "actual_seq_lengths": metadata.actual_seq_lengths_q,
@@ -140,7 +140,7 @@ def read_lengths(metadata: Any) -> dict[str, object]:
     }
 
 
-def latent_reader(table: Tensor) -> Callable[[Any], dict[str, object]]:
+def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
     """Return what reads the step parameters of latent attention of one token a sequence.
 
     The engine gives the lengths of the sequences that a step has, and writes their blocks into the
@@ -151,7 +151,7 @@ def latent_reader(table: Tensor) -> Callable[[Any], dict[str, object]]:
     """
     count, address = len(table), table.data_ptr()
 
-    def read(metadata: Any) -> dict[str, object]:
+    def read(metadata: Any) -> dict[str, Lengths]:
         decode = metadata.decode
         if decode is None or decode.block_table.data_ptr() != address:
             found = "no sequence decodes" if decode is None else "it stands in other memory"

@@ -55,7 +55,7 @@ class RecordedLatentImpl(AscendMLAImpl):  # type: ignore[misc]
             [sequences, heads * size of a value].
         """
         if not get_forward_context().capturing:
-            return super()._forward_decode(
+            return super()._forward_decode(  # type: ignore[no-any-return]
                 q_nope, q_pe, k_nope, k_pe, block_size, attn_metadata, dequant_scale_q_nope
             )
         decode, count = attn_metadata.decode, len(q_nope)
@@ -78,4 +78,4 @@ class RecordedLatentImpl(AscendMLAImpl):  # type: ignore[misc]
         output, _ = self._update.attention(
             self._layer_name, "latent_attention_v2", attn_metadata, arguments, read
         )
-        return self._v_up_proj(output)
+        return self._v_up_proj(output)  # type: ignore[no-any-return]
