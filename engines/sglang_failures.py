@@ -75,6 +75,12 @@ CASES = (
         faults="capture_end:2",
         expected="capturing segment 2",
     ),
+    # The device stops: whatever waits for it next ends the engine. Twenty run in warm-ups.
+    Case(
+        name="kernel fails in a replay",
+        faults="run(aclnnFusedInferAttentionScoreV3):40",
+        expected="error code is 507011",
+    ),
     Case(
         name="other version",
         version="0.99.0",

@@ -100,6 +100,25 @@ def fail_replay_by_runtime(checkpoint: Path) -> str:
     return "no error"
 
 
+def fail_kernel(checkpoint: Path, key: object = True) -> str:
+    """Let a kernel of attention fail in the third replay: the device stops, and nothing hangs."""
+    llm = make_engine(dataclasses.replace(OURS, key=key), checkpoint)
+    prompts, _ = compare_load(5)
+    generate(llm, prompts, [4] * len(prompts))
+    # One of two layers, and one of the prefill in front of the replays.
+    with cann_sim.injected_faults("run(aclnnFusedInferAttentionScoreV3):8"):
+        try:
+            generate(llm, prompts, [8] * len(prompts))
+        except RuntimeError as error:
+            return f"the engine ends: {' '.join(str(error).split())}"
+    return "no error"
+
+
+def fail_kernel_by_runtime(checkpoint: Path) -> str:
+    """Do the same in a graph of npu-graph-runtime."""
+    return fail_kernel(checkpoint, {"graphs": True})
+
+
 def find_other_version(checkpoint: Path) -> str:
     """Let the engine say that it is of another version."""
     with tempfile.TemporaryDirectory() as folder:
@@ -162,6 +181,8 @@ CASES = (
         run=fail_capture_by_runtime,
         expected="npu_graph_runtime.errors.",
     ),
+    Case(name="kernel fails", run=fail_kernel, expected="the engine ends: "),
+    Case(name="kernel fails, graphs", run=fail_kernel_by_runtime, expected="the engine ends: "),
     Case(
         name="input elsewhere, graphs",
         run=fail_replay_by_runtime,

@@ -23,6 +23,7 @@ PARTS = {
     "fused": "fusions in place of the engine's",
     "exact": "fusions that change no bit",
     "apart": "fusions, each computed by what it replaced",
+    "control": "control, with wrong norms or lengths",
 }
 # Why a cell has no run: by mode, and else by model.
 NO_ATTENTION = "no attention is captured"
@@ -37,38 +38,64 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "DeepSeek-shaped (MLA)": "not run; attention update covers FIA v1 and leaves others alone",
-    "Qwen3-MoE": "not run",
-    "LoRA": "not run",
+    "LoRA": "not run; the engine's operators for it are compiled, and are not simulated",
+    "sleep and wake": "not run; the engine's allocator for it is compiled, and is not simulated",
+    "tensor and data parallelism": "not run",
     "speculative decoding": "not run; attention update leaves it alone, drafts replay apart",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
 
 def read_rows(folder: Path) -> list[dict[str, Any]]:
-    """Return the rows of all sessions that compare tokens, each with model, mode and part."""
+    """Return the rows of all sessions that compare tokens, each with model, mode and part.
+
+    Sessions that were run in several calls have a file for each call.
+    """
     found = []
-    for name, mode in (
-        ("vllm", "FULL_DECODE_ONLY"),
-        ("vllm-fusions", "PIECEWISE"),
-        ("vllm-graphs", ""),
-    ):
-        path = folder / f"{name}.json"
-        if not path.exists():
-            continue
-        for row in json.loads(path.read_text()):
-            if "equal_tokens" not in row or row["name"] not in PARTS:
-                continue
-            dtype, _, rest = row["dtype"].partition(", ")
-            kind = rest if name == "vllm-fusions" and rest != "float" else ""
-            found.append(
+    for pattern, describe in SESSIONS.items():
+        for path in sorted(folder.glob(pattern)):
+            rows = json.loads(path.read_text())
+            kernels = {(row["name"], row["dtype"]): row.get("kernels") for row in rows}
+            found += [
                 {
                     **row,
-                    "model": f"Qwen3, {dtype}" + (f", {kind}" if kind else ""),
-                    "mode": mode or rest,
+                    **describe(row),
+                    "kernels_of_other": kernels.get((row.get("compared_with"), row["dtype"])),
                 }
-            )
+                for row in rows
+                if "equal_tokens" in row and row["name"] in PARTS
+            ]
     return found
+
+
+def of_session(row: dict[str, Any]) -> dict[str, str]:
+    """Return model and mode of a row of vllm_session.py."""
+    return {"model": f"Qwen3, {row['dtype']}", "mode": "FULL_DECODE_ONLY"}
+
+
+def of_fusions(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of vllm_fusions.py."""
+    return {"model": f"Qwen3, {row['dtype'].removesuffix(', float')}", "mode": "PIECEWISE"}
+
+
+def of_graphs(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of vllm_graphs.py."""
+    dtype, _, mode = row["dtype"].partition(", ")
+    return {"model": f"Qwen3, {dtype}", "mode": mode}
+
+
+def of_models(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of vllm_models.py."""
+    return {"model": row["model"], "mode": row["mode"]}
+
+
+SESSIONS = {
+    "vllm.json": of_session,
+    "vllm-fusions*.json": of_fusions,
+    "vllm-graphs.json": of_graphs,
+    "vllm-models*.json": of_models,
+}
+"""Files of rows, and what says of what model and mode a row is."""
 
 
 def cell(rows: list[dict[str, Any]], part: str, mode: str) -> str:
@@ -83,6 +110,8 @@ def cell(rows: list[dict[str, Any]], part: str, mode: str) -> str:
         told += (
             f"; first differences in {row['differ']} sequences, margin at most {row['widest']:.3f}"
         )
+    if row.get("kernels_of_other"):
+        told += f"; {row['kernels']:,} kernels, {row['kernels_of_other']:,} of `{other}`"
     made = row.get("fusions", {}).items()
     return told + "".join(f"; `{rule}` {count}" for rule, count in made)
 

@@ -9,6 +9,7 @@ with kernels that do nothing, in turns of one process. Rows go to build/engines/
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import os
@@ -115,13 +116,14 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
     )
 
 
-class Shifted:
-    """The metadata of a layer, with other key lengths."""
-
-    def __init__(self, metadata: Any, shift: int) -> None:
-        self.actual_seq_lengths_q = metadata.actual_seq_lengths_q
-        self.block_tables = metadata.block_tables
-        self.seq_lens_list = [max(length + shift, 0) for length in metadata.seq_lens_list]
+def shift_metadata(metadata: Any, shift: int) -> Any:
+    """Return the metadata of a layer, with other key lengths."""
+    made = holder = copy.copy(metadata)
+    if hasattr(made, "decode"):
+        # Of latent attention.
+        made.decode = holder = copy.copy(made.decode)
+    holder.seq_lens_list = [max(length + shift, 0) for length in holder.seq_lens_list]
+    return made
 
 
 def shift_lengths(update: Any, shift: int) -> None:
@@ -129,7 +131,7 @@ def shift_lengths(update: Any, shift: int) -> None:
     begin = update.begin
 
     def shifted(key: Any, metadata: dict[str, Any]) -> None:
-        made = {id(each): Shifted(each, shift) for each in metadata.values()}
+        made = {id(each): shift_metadata(each, shift) for each in metadata.values()}
         begin(key, {name: made[id(each)] for name, each in metadata.items()})
 
     update.begin = shifted

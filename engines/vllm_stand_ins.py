@@ -49,6 +49,21 @@ def install() -> None:
     # A kernel of Triton-Ascend.
     block_table = importlib.import_module("vllm_ascend.worker.block_table")
     block_table._compute_slot_mapping_kernel = SlotMapping()
+    choose_experts_by_torch_npu()
+
+
+def choose_experts_by_torch_npu() -> None:
+    """Let the engine choose experts, and sort tokens by them, by torch_npu's operators.
+
+    On the SoC that is simulated it takes compiled operators of its own, as above; for another it
+    has what it calls here.
+    """
+    # In the engine's own order: its modules import each other.
+    importlib.import_module("vllm_ascend.worker.worker")
+    device = importlib.import_module("vllm_ascend.device.device_op")
+    for name in ("moe_gating_top_k", "npu_moe_init_routing"):
+        call = getattr(device.A5DeviceAdaptor, name)
+        setattr(device.DeviceOperator, name, staticmethod(call))
 
 
 def inspect_models_here() -> None:

@@ -11,7 +11,7 @@ import cann_sim
 from attn_update import LaneError, MissingLayerError, StepParameterError
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal
-from vllm_npu_graph.attention_update import AttentionUpdate
+from vllm_npu_graph.attention_update import AttentionUpdate, read_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,6 +67,7 @@ class Decode:
                     "fused_infer_attention_v1_rebound",
                     metadata[name],
                     self.model.arguments(2, NAMES.index(name), [1, 1]),
+                    read_lengths,
                 )[0]
                 for name in names
             ]

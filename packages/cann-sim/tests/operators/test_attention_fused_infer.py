@@ -362,6 +362,25 @@ def test_sequences_do_not_depend_on_their_batch() -> None:
         assert torch.equal(alone[0], whole[index])
 
 
+@pytest.mark.parametrize("layout", ["TND", "BSH", "BNSD"])
+def test_a_query_of_other_strides_is_made_contiguous(layout: str) -> None:
+    # As an engine splits it off: the part of a projection that is not rotated.
+    batch = Paged([1, 1], [100, 7])
+    shape = {"TND": (2, HEADS, DIM), "BSH": (2, 1, HEADS * DIM), "BNSD": (2, HEADS, 1, DIM)}[layout]
+    query = torch.nn.functional.pad(batch.query.view(shape), (0, 64)).to("npu")[..., : shape[-1]]
+    assert not query.is_contiguous()
+    arguments = batch.arguments(input_layout=layout)
+    if layout != "TND":
+        arguments |= {"actual_seq_lengths": [1, 1], "sparse_mode": 0, "atten_mask": None}
+    found, expected = (
+        torch_npu.npu_fused_infer_attention_score(
+            each, batch.key.to("npu"), batch.value.to("npu"), **arguments
+        )[0].cpu()
+        for each in (query, query.contiguous())
+    )
+    assert torch.equal(found, expected)
+
+
 def test_out_overload_with_workspace_gives_the_same_bits() -> None:
     batch = Paged([1, 4], [37, 300])
     inputs = (batch.query.to("npu"), batch.key.to("npu"), batch.value.to("npu"))

@@ -183,6 +183,16 @@ def test_interleave_rope_sorts_neighbours_into_halves(
     )
 
 
+def test_interleave_rope_takes_a_view_which_the_operator_makes_contiguous() -> None:
+    # As an engine calls it: the rotary part of a query, behind a part that is not turned.
+    cos, sin = angles((6, 1, 1, 64), torch.bfloat16)
+    part = random(6, 4, 192, dtype=torch.bfloat16).to("npu")[..., 128:].view(6, 4, 1, 64)
+    assert not part.is_contiguous()
+    given = cos.to("npu"), sin.to("npu")
+    found = torch_npu.npu_interleave_rope(part, *given)
+    assert torch.equal(found, torch_npu.npu_interleave_rope(part.contiguous(), *given))
+
+
 def test_interleave_rope_refuses_what_the_device_refuses() -> None:
     x, cos = torch.ones(1, 2, 3, 64).half().to("npu"), torch.ones(1, 1, 3, 64).half().to("npu")
     with pytest.raises(RuntimeError, match=r"argument 'x': expected one of the dtypes"):

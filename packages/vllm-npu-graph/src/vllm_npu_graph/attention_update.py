@@ -1,22 +1,23 @@
 """The attention of one model in vLLM's FULL graphs: recorded at capture, updated at every step.
 
-Nothing of the engine is imported here. A step's lengths come from the engine's metadata objects,
-which have ``actual_seq_lengths_q``, ``seq_lens_list`` and ``block_tables``.
+Nothing of the engine is imported here. A step's lengths come from the engine's metadata objects:
+what reads them is given at capture, one reader for each kind of attention.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attn_update import Recorder, StepParameterError, StepParameters, UpdateLane, UpdatePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from torch import Tensor
 
-    from attn_update import TaskDevice, UpdaterChoice
+    from attn_update import Lengths, TaskDevice, UpdaterChoice
 
 
 class AttentionUpdate:
@@ -34,8 +35,8 @@ class AttentionUpdate:
         self._layers = layers
         self._plans: dict[Hashable, UpdatePlan] = {}
         # Layers captured with one metadata object are a group, named after the first of them.
-        self._groups: dict[Hashable, dict[str, list[str]]] = {}
-        self._captured: dict[tuple[int, str], list[str]] = {}
+        self._groups: dict[Hashable, dict[str, _Group]] = {}
+        self._captured: dict[tuple[int, str], _Group] = {}
         self._is_open = False
 
     @contextmanager
@@ -53,17 +54,30 @@ class AttentionUpdate:
             yield
         if self._captured:
             self._plans[key] = UpdatePlan.compile(self._recorder, key, layers=self._layers)
-            self._groups[key] = {layers[0]: layers for layers in self._captured.values()}
+            self._groups[key] = {each.layers[0]: each for each in self._captured.values()}
         else:
             self._recorder.release(key)
 
     def attention(
-        self, layer_name: str, kind: str, metadata: object, arguments: Mapping[str, object]
+        self,
+        layer_name: str,
+        kind: str,
+        metadata: object,
+        arguments: Mapping[str, object],
+        read: Callable[[Any], Mapping[str, Lengths]],
     ) -> tuple[Tensor, ...]:
-        """Capture the attention of a layer; layers of one metadata object share step parameters."""
-        layers = self._captured.setdefault((id(metadata), kind), [])
-        layers.append(layer_name)
-        return self._recorder.attention(layer_name, kind, arguments, group=layers[0])
+        """Capture the attention of a layer; layers of one metadata object share step parameters.
+
+        Args:
+            layer_name: Of the layer.
+            kind: Of `attn_update`.
+            metadata: What the engine gives the layer for this capture.
+            arguments: Of the kind.
+            read: Returns the step parameters that are in the metadata of a step.
+        """
+        group = self._captured.setdefault((id(metadata), kind), _Group(layers=[], read=read))
+        group.layers.append(layer_name)
+        return self._recorder.attention(layer_name, kind, arguments, group=group.layers[0])
 
     def is_recorded(self, key: Hashable) -> bool:
         """Return whether the graph of a key was captured with recorded attention."""
@@ -73,22 +87,19 @@ class AttentionUpdate:
         """Begin a step in front of the engine's replay; nothing is launched if it is refused.
 
         Raises:
-            StepParameterError: The layers share their metadata otherwise than at capture.
+            StepParameterError: The layers share their metadata otherwise than at capture, or it
+                is not what the kind of attention reads.
             AttnUpdateError: From `attn_update.UpdateLane.begin`.
         """
         plan, groups = self._plans[key], {}
-        for name, layers in self._groups[key].items():
+        for name, group in self._groups[key].items():
             own = metadata[name]
-            if any(metadata[layer] is not own for layer in layers):
+            if any(metadata[layer] is not own for layer in group.layers):
                 raise StepParameterError(
                     f"reading the lengths of a step of {key}: the layers of {name!r} shared their "
                     f"metadata when the graph was captured, and do not now"
                 )
-            given = {
-                "actual_seq_lengths": own.actual_seq_lengths_q,
-                "actual_seq_lengths_kv": own.seq_lens_list,
-                "block_table": own.block_tables,
-            }
+            given = group.read(own)
             groups[name] = {argument: given[argument] for argument in plan.groups[name].arguments}
         self.lane.begin(plan, StepParameters(key=key, groups=groups))
         self._is_open = True
@@ -105,3 +116,50 @@ class AttentionUpdate:
         was_open, self._is_open = self._is_open, False
         if was_open:
             self.lane.abandon()
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Group:
+    """Layers that were captured with one metadata object.
+
+    Attributes:
+        layers: Their names.
+        read: Returns the step parameters that are in the metadata of a step.
+    """
+
+    layers: list[str]
+    read: Callable[[Any], Mapping[str, Lengths]]
+
+
+def read_lengths(metadata: Any) -> dict[str, Lengths]:
+    """Return the step parameters of FIA v1, from the engine's metadata of a step."""
+    return {
+        "actual_seq_lengths": metadata.actual_seq_lengths_q,
+        "actual_seq_lengths_kv": metadata.seq_lens_list,
+        "block_table": metadata.block_tables,
+    }
+
+
+def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
+    """Return what reads the step parameters of latent attention of one token a sequence.
+
+    The engine gives the lengths of the sequences that a step has, and writes their blocks into the
+    table that was captured.
+
+    Args:
+        table: The block table of the capture, [sequences, blocks of the longest].
+    """
+    count, address = len(table), table.data_ptr()
+
+    def read(metadata: Any) -> dict[str, Lengths]:
+        decode = metadata.decode
+        if decode is None or decode.block_table.data_ptr() != address:
+            found = "no sequence decodes" if decode is None else "it stands in other memory"
+            raise StepParameterError(
+                f"reading the lengths of latent attention: expected a step whose block table is "
+                f"the captured one, of {count} rows, found that {found}"
+            )
+        lengths = decode.seq_lens_list
+        return {"actual_seq_kvlen": [*lengths, *[0] * (count - len(lengths))]}
+
+    return read

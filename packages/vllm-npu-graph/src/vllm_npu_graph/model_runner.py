@@ -14,7 +14,8 @@ from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 from npu_graph_runtime import CaptureSession, NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
 from vllm_npu_graph.recorded_graphs import RecordedGraphs
-from vllm_npu_graph.recorded_impl import RecordedAttentionImpl, find_uncovered
+from vllm_npu_graph.recorded_impl import RecordedAttentionImpl
+from vllm_npu_graph.recorded_latent_impl import RecordedLatentImpl
 from vllm_npu_graph.runtime_graphs import RuntimeGraphs, StepContext, unserved_graphs
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         device, names = NpuDevice(self.device.index or 0), frozenset(layers)
         update = AttentionUpdate(device, names, self._options.updater)
         for name, layer in layers.items():
-            layer.impl = RecordedAttentionImpl(layer.impl, name, update)
+            layer.impl = _recorded(layer.impl)(layer.impl, name, update)
         self.attention_update, lane = update, update.lane
         told = (len(layers), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
@@ -88,8 +89,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if self.speculative_config is not None:
             return "speculative decoding replays its draft model apart"
         if self.enable_enpu or self.use_sparse or self.use_compress or not layers:
-            return "the model's attention is not FIA v1"
-        reasons = {name: find_uncovered(layer.impl) for name, layer in layers.items()}
+            return "the model's attention is sparse or compressed"
+        reasons = {name: _find_uncovered(layer.impl) for name, layer in layers.items()}
         return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
 
     def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,6 +109,17 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         update = self.attention_update
         if update is None or not update.finish():
             super()._update_full_graph_params_if_needed(*args, **kwargs)
+
+
+def _recorded(impl: object) -> Any:
+    """Return the class that stands for an implementation of the engine; None if there is none."""
+    made: tuple[Any, ...] = (RecordedAttentionImpl, RecordedLatentImpl)
+    return next((each for each in made if type(impl) is each.__base__), None)
+
+
+def _find_uncovered(impl: object) -> str | None:
+    recorded = _recorded(impl)
+    return type(impl).__name__ if recorded is None else recorded.find_uncovered(impl)
 
 
 def _arguments(wrapper: Any) -> dict[str, Any]:

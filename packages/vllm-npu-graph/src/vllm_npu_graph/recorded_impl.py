@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBackendImpl
 
+from vllm_npu_graph.attention_update import read_lengths
+
 if TYPE_CHECKING:
     from vllm_npu_graph.attention_update import AttentionUpdate
-
-
-def find_uncovered(impl: Any) -> str | None:
-    """Return why the attention of a layer is left to the engine; None if it is covered."""
-    if type(impl) is not AscendAttentionBackendImpl or impl.sinks is not None:
-        return f"{type(impl).__name__}, or one with sinks"
-    if impl.enable_hamming_sparse or impl.enable_c8_quant:
-        return "sparse attention, or a quantised cache"
-    return None
 
 
 class RecordedAttentionImpl(AscendAttentionBackendImpl):  # type: ignore[misc]
@@ -27,6 +20,15 @@ class RecordedAttentionImpl(AscendAttentionBackendImpl):  # type: ignore[misc]
         self.__dict__.update(impl.__dict__)
         self._layer_name = layer_name
         self._update = update
+
+    @staticmethod
+    def find_uncovered(impl: Any) -> str | None:
+        """Return why a layer with the engine's implementation is left to it; None if it is not."""
+        if impl.sinks is not None:
+            return "attention with sinks"
+        if impl.enable_hamming_sparse or impl.enable_c8_quant:
+            return "sparse attention, or a quantised cache"
+        return None
 
     def full_graph_fia(
         self,
@@ -60,5 +62,5 @@ class RecordedAttentionImpl(AscendAttentionBackendImpl):  # type: ignore[misc]
         }
         # With a window the engine keeps the table that was captured, and writes into it.
         kind = "fused_infer_attention_v1" + ("_rebound" if window is None else "")
-        self._update.attention(self._layer_name, kind, attn_metadata, arguments)
+        self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
         return output.view(-1, self.num_heads, self.head_size), query_lengths[-1]

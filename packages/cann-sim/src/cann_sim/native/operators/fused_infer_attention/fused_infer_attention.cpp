@@ -43,9 +43,10 @@ at::Tensor FusedInferAttention::Rows(const at::Tensor& tensor, size_t index, int
   return (packed() ? tensor : tensor.select(0, static_cast<int64_t>(index))).narrow(0, start, length);
 }
 
-// Queries of one sequence, [query_length, heads, D].
+// Queries of one sequence, [query_length, heads, D]; the operator makes a view of other strides contiguous.
 at::Tensor FusedInferAttention::Queries(const Tensor& tensor, const Sequence& sequence, size_t index) const {
-  return Rows(Canonical(tensor, query_layout, heads), index, sequence.query_start, sequence.query_length).to(at::kFloat);
+  const at::Tensor whole = at::Tensor(tensor).contiguous();
+  return Rows(Canonical(whole, query_layout, heads), index, sequence.query_start, sequence.query_length).to(at::kFloat);
 }
 
 // What int8 queries of one sequence are to be multiplied with, [query_length, heads, 1].

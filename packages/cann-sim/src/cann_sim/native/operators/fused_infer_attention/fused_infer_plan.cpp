@@ -163,7 +163,6 @@ Plan PlanFusedInfer(const FusedInferArguments& arguments) {
   const int query_rank = layout.query == QueryLayout::kBSND || layout.query == QueryLayout::kBNSD ? 4 : 3;
   RequireDtype(call->query, arguments.query_scale ? kHalves | DtypeSet{c10::ScalarType::Char} : kHalves);
   RequireRank(call->query, query_rank, query_rank);
-  RequireContiguous(call->query);
   TakeCaches(arguments, *call);
   call->key = *arguments.key[0];
   call->value = *arguments.value[0];

@@ -201,7 +201,6 @@ CANN_SIM_OPERATOR(aclnnInterleaveRope, (Tensor, x), (Tensor, cos), (Tensor, sin)
   constexpr int64_t kDim = 64;
   RequireDtype(x, kHalves);
   RequireRank(x, 4, 4);
-  RequireContiguous(x);
   RequireSameDtype(cos, x);
   RequireRank(cos, 4, 4);
   RequireAngles(x, cos, sin);

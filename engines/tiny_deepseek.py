@@ -1,0 +1,63 @@
+"""A DeepSeek-V3 checkpoint of random weights, small enough for a simulated device.
+
+Its attention is latent (MLA), with the sizes of rank and rotary part that the NPU's operators take.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from tiny_qwen3 import VOCABULARY
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_checkpoint(
+    folder: Path,
+    *,
+    num_layers: int,
+    dtype: torch.dtype,
+    num_heads: int = 4,
+    has_experts: bool = False,
+    seed: int = 0,
+) -> None:
+    """Write a checkpoint that does not give the same token again and again.
+
+    Args:
+        folder: Is made.
+        num_layers: Of the model.
+        dtype: Of the weights.
+        num_heads: Of the attention; a number that is no power of two is padded by the engine.
+        has_experts: Whether all layers but the first choose among eight experts, in two groups.
+        seed: Of the weights.
+    """
+    torch.manual_seed(seed)
+    config = DeepseekV3Config(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=num_layers,
+        first_k_dense_replace=1 if has_experts else num_layers,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        n_group=2,
+        topk_group=1,
+        moe_intermediate_size=64,
+        # What transformers takes for granted, and vLLM reads.
+        topk_method="noaux_tc",
+        scoring_func="sigmoid",
+        num_attention_heads=num_heads,
+        num_key_value_heads=num_heads,
+        q_lora_rank=64,
+        kv_lora_rank=512,
+        qk_nope_head_dim=128,
+        qk_rope_head_dim=64,
+        v_head_dim=128,
+        max_position_embeddings=1024,
+        # Attention has to decide the token, or wrong lengths would not be seen.
+        initializer_range=0.2,
+    )
+    DeepseekV3ForCausalLM(config).to(dtype).save_pretrained(folder)

@@ -1,0 +1,43 @@
+"""A Qwen3-MoE checkpoint of random weights, small enough for a simulated device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from tiny_qwen3 import VOCABULARY
+from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def write_checkpoint(folder: Path, *, num_layers: int, dtype: torch.dtype, seed: int = 0) -> None:
+    """Write a checkpoint that does not give the same token again and again.
+
+    Args:
+        folder: Is made.
+        num_layers: Of the model; all of them with experts.
+        dtype: Of the weights.
+        seed: Of the weights.
+    """
+    torch.manual_seed(seed)
+    config = Qwen3MoeConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=64,
+        intermediate_size=128,
+        moe_intermediate_size=64,
+        num_experts=8,
+        num_experts_per_tok=2,
+        norm_topk_prob=True,
+        decoder_sparse_step=1,
+        num_hidden_layers=num_layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=128,
+        max_position_embeddings=1024,
+        tie_word_embeddings=False,
+        # Attention has to decide the token, or wrong lengths would not be seen.
+        initializer_range=0.2,
+    )
+    Qwen3MoeForCausalLM(config).to(dtype).save_pretrained(folder)
