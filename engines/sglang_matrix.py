@@ -18,13 +18,12 @@ ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "engines-sglang.md"
 # What is not run, and why.
 OTHERS = {
-    "fusions of fx-passes": "not adopted: Dynamo fails on the engine's model, and a trace without "
-    "it was tried for one batch size only",
+    "fusions of fx-passes": "not adopted: Dynamo fails on the engine's model",
     "quantised checkpoints": "not run",
     "DeepSeek-shaped (MLA), Qwen3-MoE": "not run",
     "LoRA": "not run",
     "tensor and data parallelism": "not run",
-    "`--enable-torch-compile`": "the engine fails in Dynamo before any part of ours",
+    "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",
 }
 
 
@@ -68,7 +67,7 @@ SESSIONS: dict[str, tuple[str, dict[str, str], Callable[[dict[str, Any]], str]]]
             "stock": "the engine alone, eager",
             "breakable": "the engine's own breakable graphs",
             "ours": "breakable graphs by npu-graph-runtime",
-            "both": "breakable graphs, attention update",
+            "both": "breakable graphs, attention update, decode graphs by npu-graph-runtime",
             "control": "control: another last token in each captured chunk",
         },
         told_of_prefill,
