@@ -103,9 +103,7 @@ class _Rewriter:
                 found, outcome = self._rewrite_some(rule, matcher, found)
                 if isinstance(outcome, NoMatch):
                     # A whole pattern is nearer than any part of one.
-                    misses.append(
-                        Miss(anchor, _WHOLE, found.nodes, outcome.reason, outcome.nodes)
-                    )
+                    misses.append(Miss(anchor, _WHOLE, found.nodes, outcome.reason, outcome.nodes))
                 else:
                     covered.update(found.nodes)
                     matches.append(outcome)
