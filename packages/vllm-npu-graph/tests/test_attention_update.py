@@ -112,6 +112,17 @@ def test_layers_that_share_otherwise_than_at_capture_are_refused(decode: Decode)
     decode.check([5, 6], [7, 8])
 
 
+@pytest.mark.parametrize("left", [None, "layers.0", "layers.1"])
+def test_a_step_without_metadata_of_a_layer_is_refused(decode: Decode, left: str | None) -> None:
+    """As an idle rank under data parallelism might run one."""
+    metadata = decode.metadata([5, 6], [7, 8])
+    given = None if left is None else {name: metadata[name] for name in metadata if name != left}
+    with pytest.raises(StepParameterError, match="found none of '" + (left or NAMES[0])):
+        decode.update.begin("decode", given)
+    assert not decode.update.finish()
+    decode.check([5, 6], [7, 8])
+
+
 def test_a_step_whose_replay_failed_is_given_up(decode: Decode) -> None:
     decode.update.begin("decode", decode.metadata([5, 6], [7, 8]))
     decode.update.abandon()

@@ -83,18 +83,30 @@ class AttentionUpdate:
         """Return whether the graph of a key was captured with recorded attention."""
         return key in self._plans
 
-    def begin(self, key: Hashable, metadata: Mapping[str, Any]) -> None:
+    def begin(self, key: Hashable, metadata: Mapping[str, Any] | None) -> None:
         """Begin a step in front of the engine's replay; nothing is launched if it is refused.
 
+        Args:
+            key: Of the graph.
+            metadata: What the engine gives each layer in this step, by name.
+
         Raises:
-            StepParameterError: The layers share their metadata otherwise than at capture, or it
-                is not what the kind of attention reads.
+            StepParameterError: A layer has no metadata, the layers share theirs otherwise than at
+                capture, or it is not what the kind of attention reads.
             AttnUpdateError: From `attn_update.UpdateLane.begin`.
         """
         plan, groups = self._plans[key], {}
+        given_by_layer = {} if metadata is None else metadata
         for name, group in self._groups[key].items():
-            own = metadata[name]
-            if any(metadata[layer] is not own for layer in group.layers):
+            missing = [layer for layer in group.layers if layer not in given_by_layer]
+            if missing:
+                raise StepParameterError(
+                    f"reading the lengths of a step of {key}: expected the engine's metadata of "
+                    f"each layer that the graph was captured with, found none of {missing[0]!r}; "
+                    "run a step without attention eagerly, or with metadata of padding"
+                )
+            own = given_by_layer[name]
+            if any(given_by_layer[layer] is not own for layer in group.layers):
                 raise StepParameterError(
                     f"reading the lengths of a step of {key}: the layers of {name!r} shared their "
                     f"metadata when the graph was captured, and do not now"
