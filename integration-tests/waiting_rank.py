@@ -114,6 +114,8 @@ def absent_rank(device: NpuDevice, rank: int, meet: Callable[[], None]) -> tuple
 
 def main() -> None:
     rank, ranks, store = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+    # Else torch_npu's watchdog of collectives ends a process whose device has stopped, some time.
+    os.environ["HCCL_ASYNC_ERROR_HANDLING"] = "0"
     device = NpuDevice(rank)
     results = {}
     # After how many seconds a rank that does not come is an error. Ranks that come with other data

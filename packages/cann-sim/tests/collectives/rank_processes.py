@@ -67,6 +67,9 @@ class RankProcesses:
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, folders)),
             "CANN_SIM_DEVICES": str(ranks),
+            # Else torch_npu's watchdog, which looks at the events of collectives now and then, ends
+            # a process whose device has stopped, before or after what the test looks at.
+            "HCCL_ASYNC_ERROR_HANDLING": "0",
             **(environment or {}),
         }
         for rank in range(ranks):
