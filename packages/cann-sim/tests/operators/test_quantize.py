@@ -131,7 +131,7 @@ def test_quantize_of_nz_blocks_refuses_what_their_kernel_lacks() -> None:
         given = {"zero_points": None, "dtype": torch.quint4x2, "axis": -1, **changes}
         cast = torch_npu.npu_format_cast(x.to("npu"), NZ)
         result: torch.Tensor = torch_npu.npu_quantize(cast, scale, div_mode=False, **given)
-        torch.npu.synchronize()
+        torch_npu.npu.synchronize()
         return result
 
     whole = random(1, 16, 64)
