@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
@@ -11,6 +11,10 @@ import torch_npu
 from operators.drawn_tensors import random
 from operators.int4 import unpacked
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+NZ, ND = 29, 2
 FLOATS = [torch.bfloat16, torch.float16, torch.float32]
 HALVES = [torch.bfloat16, torch.float16]
 
@@ -106,6 +110,42 @@ def test_quantize_packs_eight_int4_into_an_int32(conformance: Any) -> None:
     assert y.dtype == torch.int32
     assert y.shape == (3, 4)
     conformance.quantized(unpacked(y), x.double(), least=-8, most=7)
+
+
+@pytest.mark.usefixtures("internal_formats")
+def test_quantize_of_nz_blocks_gives_the_values_of_a_plain_input() -> None:
+    x = random(2, 48, 128).mul(4)
+    blocks = torch_npu.npu_format_cast(x.to("npu"), NZ)
+    one = torch.ones(1).to("npu")
+    y = torch_npu.npu_quantize(blocks, one, None, torch.quint4x2, -1, div_mode=False)
+    assert torch_npu.get_npu_format(y) == NZ
+    plain = unpacked(torch_npu.npu_format_cast(y, ND).cpu())
+    assert torch.equal(plain, x.round().clamp(-8, 7).long())
+
+
+@pytest.mark.usefixtures("internal_formats")
+def test_quantize_of_nz_blocks_refuses_what_their_kernel_lacks() -> None:
+    one = torch.ones(1).to("npu")
+
+    def quantize(x: torch.Tensor, scale: torch.Tensor = one, **changes: Any) -> torch.Tensor:
+        given = {"zero_points": None, "dtype": torch.quint4x2, "axis": -1, **changes}
+        cast = torch_npu.npu_format_cast(x.to("npu"), NZ)
+        result: torch.Tensor = torch_npu.npu_quantize(cast, scale, div_mode=False, **given)
+        torch_npu.npu.synchronize()
+        return result
+
+    whole = random(1, 16, 64)
+    refusals: list[tuple[str, Callable[[], torch.Tensor]]] = [
+        ("'x': expected one of the dtypes float32", lambda: quantize(whole.half(), one.half())),
+        ("'x': expected whole NZ blocks", lambda: quantize(random(1, 16, 72))),
+        ("'x': expected 3 dimensions", lambda: quantize(whole[0])),
+        ("'y': expected int4", lambda: quantize(whole, dtype=torch.qint8)),
+        ("'offset': an offset beside", lambda: quantize(whole, zero_points=one)),
+        ("'scale': expected 1 beside", lambda: quantize(whole, 2 * one)),
+    ]
+    for text, call in refusals:
+        with pytest.raises(RuntimeError, match=text):
+            call()
 
 
 def test_quantize_refuses_what_the_device_refuses() -> None:

@@ -200,11 +200,42 @@ def test_antiquantised_matrix_is_rounded_to_the_dtype_of_x(
             t[group].float().reshape(-1, COLUMNS).repeat_interleave(INNER // pieces, 0)
             for t in (scale, offset)
         ]
-        matrix = ((weight[group].float() + spread[1]) * spread[0]).to(dtype).double()
+        own = torch.float16 if dtype == torch.float16 else torch.float32
+        shifted = weight[group].to(own) + spread[1].to(own)
+        matrix = (shifted * spread[0].to(own)).to(dtype).double()
         bound = x[begin:end].double().abs() @ matrix.abs()
         conformance.close(
             result[begin:end], x[begin:end].double() @ matrix, ulps=INNER, magnitude=bound
         )
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_antiquantised_float16_is_shifted_and_scaled_in_float16_and_bfloat16_in_float32(
+    dtype: torch.dtype,
+) -> None:
+    weight = integers(GROUPS, INNER, COLUMNS, seed=1)
+    scale = random(GROUPS, COLUMNS, seed=2).abs().to(dtype)
+    offset = random(GROUPS, COLUMNS, seed=3).to(dtype)
+    given = {"antiquant_scale": [scale.to("npu")], "antiquant_offset": [offset.to("npu")]}
+    # Rows of the identity give the matrix itself.
+    result = grouped(torch.eye(INNER).to(dtype), weight, [INNER, 0, 0], **given)
+    once = ((weight[0].float() + offset[0].float()) * scale[0].float()).to(dtype)
+    twice = (weight[0].to(dtype) + offset[0]) * scale[0]
+    assert not torch.equal(once, twice)
+    assert torch.equal(result, twice if dtype == torch.float16 else once)
+
+
+def test_one_matrix_in_a_list_is_antiquantised() -> None:
+    weight, scale = integers(INNER, COLUMNS, seed=1), random(COLUMNS, seed=2).half()
+    result = torch_npu.npu_grouped_matmul(
+        [torch.eye(INNER).half().to("npu")],
+        [weight.to("npu")],
+        antiquant_scale=[scale.to("npu")],
+        antiquant_offset=[torch.zeros(COLUMNS).half().to("npu")],
+        split_item=0,
+        group_type=-1,
+    )[0]
+    assert torch.equal(result.cpu(), weight.half() * scale)
 
 
 @pytest.mark.parametrize("activation", [1, 2, 4, 5])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.drawn_tensors import random
+from operators.operator_call import call_operator
 
 HALVES = [torch.bfloat16, torch.float16]
 
@@ -121,3 +123,51 @@ def test_transpose_batchmatmul_permutes_factors_and_result(conformance: Any, pie
     if pieces != 1:
         expected = expected.reshape(5, pieces, -1).transpose(0, 1)
     conformance.close(result, expected, ulps=64, magnitude=torch.tensor(40.0).double())
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.float16])
+def test_transpose_batchmatmul_rounds_to_int8_beside_a_scale(
+    conformance: Any, dtype: torch.dtype
+) -> None:
+    left, right = (random(*s, seed=1, dtype=torch.float16) for s in ((5, 4, 32), (4, 32, 8)))
+    scale = torch_npu.npu_trans_quant_param(torch.full((32,), 16.0).to("npu"))
+    out = torch.empty(5, 1, 32, dtype=dtype, device="npu")
+    call_operator(
+        "aclnnTransposeBatchMatMul",
+        *(left.to("npu"), right.to("npu"), None, scale, (1, 0, 2), (0, 1, 2), (1, 0, 2)),
+        *(ctypes.c_int8(0), 1, out),
+    )
+    expected = (left.double().transpose(0, 1) @ right.double()).transpose(0, 1).reshape(5, 1, 32)
+    assert expected.mul(16).abs().gt(128).any()
+    conformance.quantized(out.cpu().to(torch.int8), expected * 16)
+    assert torch.equal(out.cpu().to(torch.int8).to(dtype), out.cpu())
+
+
+def test_transpose_batchmatmul_gives_the_dtype_of_its_factors_beside_a_scale() -> None:
+    left, right = (random(*s, seed=1, dtype=torch.float16) for s in ((5, 4, 32), (4, 32, 8)))
+    scale = torch_npu.npu_trans_quant_param(torch.ones(32).to("npu"))
+    result = torch_npu.npu_transpose_batchmatmul(
+        left.to("npu"), right.to("npu"), scale=scale, perm_x1=[1, 0, 2]
+    ).cpu()
+    assert result.dtype == torch.float16
+    assert result.shape == (5, 1, 32)
+    assert torch.equal(result, result.round())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"perm_x1": [2, 1, 0]}, r"permX1.*found \[2, 1, 0\]"),
+        ({"perm_x2": [1, 0, 2]}, r"permX2.*found \[1, 0, 2\]"),
+        ({"perm_y": [0, 1, 2]}, r"permY.*found \[0, 1, 2\]"),
+        ({"perm_x2": [0, 2, 1], "batch_split_factor": 2}, r"permX2.*pieces"),
+        ({"perm_x1": [0, 1, 2], "perm_x2": [0, 2, 1]}, r"permX2.*permX1"),
+    ],
+)
+def test_transpose_batchmatmul_refuses_permutations_the_device_refuses(
+    changes: dict[str, Any], reason: str
+) -> None:
+    left, right = (random(4, 4, 4, seed=1, dtype=torch.float16).to("npu") for _ in range(2))
+    given = {"perm_x1": [1, 0, 2], "perm_x2": [0, 1, 2], "perm_y": [1, 0, 2], **changes}
+    with pytest.raises(RuntimeError, match=f"(?s){reason}"):
+        torch_npu.npu_transpose_batchmatmul(left, right, **given)

@@ -119,6 +119,14 @@ def test_queries_attend_to_the_selected_rows(
     close(conformance, output, batch.reference(causal=causal))
 
 
+@pytest.mark.parametrize("width", [LATENT, LATENT + 2 * ROPE + 16])
+def test_values_are_those_of_the_keys_whatever_the_tensor_of_values_holds(width: int) -> None:
+    batch = Batch(torch.bfloat16)
+    values = integers(*batch.paged().shape[:-1], width, seed=7)
+    expected = batch.run("BSND", "PA_BSND")
+    assert torch.equal(batch.run("BSND", "PA_BSND", value=values), expected)
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
@@ -131,6 +139,7 @@ def test_queries_attend_to_the_selected_rows(
         ({"key_dequant_scale": torch.ones(4)}, "keyDequantScale"),
         ({"actual_seq_lengths_kv": None}, "actualSeqLengthsKv.*found none"),
         ({"value": torch.zeros(6, BLOCK, 1, 656)}, "'value'.*int8"),
+        ({"value": integers(5, BLOCK, 1, 656, seed=7)}, "'value'.*found \\[5, 16, 1, 656\\]"),
     ],
 )
 def test_what_the_device_refuses_is_refused(changes: Any, reason: str, capfd: Any) -> None:

@@ -248,16 +248,21 @@ at::Tensor GroupedMatmul::WeightOf(int64_t group) const {
                          : at::Tensor(weight[weight.size() > 1 ? static_cast<size_t>(group) : 0]);
 }
 
-// (weight + offset) * scale, rounded to the dtype of x; [N] for each column, [G, N] for G pieces of the inner dimension.
+// (weight + offset) * scale; [N] for each column, [G, N] for G pieces of the inner dimension. float16 is shifted and scaled in
+// float16, bfloat16 in float32.
 at::Tensor GroupedMatmul::Antiquantised(int64_t group) const {
+  const ScalarType type = x[0].dtype() == ScalarType::Half ? ScalarType::Half : ScalarType::Float;
   const at::Tensor matrix = IntegerMatrix(WeightOf(group), IsTransposedMatrix(weight[0]));
-  const at::Tensor scales = at::Tensor(single_weight() ? at::Tensor(antiquant_scale[0])[group] : OfGroup(antiquant_scale, group, 0));
-  const at::Tensor shifts = at::Tensor(single_weight() ? at::Tensor(antiquant_offset[0])[group] : OfGroup(antiquant_offset, group, 0));
+  const auto own = [&](const OptionalTensorList& list) {
+    return single_weight() ? at::Tensor(list[0])[group] : OfGroup(list, group, list[0].rank());
+  };
+  const at::Tensor scales = own(antiquant_scale);
+  const at::Tensor shifts = own(antiquant_offset);
   const auto spread = [&](const at::Tensor& parameters) {
-    const at::Tensor wide = parameters.to(at::kFloat);
+    const at::Tensor wide = parameters.to(type);
     return wide.dim() == 1 ? wide.unsqueeze(0) : wide.repeat_interleave(matrix.size(0) / wide.size(0), 0);
   };
-  return matrix.add(spread(shifts)).mul(spread(scales)).to(x[0].dtype()).to(at::kFloat);
+  return matrix.to(type).add(spread(shifts)).mul(spread(scales)).to(x[0].dtype()).to(at::kFloat);
 }
 
 // Integer rows times integer columns times the scales of columns, or of pieces of the inner dimension.

@@ -5,8 +5,6 @@
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mul.h>
 
-#include <algorithm>
-
 #include "../interface/operator.h"
 #include "../quantization/quantization.h"
 #include "quantized_grouped_matmul.h"
@@ -117,14 +115,17 @@ Plan TransposedBatchMatmul(const Tensor& x1, const Tensor& x2, const OptionalTen
   RequireRank(x1, 3, 3);
   RequireRank(x2, 3, 3);
   RefuseIfPresent(bias, "a bias");
-  for (const IntArray* permutation : {&permX1, &permX2, &permY}) {
-    std::vector<int64_t> sorted = permutation->values();
-    std::sort(sorted.begin(), sorted.end());
-    if (sorted != std::vector<int64_t>{0, 1, 2}) {
-      RefuseArgument(permutation->name(), "a permutation of three dimensions", Describe(*permutation));
-    }
+  const std::vector<int64_t> kept{0, 1, 2}, batch_inside{1, 0, 2}, transposed{0, 2, 1};
+  if (permX1.values() != kept && permX1.values() != batch_inside) {
+    RefuseArgument(permX1.name(), "[0, 1, 2] or [1, 0, 2]", Describe(permX1));
   }
-  if (permY.values() != std::vector<int64_t>{1, 0, 2}) {
+  if (permX2.values() != kept && permX2.values() != transposed) {
+    RefuseArgument(permX2.name(), "[0, 1, 2] or [0, 2, 1]", Describe(permX2));
+  }
+  if (permX2.values() == transposed && (scale || batchSplitFactor != 1 || permX1.values() != batch_inside)) {
+    RefuseArgument(permX2.name(), "[0, 1, 2] beside a scale, pieces, or a permX1 other than [1, 0, 2]", Describe(permX2));
+  }
+  if (permY.values() != batch_inside) {
     RefuseArgument(permY.name(), "[1, 0, 2]", Describe(permY));
   }
   const auto size = [](const Tensor& x, const IntArray& order, size_t dim) {
@@ -145,7 +146,8 @@ Plan TransposedBatchMatmul(const Tensor& x1, const Tensor& x2, const OptionalTen
   if (scale) {
     RequireDtype(*scale, {ScalarType::Long, ScalarType::UInt64});
     RequireShape(*scale, {batch * columns});
-    RequireDtype(out, {ScalarType::Char});
+    RequireDtype(x1, {ScalarType::Half});
+    RequireDtype(out, kFloats | DtypeSet{ScalarType::Char});
     RequireShape(out, {rows, 1, batch * columns});
   } else {
     RequireSameDtype(out, x1);
@@ -159,6 +161,7 @@ Plan TransposedBatchMatmul(const Tensor& x1, const Tensor& x2, const OptionalTen
     const at::Tensor product =
         at::matmul(x1.Widened().permute(permX1.values()), x2.Widened().permute(permX2.values())).transpose(0, 1);
     if (scale) {
+      // The kernel's own result is int8; torch_npu asks for it in the dtype of the factors.
       StoreRounded(out, at::mul(product.reshape({rows, 1, -1}), WidenScale(*scale)));
     } else if (pieces == 1) {
       out.Store(product);
@@ -196,6 +199,7 @@ CANN_SIM_OPERATOR(aclnnTransposeBatchMatMul, CANN_SIM_TRANSPOSED_PRODUCT) {
 // The second factor is in the NZ format, which reads as the plain one.
 CANN_SIM_OPERATOR(aclnnTransposeBatchMatMulWeightNz, CANN_SIM_TRANSPOSED_PRODUCT) {
   RequireDtype(x1, kHalves);
+  RequireSameDtype(out, x1);
   return TransposedBatchMatmul(x1, x2, bias, scale, permX1, permX2, permY, batchSplitFactor, out);
 }
 

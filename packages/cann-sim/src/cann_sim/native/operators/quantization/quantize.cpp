@@ -15,6 +15,9 @@ namespace {
 
 using c10::ScalarType;
 
+constexpr int64_t kBlockRows = 16;
+constexpr int64_t kInt4PerBlockRow = 64;
+
 // `values`, one for all or one for each index of dimension `axis` of a tensor of `rank` dimensions, so that it broadcasts.
 at::Tensor AlongAxis(const at::Tensor& values, int64_t axis, int rank) {
   std::vector<int64_t> shape(static_cast<size_t>(rank), 1);
@@ -34,6 +37,18 @@ void RequireAbsentOr(const OptionalTensor& tensor, const Tensor& reference) {
   if (tensor) {
     RequireSameDtype(*tensor, reference);
     RequireShape(*tensor, reference.sizes());
+  }
+}
+
+// [E, K, N] of float32 into int4, both in the NZ format.
+void RequireBlocksOfInt4(const Tensor& x, const Tensor& y) {
+  RequireDtype(x, {ScalarType::Float});
+  RequireRank(x, 3, 3);
+  if (x.size(1) % kBlockRows != 0 || x.size(2) % kInt4PerBlockRow != 0) {
+    RefuseArgument(x.name(), "whole NZ blocks of 16 rows and 64 columns", Describe(x.sizes()));
+  }
+  if (y.dtype() != ScalarType::Int || !y.is_nz()) {
+    RefuseArgument(y.name(), "int4 (torch.quint4x2) in the NZ format, as 'x' has it", y.is_nz() ? "int8" : "a plain format");
   }
 }
 
@@ -70,7 +85,8 @@ CANN_SIM_OPERATOR(aclnnQuantize, (Tensor, x), (Tensor, scales), (OptionalTensor,
   };
 }
 
-// y = round(x * scale + offset); sqrtMode: scale twice.
+// y = round(x * scale + offset); sqrtMode: scale twice. The kernel for NZ blocks makes whole blocks of 64 int4 out of float32, and
+// has no scale: it has to be 1.
 CANN_SIM_OPERATOR(aclnnAscendQuantV3, (Tensor, x), (Tensor, scale), (OptionalTensor, offset), (Bool, sqrtMode),
                   (Text, roundMode), (DataType, dstType), (Int, axis), (Tensor, y)) {
   RequireDtype(x, kFloats);
@@ -94,8 +110,18 @@ CANN_SIM_OPERATOR(aclnnAscendQuantV3, (Tensor, x), (Tensor, scale), (OptionalTen
     RefuseArgument(scale.name(), "1 dimension, or those of 'x' with size 1 but for dimension " + std::to_string(dim),
                    "shape " + Describe(scale.sizes()));
   }
+  if (x.is_nz()) {
+    RequireBlocksOfInt4(x, y);
+    if (dim != x.rank() - 1) {
+      RefuseArgument("axis", "-1 beside the NZ format", std::to_string(dim));
+    }
+    RefuseIfPresent(offset, "an offset beside the NZ format");
+  }
   return [=] {
     const at::Tensor factor = AlongAxis(scale.Widened(), dim, x.rank());
+    if (x.is_nz() && !factor.eq(1).all().item<bool>()) {
+      throw Refusal("argument 'scale': expected 1 beside the NZ format, found other values");
+    }
     at::Tensor values = at::mul(x.Widened(), factor);
     if (sqrtMode) {
       values = at::mul(values, factor);

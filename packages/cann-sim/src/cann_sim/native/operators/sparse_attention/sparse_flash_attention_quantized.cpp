@@ -1,5 +1,6 @@
 // KvQuantSparseFlashAttention: latent attention over selected keys of int8. A row of 656 bytes holds the latent key (512 int8, which
-// is the value too), its rotary part (64 of the dtype of the queries), and a float32 scale for each 128 values.
+// is the value too), its rotary part (64 of the dtype of the queries), and a float32 scale for each 128 values. The tensor of
+// values is not read; its rows may have any size.
 
 #include <ATen/ops/cat.h>
 
@@ -31,11 +32,13 @@ void QuantizedInputs::Require() const {
   std::vector<int64_t> shape = key.sizes().vec();
   shape[shape.size() - 2] = 1;
   shape.back() = kRow;
-  for (const Tensor* cache : {&key, &value}) {
-    RequireDtype(*cache, {c10::ScalarType::Char});
-    RequireContiguous(*cache);
-    RequireShape(*cache, shape);
-  }
+  RequireDtype(key, {c10::ScalarType::Char});
+  RequireContiguous(key);
+  RequireShape(key, shape);
+  RequireSameDtype(value, key);
+  RequireRank(value, key.rank(), key.rank());
+  shape.back() = value.size(-1);
+  RequireShape(value, shape);
 }
 
 // [K, 512] latent values, rounded to the dtype of the queries as the device's matrix unit takes them.
@@ -48,11 +51,10 @@ at::Tensor Latent(const at::Tensor& rows, at::ScalarType dtype) {
 SequenceOperands QuantizedInputs::Read(const QueriesAndKeys& rows, size_t index, const RowSpan& own,
                                        const RowSpan& seen) const {
   const at::ScalarType dtype = query.dtype();
-  const auto keys_of = [&](const Tensor& cache) { return rows.KeysOf(cache, index, seen).squeeze(1); };
-  const at::Tensor keys = keys_of(key);
+  const at::Tensor keys = rows.KeysOf(key, index, seen).squeeze(1);
+  const at::Tensor latent = Latent(keys, dtype);
   const at::Tensor rope = keys.narrow(-1, kLatentDim, kRopeBytes).contiguous().view(dtype).to(at::kFloat);
-  return {rows.queries.Of(query, index, own).to(at::kFloat), at::cat({Latent(keys, dtype), rope}, -1).unsqueeze(1),
-          Latent(keys_of(value), dtype).unsqueeze(1)};
+  return {rows.queries.Of(query, index, own).to(at::kFloat), at::cat({latent, rope}, -1).unsqueeze(1), latent.unsqueeze(1)};
 }
 
 }  // namespace
