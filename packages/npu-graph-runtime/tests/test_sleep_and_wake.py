@@ -10,8 +10,10 @@ import pytest
 import torch
 from torch import nn
 
+import cann_sim
 from npu_graph_runtime import (
     CaptureSession,
+    DeviceError,
     GraphContext,
     GraphedCallable,
     GraphKey,
@@ -159,3 +161,26 @@ def test_pools_that_are_given_up_keep_no_memory_of_the_host(npu: NpuDevice) -> N
         allocated.append(_allocated_bytes())
 
     assert allocated[-1] - allocated[cycles] < cycles * 10 * 1024
+
+
+def test_captures_whose_end_is_refused_keep_no_memory_of_the_device(npu: NpuDevice) -> None:
+    """torch_npu never frees a pool that a graph without an end still has a share of."""
+    context = GraphContext()
+    graphed = GraphedCallable(
+        torch.tanh, device=npu, context=context, run_mode=RunMode.FULL, name="tanh"
+    )
+    value = torch.zeros(1 << 20, device=npu.torch_device)
+
+    def reserved(*, refused: int) -> int:
+        for _ in range(refused):
+            session = CaptureSession(npu, context)
+            faults = cann_sim.injected_faults("capture_end:1")
+            with pytest.raises(DeviceError), faults, session, context.run(RunMode.FULL, KEYS[4]):
+                graphed(value)
+        with CaptureSession(npu, context), context.run(RunMode.FULL, KEYS[4]):
+            graphed(value)
+        graphed.release_all()
+        npu.empty_cache()
+        return npu.memory_figures().reserved
+
+    assert reserved(refused=5) == reserved(refused=1)

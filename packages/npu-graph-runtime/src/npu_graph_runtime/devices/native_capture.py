@@ -34,8 +34,8 @@ def native_capture(
         error_mode: which threads' unsafe calls break the capture.
         end_allocation: ends, of a pool, what the capture began in the allocator, where the device
             refuses the end of the capture. torch_npu 2.10 and torch.cuda do not do that by
-            themselves: they then take no further capture, and do not empty the cache. Raises
-            ``RuntimeError`` where nothing is open.
+            themselves: they then take no further capture, and do not empty the cache; and no
+            torch_npu frees the pool. Raises ``RuntimeError`` where nothing is open.
 
     Raises:
         CaptureStateError: the stream is capturing.

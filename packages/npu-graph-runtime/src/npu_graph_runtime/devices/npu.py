@@ -421,10 +421,14 @@ class NpuDevice:
         return count.value if query is not None and query(ctypes.byref(count)) == 0 else None
 
     def _end_allocation(self, native_pool: object) -> None:
-        # torch_npu 2.10 to 2.14; what ends it in torch_npu's allocator beside `capture_end`.
+        # torch_npu 2.10; later ones end it in their allocator by themselves.
         end = getattr(self._torch_npu._C, "_npu_endAllocateCurrentStreamToPool", None)  # noqa: SLF001
         if end is not None:
-            end(self.index, native_pool)
+            with contextlib.suppress(RuntimeError):
+                end(self.index, native_pool)
+        # torch_npu 2.10 to 2.14: a graph gives its share of the pool up only if its capture ended
+        # well, and what no graph gave up is never freed.
+        self._torch_npu._C._npu_releasePool(self.index, native_pool)  # noqa: SLF001
 
 
 def _npugraph_ex_captures_nothing(config: Any) -> None:
