@@ -421,7 +421,7 @@ class NpuDevice:
         return count.value if query is not None and query(ctypes.byref(count)) == 0 else None
 
     def _end_allocation(self, native_pool: object) -> None:
-        # torch_npu 2.10; later ones end it in their allocator by themselves.
+        # torch_npu 2.10 has it. 2.13 has not: there `capture_end` does it, refused or not.
         end = getattr(self._torch_npu._C, "_npu_endAllocateCurrentStreamToPool", None)  # noqa: SLF001
         if end is not None:
             with contextlib.suppress(RuntimeError):
