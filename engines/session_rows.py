@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 # How far below the likeliest token rounding may leave the chosen one, in standard deviations of
@@ -91,9 +92,43 @@ def compare_times(rows: list[dict[str, Any]]) -> None:
             row["below_stock"] = theirs / row["update_us"]
 
 
+def find_errors(rows: list[dict[str, Any]]) -> list[str]:
+    """Return what ended runs."""
+    return [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
+
+
+def beside_stock(
+    rows: list[dict[str, Any]],
+) -> Iterator[tuple[dict[str, Any], dict[str, Any] | None, str]]:
+    """Yield each row of tokens, that of the stock engine if there is one, and what it is called."""
+    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
+    for row in rows:
+        if "tokens" in row:
+            yield row, stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
+
+
+def find_wrong_tokens(row: dict[str, Any], what: str) -> list[str]:
+    """Return what is wrong in the tokens of a row, which were compared with those of stock."""
+    if "equal_tokens" not in row:
+        return [f"{what}: there is no stock engine to compare with"]
+    if (row["equal_tokens"] == row["num_tokens"]) == (row["name"] == "control"):
+        equal = f"{row['equal_tokens']} of {row['num_tokens']}"
+        return [f"{what}: {equal} tokens are those of stock"]
+    return []
+
+
+def find_unexpected(row: dict[str, Any], what: str, expected: Mapping[str, object]) -> list[str]:
+    """Return which figures of a row are not those expected."""
+    return [
+        f"{what}: expected {value} {name}, found {row[name]}"
+        for name, value in expected.items()
+        if row[name] != value
+    ]
+
+
 def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong in rows of any engine: errors, tokens and times."""
-    wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
+    wrong = find_errors(rows)
     timed = {row["name"] for row in rows if "update_us" in row}
     wrong += [
         f"{name}: no row of time" for name in LEAST_BELOW_STOCK if timed and name not in timed
@@ -110,11 +145,7 @@ def find_wrong(rows: list[dict[str, Any]]) -> list[str]:
         if "worst_token" in row and (row["worst_token"] > most) != is_control:
             worst = f"lies {row['worst_token']:.3f} below the likeliest (rule: {most})"
             wrong.append(f"{what}: the worst token {worst}")
-        if "equal_tokens" not in row:
-            wrong.append(f"{what}: there is no stock engine to compare with")
-        elif (row["equal_tokens"] == row["num_tokens"]) == is_control:
-            equal = f"{row['equal_tokens']} of {row['num_tokens']}"
-            wrong.append(f"{what}: {equal} tokens are those of stock")
+        wrong += find_wrong_tokens(row, what)
     return wrong
 
 

@@ -26,6 +26,8 @@ from process_group import rows_of_variant, run_given
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
+    beside_stock,
+    find_unexpected,
     find_wrong,
     judgements,
 )
@@ -202,10 +204,8 @@ def run_apart(
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
     wrong = find_wrong(rows)
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
-    for row in rows:
-        theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
-        if row["name"] == "stock" or "tokens" not in row or theirs is None:
+    for row, theirs, what in beside_stock(rows):
+        if row["name"] == "stock" or theirs is None:
             continue
         expected = {name: theirs[name] for name in ("graph_steps", "replays", "backend")}
         waits = theirs["waits_in_graph_steps"]
@@ -217,11 +217,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             # None is left in the steps of a graph, and none is added elsewhere.
             expected |= {"backend": BACKENDS[row["name"]], "waits_in_graph_steps": 0}
             expected["synchronisations"] -= waits
-        wrong += [
-            f"{what}: expected {expected[name]} {name}, found {row[name]}"
-            for name in expected
-            if row[name] != expected[name]
-        ]
+        wrong += find_unexpected(row, what, expected)
     return wrong
 
 

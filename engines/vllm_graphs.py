@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
 from forked_variant import run_forked
-from session_rows import DESCRIBED, TOKEN_COLUMNS
+from session_rows import (
+    DESCRIBED,
+    TOKEN_COLUMNS,
+    beside_stock,
+    find_errors,
+    find_unexpected,
+    find_wrong_tokens,
+)
 from session_run import conclude, make_parser, run_variants
 from vllm_session import (
     COUNTED,
@@ -139,18 +146,11 @@ def described(variant: Variant) -> dict[str, Any]:
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
-    for row in rows:
-        theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
-        if "tokens" not in row:
-            continue
+    wrong = find_errors(rows)
+    for row, theirs, what in beside_stock(rows):
+        wrong += find_wrong_tokens(row, what)
         if theirs is None:
-            wrong.append(f"{what}: there is no stock engine to compare with")
             continue
-        if (row["equal_tokens"] == row["num_tokens"]) == (row["name"] == "control"):
-            equal = f"{row['equal_tokens']} of {row['num_tokens']}"
-            wrong.append(f"{what}: {equal} tokens are those of stock")
         names = ("full_steps", "replays", "launches") + ("captures",) * (row["name"] != "control")
         expected = {name: theirs[name] for name in names}
         expected["synchronisations"] = theirs["synchronisations"]
@@ -158,11 +158,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             expected["synchronisations"] = theirs["synchronisations_of_second_load"]
         if row["name"] in {"both", "control"}:
             expected["synchronisations"] -= theirs["full_steps"]
-        wrong += [
-            f"{what}: expected {value} {name}, found {row[name]}"
-            for name, value in expected.items()
-            if row[name] != value
-        ]
+        wrong += find_unexpected(row, what, expected)
     return wrong
 
 

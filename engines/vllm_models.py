@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
 from forked_variant import run_forked
-from session_rows import DESCRIBED, TOKEN_COLUMNS, judgements
+from session_rows import (
+    DESCRIBED,
+    TOKEN_COLUMNS,
+    beside_stock,
+    find_errors,
+    find_unexpected,
+    find_wrong_tokens,
+    judgements,
+)
 from session_run import conclude, make_parser, run_variants
 from vllm_session import COUNTED, Variant, describe, run_load
 
@@ -81,19 +89,12 @@ def described(variant: ModelVariant) -> dict[str, Any]:
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
-    for row in rows:
-        theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
-        if "tokens" not in row:
-            continue
+    wrong = find_errors(rows)
+    for row, theirs, what in beside_stock(rows):
+        wrong += find_wrong_tokens(row, what)
         if theirs is None:
-            wrong.append(f"{what}: there is no stock engine to compare with")
             continue
         is_control = row["name"] == "control"
-        if (row["equal_tokens"] == row["num_tokens"]) == is_control:
-            equal = f"{row['equal_tokens']} of {row['num_tokens']}"
-            wrong.append(f"{what}: {equal} tokens are those of stock")
         wrong += [f"{what}: {text}" for text in judge(row, is_control=is_control)]
         if row["full_steps"] == 0:
             wrong.append(f"{what}: no step replayed a whole graph")
@@ -106,11 +107,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             "synchronisations": theirs[before] - theirs["full_steps"],
             "waits_in_full_steps": 0,
         }
-        wrong += [
-            f"{what}: expected {value} {name}, found {row[name]}"
-            for name, value in expected.items()
-            if row[name] != value
-        ]
+        wrong += find_unexpected(row, what, expected)
     return wrong
 
 

@@ -25,6 +25,8 @@ from forked_variant import run_forked
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
+    beside_stock,
+    find_unexpected,
     find_wrong,
     judgements,
 )
@@ -382,10 +384,8 @@ def describe(variant: Variant) -> dict[str, Any]:
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
     wrong = find_wrong(rows)
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
-    for row in rows:
-        theirs, what = stock.get(row["dtype"]), f"{row['name']}, {row['dtype']}"
-        if row["name"] == "stock" or "tokens" not in row or theirs is None:
+    for row, theirs, what in beside_stock(rows):
+        if row["name"] == "stock" or theirs is None:
             continue
         expected = {name: theirs[name] for name in ("full_steps", "replays", "synchronisations")}
         expected["waits_in_full_steps"] = theirs["waits_in_full_steps"]
@@ -395,11 +395,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             # One wait less for each step of a FULL graph, and none is left in them.
             expected["synchronisations"] -= theirs["full_steps"]
             expected["waits_in_full_steps"] = 0
-        wrong += [
-            f"{what}: expected {expected[name]} {name}, found {row[name]}"
-            for name in expected
-            if row[name] != expected[name]
-        ]
+        wrong += find_unexpected(row, what, expected)
     return wrong
 
 
