@@ -1,11 +1,11 @@
-"""A Qwen3 checkpoint of random weights, small enough for a simulated device."""
+"""A Qwen3 or Qwen3-MoE checkpoint of random weights, small enough for a simulated device."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -13,27 +13,49 @@ if TYPE_CHECKING:
 VOCABULARY = 512
 
 
-def write_checkpoint(folder: Path, *, num_layers: int, dtype: torch.dtype, seed: int = 0) -> None:
+EXPERTS = {
+    "moe_intermediate_size": 64,
+    "num_experts": 8,
+    "num_experts_per_tok": 2,
+    "norm_topk_prob": True,
+    "decoder_sparse_step": 1,
+}
+
+
+def write_checkpoint(
+    folder: Path,
+    *,
+    num_layers: int,
+    dtype: torch.dtype,
+    has_experts: bool = False,
+    seed: int = 0,
+) -> None:
     """Write a checkpoint that does not give the same token again and again.
 
     Args:
         folder: Is made.
         num_layers: Of the model.
         dtype: Of the weights.
+        has_experts: Whether all layers choose among eight experts.
         seed: Of the weights.
     """
     torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=VOCABULARY,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=num_layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=128,
-        max_position_embeddings=1024,
-        tie_word_embeddings=False,
+    sizes: dict[str, Any] = {
+        "vocab_size": VOCABULARY,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 128,
+        "max_position_embeddings": 1024,
+        "tie_word_embeddings": False,
         # Attention has to decide the token, or wrong lengths would not be seen.
-        initializer_range=0.2,
+        "initializer_range": 0.2,
+    }
+    model = (
+        Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **EXPERTS))
+        if has_experts
+        else Qwen3ForCausalLM(Qwen3Config(**sizes))
     )
-    Qwen3ForCausalLM(config).to(dtype).save_pretrained(folder)
+    model.to(dtype).save_pretrained(folder)

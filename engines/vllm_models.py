@@ -147,7 +147,7 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
 def write_model(variant: ModelVariant, folder: Path) -> None:
     """Write the checkpoint of a variant's model."""
     import tiny_deepseek
-    import tiny_qwen3_moe
+    import tiny_qwen3
     import torch
 
     given: dict[str, Any] = {
@@ -155,7 +155,7 @@ def write_model(variant: ModelVariant, folder: Path) -> None:
         "dtype": getattr(torch, variant.dtype),
     }
     if variant.model == "Qwen3-MoE":
-        tiny_qwen3_moe.write_checkpoint(folder, **given)
+        tiny_qwen3.write_checkpoint(folder, has_experts=True, **given)
         return
     heads = 3 if "3 heads" in variant.model else 4
     has_experts = "experts" in variant.model
