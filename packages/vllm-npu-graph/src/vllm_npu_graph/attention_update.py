@@ -98,18 +98,11 @@ class AttentionUpdate:
         plan, groups = self._plans[key], {}
         given_by_layer = {} if metadata is None else metadata
         for name, group in self._groups[key].items():
-            missing = [layer for layer in group.layers if layer not in given_by_layer]
-            if missing:
+            own = given_by_layer.get(name)
+            if own is None or any(given_by_layer.get(layer) is not own for layer in group.layers):
                 raise StepParameterError(
-                    f"reading the lengths of a step of {key}: expected the engine's metadata of "
-                    f"each layer that the graph was captured with, found none of {missing[0]!r}; "
-                    "run a step without attention eagerly, or with metadata of padding"
-                )
-            own = given_by_layer[name]
-            if any(given_by_layer[layer] is not own for layer in group.layers):
-                raise StepParameterError(
-                    f"reading the lengths of a step of {key}: the layers of {name!r} shared their "
-                    f"metadata when the graph was captured, and do not now"
+                    f"reading the lengths of a step of {key}: "
+                    f"{_metadata_problem(group.layers, given_by_layer)}"
                 )
             given = group.read(own)
             groups[name] = {argument: given[argument] for argument in plan.groups[name].arguments}
@@ -175,3 +168,17 @@ def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
         return {"actual_seq_kvlen": [*lengths, *[0] * (count - len(lengths))]}
 
     return read
+
+
+def _metadata_problem(layers: list[str], given: Mapping[str, Any]) -> str:
+    """Return why what the engine gives layers that shared their metadata does not serve."""
+    missing = next((layer for layer in layers if given.get(layer) is None), None)
+    if missing is not None:
+        return (
+            "expected the engine's metadata of each layer that the graph was captured with, found "
+            f"none of {missing!r}; run a step without attention eagerly, or give it metadata"
+        )
+    return (
+        f"the layers of {layers[0]!r} shared their metadata when the graph was captured, and do "
+        "not now"
+    )
