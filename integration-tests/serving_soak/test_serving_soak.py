@@ -38,6 +38,7 @@ class Sample:
         resident_kib: anonymous memory of the process.
         threads: of the process.
         device_bytes: allocated on the device.
+        reserved_bytes: of the device, with what torch_npu keeps of it for later and for graphs.
         objects: that the garbage collector knows.
     """
 
@@ -45,6 +46,7 @@ class Sample:
     resident_kib: int
     threads: int
     device_bytes: int
+    reserved_bytes: int
     objects: int
 
 
@@ -54,11 +56,13 @@ def _sample(episode: int, device: NpuDevice) -> Sample:
     ctypes.CDLL(None).malloc_trim(0)
     lines = Path("/proc/self/status").read_text().splitlines()
     found = dict(line.split(":", 1) for line in lines)
+    memory = device.memory_figures()
     return Sample(
         episode=episode,
         resident_kib=int(found["RssAnon"].split()[0]),
         threads=int(found["Threads"]),
-        device_bytes=device.memory_figures().allocated,
+        device_bytes=memory.allocated,
+        reserved_bytes=memory.reserved,
         objects=len(gc.get_objects()),
     )
 
@@ -106,7 +110,7 @@ def _assert_flat(samples: list[Sample]) -> None:
     quarter = len(samples) // 4
     assert quarter > 0, samples
     before, after = samples[quarter : 2 * quarter], samples[-quarter:]
-    for name in ("resident_kib", "threads", "device_bytes", "objects"):
+    for name in ("resident_kib", "threads", "device_bytes", "reserved_bytes", "objects"):
         most = max(getattr(sample, name) for sample in before)
         now = max(getattr(sample, name) for sample in after)
         assert now <= most * 1.01, (name, most, now, samples)

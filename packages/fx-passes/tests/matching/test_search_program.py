@@ -123,3 +123,37 @@ def test_pattern_of_many_sums_is_found_to_its_end_or_missed_at_its_end(length: i
             assert not isinstance(found, fx_passes.Match)
             assert found.depth == 2 * sums + 1
             assert found.reason == "expected a call of aten.add.Tensor, found `first`"
+
+
+class CountedMeta(dict[str, object]):
+    """Metadata of a node that counts how often it is asked for a value."""
+
+    asked = 0
+
+    def get(self, key: str, default: object = None) -> object:
+        self.asked += key == "val"
+        return super().get(key, default)
+
+
+@pytest.mark.parametrize("is_left", [True, False])
+def test_operands_that_have_no_part_in_a_failure_are_not_exchanged(is_left: bool) -> None:
+    aten = torch.ops.aten
+
+    def pattern(x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        total = aten.exp(aten.add.Tensor(x, y))
+        return {"out": aten.sub.Tensor(total, total)}
+
+    graph = Graph()
+    first, second = graph.placeholder("first"), graph.placeholder("second")
+    summed = graph.call_function(aten.add.Tensor, (first, second))
+    total = graph.call_function(aten.exp.default, (summed,))
+    anchor = graph.call_function(aten.sub.Tensor, (total, total if is_left else first))
+    graph.output(anchor)
+    for node in graph.nodes:
+        node.meta["val"] = torch.empty(2, device="meta")
+    counted = first.meta = CountedMeta(first.meta)
+
+    found = Matcher(compile_pattern(pattern), graph, SignatureTable()).match(anchor)
+
+    assert isinstance(found, fx_passes.Match) == is_left
+    assert counted.asked == 1

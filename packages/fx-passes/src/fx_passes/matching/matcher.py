@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from torch.fx import Node
 
 from fx_passes.graph_argument import nodes_in
+from fx_passes.matching.description import describe
 from fx_passes.matching.match import Match
 from fx_passes.matching.pattern import (
     PatternCall,
@@ -82,20 +83,12 @@ class Matcher:
         self._graph = graph
         self._signatures = signatures
         self.absent: PatternCall | None = None
-        self._anchor = self._rarest_call()
-        self._commutative = any(call.commutative for call in pattern.calls)
-        self._search = self._compile()
-        self._parameters = [(each.name, each.index) for each in pattern.parameters]
-        self._calls = [each.index for each in pattern.calls]
-        self._elements = [each.index for each in pattern.elements]
-        self._outputs = [(name, node.index) for name, node in pattern.outputs.items()]
-        self._labels = [(name, node.index) for name, node in pattern.labels.items()]
+        self._candidates: list[Node] = []
+        anchor = self._rarest_call()
+        self._search = None if anchor is None else self._compile(anchor)
 
-    def _compile(self) -> SearchProgram | None:
+    def _compile(self, anchor: PatternCall) -> SearchProgram:
         """Return the code of the search; made once for all graphs."""
-        anchor = self._anchor
-        if anchor is None:
-            return None
         searches = self._pattern.searches
         search = searches.get(anchor.index)
         if search is None:
@@ -108,9 +101,7 @@ class Matcher:
 
         Empty when any operator of the pattern does not occur in the graph.
         """
-        if self._anchor is None:
-            return []
-        return sorted(_calls_of(self._graph, self._anchor))
+        return sorted(self._candidates)
 
     def match(self, anchor: Node) -> Match | Miss | None:
         """Match the pattern at one of the candidates.
@@ -135,7 +126,8 @@ class Matcher:
             anchor: The candidate.
             refused: The match that `match` found there; it is not found again.
         """
-        if not self._commutative or self._search is None:
+        commutative = any(call.commutative for call in self._pattern.calls)
+        if not commutative or self._search is None:
             return
         solutions: list[tuple[object, ...]] = []
         self._search(anchor, self._signatures.arguments, solutions, _MOST_OTHERS)
@@ -148,14 +140,13 @@ class Matcher:
 
     def _rarest_call(self) -> PatternCall | None:
         best: PatternCall | None = None
-        fewest = 0
         for call in self._pattern.calls:
-            count = len(_calls_of(self._graph, call))
-            if count == 0:
-                self.absent = call
+            found = _calls_of(self._graph, call)
+            if not found:
+                self.absent, self._candidates = call, []
                 return None
-            if best is None or count <= fewest:
-                best, fewest = call, count
+            if best is None or len(found) <= len(self._candidates):
+                best, self._candidates = call, found
         return best
 
     def _cover_steps(self, anchor: PatternCall) -> list[_Step]:
@@ -181,8 +172,8 @@ class Matcher:
 
     def _result(self, anchor: Node, values: Sequence[object]) -> Match:
         nodes: list[Node] = []
-        for index in self._calls:
-            value = values[index]
+        for call in self._pattern.calls:
+            value = values[call.index]
             if not isinstance(value, Node):
                 continue
             nodes.append(value)
@@ -190,28 +181,28 @@ class Matcher:
             nodes += [
                 user for user in value.users if user.target is operator.getitem and not user.users
             ]
-        for index in self._elements:
-            value = values[index]
+        for element in self._pattern.elements:
+            value = values[element.index]
             if isinstance(value, Node):
                 nodes.append(value)
         inside = set(nodes)
         outputs: dict[str, Node] = {}
         needed: set[str] = set()
-        for name, index in self._outputs:
-            value = values[index]
+        for name, node in self._pattern.outputs.items():
+            value = values[node.index]
             if isinstance(value, Node):
                 outputs[name] = value
                 if not inside >= value.users.keys():
                     needed.add(name)
         return Match(
             anchor=anchor,
-            bound={name: values[index] for name, index in self._parameters},
+            bound={each.name: values[each.index] for each in self._pattern.parameters},
             outputs=outputs,
             needed=frozenset(needed),
             labels={
                 name: value
-                for name, index in self._labels
-                if isinstance(value := values[index], Node)
+                for name, node in self._pattern.labels.items()
+                if isinstance(value := values[node.index], Node)
             },
             nodes=tuple(sorted(inside)),
             effects=self._effects,
@@ -225,30 +216,13 @@ class _Step(NamedTuple):
 
 
 def _explain(anchor: Node, failure: SearchFailure) -> Miss:
-    depth, is_user, expected, found, nodes = failure
-    wanted = _describe(expected)
+    depth, is_user, wanted, found, nodes = failure
     if is_user:
         reason = f"no user of `{found}` is {wanted}"
     else:
-        reason = f"expected {wanted}, found {_describe(found)}"
+        reason = f"expected {wanted}, found {describe(found)}"
     spoken_of = (found,) if type(found) is Node else tuple(nodes_in(found))
     return Miss(anchor, depth, nodes, reason, spoken_of)
-
-
-def _describe(item: object) -> str:
-    if isinstance(item, Node):
-        if item.target is operator.getitem:
-            source, position, *_ = item.args
-            return f"`{item.name}` (result {position} of `{source}`)"
-        return f"`{item.name}` ({item.target})" if item.op == "call_function" else f"`{item.name}`"
-    if isinstance(item, PatternCall):
-        return f"a call of {item.operators[0]}"
-    if isinstance(item, PatternElement):
-        return f"result {item.position} of an operator"
-    if isinstance(item, PatternParameter):
-        kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None", "tensors": "tensors"}
-        return f"{kinds.get(item.kind, 'a literal')} for `{item.name}`"
-    return repr(item)
 
 
 def _are_same(left: Match, right: Match) -> bool:

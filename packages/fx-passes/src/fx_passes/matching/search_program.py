@@ -2,18 +2,21 @@
 
 Operands of commutative calls are tried in both orders and users of a value one by one, by loops
 that stand around all that comes later; so the search goes on wherever it fails. What it has bound
-at each line is known when the function is written, and so is how far a failure there has come.
+at each line is known when the function is written, and so is how far a failure there has come, and
+whether the innermost loop could mend it: a loop that chose nothing of what fails is left.
 """
 
 from __future__ import annotations
 
 import operator
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.fx import Node
 
 from fx_passes.graph_argument import literals_equal
+from fx_passes.matching.description import describe
 from fx_passes.matching.pattern import PatternCall, PatternElement, PatternNode, PatternParameter
 from fx_passes.normal_form.operator_signature import OperatorSignature
 
@@ -34,6 +37,8 @@ _TURNS = 512
 _LOOPS = 15
 # Types of literals of which two of one type are equal if `==` says so.
 _COMPARABLE = frozenset({float, int, str})
+# Names of what a search takes from the graph; all others are constants.
+_TAKEN = re.compile(r"\b[vauxy]\d+\b")
 
 
 class SearchFailure(NamedTuple):
@@ -42,7 +47,7 @@ class SearchFailure(NamedTuple):
     Attributes:
         depth: How many calls of the pattern were found.
         is_user: Whether a user of `found` was looked for; else `found` itself is not as expected.
-        expected: A value of the pattern, a list of these, or a literal.
+        expected: What the pattern has there, in words.
         found: What stands in the graph.
         nodes: What the calls and elements of the pattern that were found stand for, but for
             elements that need not be there.
@@ -50,7 +55,7 @@ class SearchFailure(NamedTuple):
 
     depth: int
     is_user: bool
-    expected: object
+    expected: str
     found: object
     nodes: tuple[Node, ...]
 
@@ -99,10 +104,14 @@ class _Writer:
         self._depth = 0
         self._found: list[str] = []
         self._bound: set[int] = set()
+        # For each name the innermost loop that its value comes from, counted from 1; 0 for none.
+        self._chosen_in: dict[str, int] = {}
+        self._all_loops = 0
         self.constants: dict[str, object] = {
             "Node": Node,
             "SearchFailure": SearchFailure,
             "Tensor": torch.Tensor,
+            "describe": describe,
             "getitem": operator.getitem,
             "literals_equal": literals_equal,
             "unset": unset,
@@ -136,17 +145,18 @@ class _Writer:
             test = f"each.target is getitem and each.args[1] == {node.position}"
         else:
             operators = node.operators if isinstance(node, PatternCall) else ()
-            test = f"each.target in {self._constant(operators)}"
+            test = self._calls("each", operators)
             for twin in self._twins(node):
                 test += f" and each is not {twin}"
-        self._write(f"{users} = [each for each in v{source.index}.users if {test}]")
+        line = f"[each for each in v{source.index}.users if {test}]"
+        self._take(users, line)
         if optional:
             # Others of the same place would only keep the call alive.
-            self._write(f"{name} = {users}[0] if {users} else unset")
+            self._take(name, f"{users}[0] if {users} else unset")
         else:
-            expected = self._constant(node)
+            expected = self._described(node)
             self._unless(users, expected, f"v{source.index}", is_user=True)
-            self._loop(f"for {name} in {users}:")
+            self._loop(f"for {name} in {users}:", name)
         self._bind(node, sure=not optional)
         if isinstance(node, PatternCall):
             self._arguments(node, name)
@@ -154,36 +164,44 @@ class _Writer:
     def call(self, node: PatternCall, found: str, *, known: bool = False) -> None:
         """Let a call stand for something, with all that leads to it."""
         name = f"v{node.index}"
-        self._write(f"{name} = {found}")
+        self._take(name, found)
         if not known:
-            operators = self._constant(node.operators)
-            test = f"type({name}) is Node and {name}.target in {operators}"
-            self._unless(test, self._constant(node), name)
+            test = f"type({name}) is Node and {self._calls(name, node.operators)}"
+            self._unless(test, self._described(node), name)
         for twin in self._twins(node):
-            self._write(f"if {name} is {twin}:", f"    {self._onwards}")
+            test = f"{name} is {twin}"
+            self._write(f"if {test}:", f"    {self._onwards(test)}")
         self._bind(node)
         self._arguments(node, name)
 
     def _arguments(self, node: PatternCall, name: str) -> None:
         signature = OperatorSignature.of(node.operators[0])
-        arguments, first = f"a{node.index}", self._constant(node.operators[0])
-        missing = self._constant(signature.defaults)
-        fits = f"{signature.required} <= len({arguments}) <= {signature.positional}"
-        self._write(
-            f"{arguments} = {name}.args",
-            f"if {name}.target is {first} and not {name}.kwargs and {fits}:",
-            f"    {arguments} += {missing}[len({arguments}):]",
-            "else:",
-            f"    {arguments} = bind({name})",
-        )
-        self._unless(f"{arguments} is not None", self._constant(node), name)
+        arguments = f"a{node.index}"
+        whole, least, most = len(signature.names), signature.required, signature.positional
+        # Those of an alias may have other defaults.
+        other = f" or {name}.target is not {self._constant(node.operators[0])}"
+        unusual = f"{name}.kwargs{other if len(node.operators) > 1 else ''}"
+        self._take(arguments, f"{name}.args")
+        if least == most == whole:
+            self._write(f"if len({arguments}) != {whole} or {unusual}:")
+        else:
+            missing = self._constant(signature.defaults)
+            self._write(
+                f"given = len({arguments})",
+                f"if {least} <= given <= {most} and not ({unusual}):",
+                f"    if given != {whole}:",
+                f"        {arguments} += {missing}[given:]",
+                "else:",
+            )
+        self._write(f"    {arguments} = bind({name})")
+        self._unless(f"{arguments} is not None", self._described(node), name)
         self._depth += 1
         places = [f"{arguments}[{position}]" for position in range(len(node.arguments))]
         if node.commutative:
             left, right = f"x{node.index}", f"y{node.index}"
             both = ", ".join(places[:2])
             turned = f"{places[1]}, {places[0]}"
-            self._loop(f"for {left}, {right} in (({both}), ({turned})):")
+            self._loop(f"for {left}, {right} in (({both}), ({turned})):", left, right)
             stop = f"    return {self._stopped}"
             self._write("turns += 1", f"if turns > {_TURNS}:", stop)
             places[:2] = left, right
@@ -195,7 +213,7 @@ class _Writer:
             if isinstance(want, PatternNode):
                 self._node(want, place)
             elif isinstance(want, list):
-                inner = self._constant(want)
+                inner = self._described(want)
                 test = f"isinstance({place}, (list, tuple)) and len({place}) == {len(want)}"
                 self._unless(test, inner, place)
                 self._list(want, [f"{place}[{each}]" for each in range(len(want))], None)
@@ -210,21 +228,22 @@ class _Writer:
                 # Aliases of an operator's overloads may end differently.
                 if ends is not None:
                     test = f"len({ends}) <= {position} or {test}"
-                self._unless(test, constant, place)
+                self._unless(test, self._described(want), place)
 
     def _node(self, want: PatternNode, found: str) -> None:
         name = f"v{want.index}"
         if want.index in self._bound:
             literal = f"type({found}) is not Node and literals_equal({name}, {found})"
-            self._unless(f"{name} is {found} or ({literal})", name, found)
+            self._unless(f"{name} is {found} or ({literal})", f"describe({name})", found)
         elif isinstance(want, PatternCall):
             self.call(want, found)
         elif isinstance(want, PatternElement) and want.source is not None:
-            self._write(f"{name} = {found}")
+            self._take(name, found)
             is_element = f"type({name}) is Node and {name}.target is getitem"
             arguments = f"a{want.index}"
+            self._chosen_in[arguments] = self._chosen_in[name]
             both = f"({arguments} := {name}.args)[1] == {want.position}"
-            self._unless(f"{is_element} and {both}", self._constant(want), name)
+            self._unless(f"{is_element} and {both}", self._described(want), name)
             self._bind(want)
             self._node(want.source, f"{arguments}[0]")
         elif isinstance(want, PatternParameter):
@@ -232,11 +251,11 @@ class _Writer:
 
     def _parameter(self, want: PatternParameter, found: str) -> None:
         name = f"v{want.index}"
-        self._write(f"{name} = {found}")
+        self._take(name, found)
         self._bound.add(want.index)
         if want.kind == "any":
             return
-        expected = self._constant(want)
+        expected = self._described(want)
         if want.kind == "tensors":
             all_nodes = f"all(type(each) is Node for each in {name})"
             self._unless(f"isinstance({name}, (list, tuple)) and {all_nodes}", expected, name)
@@ -285,20 +304,29 @@ class _Writer:
                 f"        depth = {self._depth}",
                 f"        failure = SearchFailure({failure})",
             )
-        self._write(f"    {self._onwards}")
+        self._write(f"    {self._onwards(test)}")
 
-    @property
-    def _onwards(self) -> str:
-        """What goes on with the next attempt."""
-        return "continue" if self._loops else "return failure"
+    def _onwards(self, test: str) -> str:
+        """What goes on with the next attempt where another may end a test otherwise."""
+        if not self._loops:
+            return "return failure"
+        return "continue" if self._innermost(test) == self._all_loops else "break"
+
+    def _innermost(self, text: str) -> int:
+        """Return the innermost loop that what is read comes from."""
+        return max((self._chosen_in[name] for name in _TAKEN.findall(text)), default=0)
+
+    def _take(self, name: str, value: str) -> None:
+        self._chosen_in[name] = self._innermost(value)
+        self._write(f"{name} = {value}")
 
     @property
     def _stopped(self) -> str:
         """What a function returns when the whole search is over."""
         return "True" if self._parts else "failure"
 
-    def _loop(self, head: str) -> None:
-        """Begin a loop around all that comes later."""
+    def _loop(self, head: str, *names: str) -> None:
+        """Begin a loop around all that comes later, which chooses what some names stand for."""
         if self._loops == _LOOPS:
             self._parts.append((self._indent, self._loops))
             self._write(f"def part_{len(self._parts)}():")
@@ -309,9 +337,20 @@ class _Writer:
         self._write(head)
         self._indent += "    "
         self._loops += 1
+        self._all_loops += 1
+        self._chosen_in.update(dict.fromkeys(names, self._all_loops))
 
     def _write(self, *lines: str) -> None:
         self._lines += [f"{self._indent}{line}" for line in lines]
+
+    def _calls(self, name: str, operators: Sequence[object]) -> str:
+        """Return the test that a node calls one of some operators."""
+        if len(operators) == 1:
+            return f"{name}.target is {self._constant(operators[0])}"
+        return f"{name}.target in {self._constant(operators)}"
+
+    def _described(self, expected: object) -> str:
+        return self._constant(describe(expected))
 
     def _constant(self, value: object) -> str:
         name = f"c{len(self.constants)}"

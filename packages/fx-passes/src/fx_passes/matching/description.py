@@ -1,0 +1,28 @@
+"""What stands in a pattern or in a graph, in the words of a report."""
+
+from __future__ import annotations
+
+import operator
+
+from torch.fx import Node
+
+from fx_passes.matching.pattern import PatternCall, PatternElement, PatternParameter
+
+__all__ = ["describe"]
+
+
+def describe(item: object) -> str:
+    """Return what a report calls a value of a pattern, a node or a literal of a graph."""
+    if isinstance(item, Node):
+        if item.target is operator.getitem:
+            source, position, *_ = item.args
+            return f"`{item.name}` (result {position} of `{source}`)"
+        return f"`{item.name}` ({item.target})" if item.op == "call_function" else f"`{item.name}`"
+    if isinstance(item, PatternCall):
+        return f"a call of {item.operators[0]}"
+    if isinstance(item, PatternElement):
+        return f"result {item.position} of an operator"
+    if isinstance(item, PatternParameter):
+        kinds = {"tensor": "a tensor", "optional_tensor": "a tensor or None", "tensors": "tensors"}
+        return f"{kinds.get(item.kind, 'a literal')} for `{item.name}`"
+    return repr(item)
