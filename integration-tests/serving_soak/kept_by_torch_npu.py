@@ -1,0 +1,114 @@
+"""What torch_npu itself keeps for ever, measured with torch_npu alone and counted in a load.
+
+It does not free the word of an external event, and not the pool of pinned memory of a capture whose
+end the device refused: `NPUGraph.reset` gives up what ended well, and there is no other way to it
+(read in 2.13). See `docs/upstream/torch-npu.md`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import torch
+
+import cann_sim
+from npu_graph_runtime import NpuDevice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npu_graph_runtime import ExternalEvent
+
+_EVENTS = 400
+_CAPTURES = 20
+
+
+class CountedDevice(NpuDevice):
+    """A device that counts the external events it has made.
+
+    Attributes:
+        external_events: how many.
+    """
+
+    external_events = 0
+
+    def create_external_event(self) -> ExternalEvent:
+        """Return a new external event."""
+        self.external_events += 1
+        return super().create_external_event()
+
+
+@dataclass(frozen=True)
+class KeptBytes:
+    """Heap of the process that torch_npu keeps.
+
+    Attributes:
+        external_event: of an event that a graph waited for.
+        refused_capture: of a capture that failed at its end.
+    """
+
+    external_event: float
+    refused_capture: float
+
+
+class _MallocInfo(ctypes.Structure):
+    """What `mallinfo2` of glibc tells; see mallinfo(3)."""
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    ]
+
+
+def heap_bytes() -> int:
+    """Return what `malloc` has given out in all threads and not got back."""
+    library = ctypes.CDLL(None)
+    library.mallinfo2.restype = _MallocInfo
+    found = library.mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+def measure_kept() -> KeptBytes:
+    """Return what torch_npu keeps, by loops that use nothing but torch_npu."""
+    stream = torch.npu.Stream()
+    return KeptBytes(
+        external_event=_growth(lambda: _wait_in_graph(stream), _EVENTS),
+        refused_capture=_growth(lambda: _refuse(stream), _CAPTURES),
+    )
+
+
+def _growth(turn: Callable[[], None], turns: int) -> float:
+    found = []
+    for _ in range(2):
+        for _ in range(turns):
+            turn()
+        torch.npu.synchronize()
+        gc.collect()
+        found.append(heap_bytes())
+    before, after = found
+    return (after - before) / turns
+
+
+def _wait_in_graph(stream: torch.npu.Stream) -> None:
+    event = torch.npu.ExternalEvent()
+    with torch.npu.graph(torch.npu.NPUGraph(), stream=stream):
+        event.wait(stream)
+        event.reset(stream)
+
+
+def _refuse(stream: torch.npu.Stream) -> None:
+    try:
+        with (
+            cann_sim.injected_faults("capture_end:1"),
+            torch.npu.graph(torch.npu.NPUGraph(), stream=stream),
+        ):
+            torch.ones(4, device="npu")
+    except RuntimeError:
+        return
+    raise AssertionError("the capture was not refused")
