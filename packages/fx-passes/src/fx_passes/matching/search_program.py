@@ -178,9 +178,10 @@ class _Writer:
         signature = OperatorSignature.of(node.operators[0])
         arguments = f"a{node.index}"
         whole, least, most = len(signature.names), signature.required, signature.positional
-        # Those of an alias may have other defaults.
-        other = f" or {name}.target is not {self._constant(node.operators[0])}"
-        unusual = f"{name}.kwargs{other if len(node.operators) > 1 else ''}"
+        unusual = f"{name}.kwargs"
+        if len(node.operators) > 1:
+            # Those of an alias may have other defaults.
+            unusual += f" or {name}.target is not {self._constant(node.operators[0])}"
         self._take(arguments, f"{name}.args")
         if least == most == whole:
             self._write(f"if len({arguments}) != {whole} or {unusual}:")
