@@ -13,12 +13,12 @@ the rule's time, as long as the whole pass by hand; the rest is placement 10 %, 
 10 %, search and match 9 %, cost 7 %, effects and aliases of the graph once 5 %, arguments in normal
 form 5 %, checks of what was built 3 %, and literals, users, metadata and records. No function
 stands out, and each answers a question that a match must not leave open. Normalisation with
-quantisation takes 2.0 to 2.4 times as long: 26 % of that makes the new nodes, 17 % is the check,
+quantisation takes 2.2 to 2.5 times as long: 26 % of that makes the new nodes, 17 % is the check,
 placement 10 %, replacing and erasing 10 %, search and match 9 %, metadata and fake values of what
-is new 8 %, cost 4 %, literals 4 %, checks of what was built 2 %. A miss that is deep costs 9.6
-microseconds an anchor at 64 layers; 12 at 8 layers, where few anchors share the 17 that a rule
-costs by itself; and 16 at 512, whose nodes and metadata no longer lie in a cache: the search alone,
-which reads some fourteen nodes, then takes twice as long.
+is new 8 %, cost 4 %, literals 4 %, checks of what was built 2 %. Normalisation alone takes 1.8
+times as long, and 2.2 at 8 layers, where few sites share what a rule and a graph cost once. For the
+same reason a miss that is deep costs 9.8 microseconds an anchor there, where 7.5 do at 64 layers;
+at 512, whose nodes no longer lie in a cache, it is 8.4.
 Prints a table and writes rows `{case, layers, sites, subject, seconds, ratio_to_floor}` to
 build/bench/fx-passes.json; a site is a place where a rule matches, or is tried. The floor of a case
 is its hand-written pass; that of the whole pipeline is the recompilation of the module; that of
