@@ -36,7 +36,10 @@ LONGEST_SECONDS = 900
 NAMES = ("stock", "ours", "both", "transformers")
 COLUMNS = {"dummy_steps": "", **MODEL_COLUMNS}
 # What the ranks count together.
-ADDED = ("preempted", "full_steps", "waits_in_full_steps", "launches", "replays", "task_updates")
+ADDED = (
+    *("preempted", "full_steps", "waits_in_full_steps", "skipped_updates"),
+    *("launches", "replays", "task_updates"),
+)
 
 
 def numbers_of(rank: int, count: int) -> list[int]:

@@ -91,8 +91,14 @@ class Variant:
     ranks: int = 1
 
 
-def make_engine(variant: Variant, checkpoint: Path) -> Any:
-    """Return the engine of a variant, which captured its decode graphs."""
+def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
+    """Return the engine of a variant, which captured its decode graphs.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        options: Of the engine, besides those here.
+    """
     from vllm import LLM
 
     vllm_stand_ins.install()
@@ -121,6 +127,7 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
         },
         additional_config=config,
         **own,
+        **options,
     )
 
 

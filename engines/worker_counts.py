@@ -31,19 +31,26 @@ def begin_counting(worker: Any) -> None:
         return result
 
     runner._model_forward = counted_forward
-    worker.counting = forward, waits, cann_sim.counters()
+    worker.counting = forward, waits, cann_sim.counters(), _skipped_updates(worker)
 
 
 def end_counting(worker: Any) -> dict[str, Any]:
     """Return what was counted since it began."""
-    forward, waits, before = worker.counting
+    forward, waits, before, skipped = worker.counting
     counted = cann_sim.counters() - before
     worker.model_runner._model_forward = forward
     return {
         "full_steps": len(waits),
         "waits_in_full_steps": sum(waits),
+        "skipped_updates": _skipped_updates(worker) - skipped,
         **{name: getattr(counted, name) for name in COUNTED},
     }
+
+
+def _skipped_updates(worker: Any) -> int:
+    """Return how many updates were not needed so far, since nothing had changed."""
+    update = getattr(worker.model_runner, "attention_update", None)
+    return 0 if update is None else update.lane.counters.skipped
 
 
 def describe_update(worker: Any) -> dict[str, Any] | None:
