@@ -38,10 +38,11 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "LoRA": "not run; the engine's operators for it are compiled, and are not simulated",
-    "sleep and wake": "not run; the engine's allocator for it is compiled, and is not simulated",
-    "tensor and data parallelism": "not run",
-    "speculative decoding": "not run; attention update leaves it alone, drafts replay apart",
+    "LoRA of ranks below 128": "not run; the engine computes them by operators of its own compiled "
+    "library, which is not simulated",
+    "sleep and wake": "not run; the engine's allocator for it is in its compiled library "
+    "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
+    "`libplatform.so`, `libregister.so` and others)",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
@@ -90,6 +91,9 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
 
 
 SESSIONS = {
+    **dict.fromkeys(
+        ("vllm-ranks.json", "vllm-idle-rank.json", "vllm-lora.json", "vllm-drafts.json"), of_models
+    ),
     "vllm.json": of_session,
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,
@@ -105,7 +109,10 @@ def cell(rows: list[dict[str, Any]], part: str, mode: str) -> str:
         return REASONS.get((part, mode), UNTRIED)
     row = run[-1]
     other = row.get("compared_with", "stock")
-    told = f"{row['equal_tokens']} of {row['num_tokens']} tokens of `{other}`"
+    told = f"{row['equal_tokens']:,} of {row['num_tokens']:,} tokens of `{other}`"
+    told += f", {row['sequences']} sequences"
+    if row.get("preempted"):
+        told += f", {row['preempted']} preempted"
     if row.get("differ"):
         told += (
             f"; first differences in {row['differ']} sequences, margin at most {row['widest']:.3f}"
@@ -127,14 +134,13 @@ def page(rows: list[dict[str, Any]]) -> str:
                 lines.append(f"| {model} | {name} | {cells} |")
     lines += [f"| {model} | all | {reason} | | |" for model, reason in OTHERS.items()]
     table = "\n".join(lines)
-    most = max((row["sequences"] for row in rows), default=0)
     return f"""# vLLM 0.23.0 with vllm-ascend 0.23.0: what ran with our parts
 
 Made by `python engines/vllm_matrix.py --write` from the rows of the sessions of `./nox -s
-"engine(vllm)"`, on simulated CANN, of up to {most} sequences that join and leave. *stock* is the
-engine without our parts, *unfused* that with its own fusions off. A margin is how far the other
-token lay below the engine's own, in standard deviations of the engine's logits, where two variants
-first differ.
+"engine(vllm)"`, on simulated CANN. Sequences join and leave, and are preempted where blocks are
+short; one that is preempted twice counts twice. *stock* is the engine without our parts, *unfused*
+that with its own fusions off. A margin is how far the other token lay below the engine's own, in
+standard deviations of the engine's logits, where two variants first differ.
 
 {table}
 """

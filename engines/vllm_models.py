@@ -4,7 +4,8 @@ Run as ``cann-sim run -- python engines/vllm_models.py``. One model is DeepSeek-
 is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE.
 `stock` is the engine without this repository, `ours` has our attention update, `both` also our
 graphs, `control` is the engine of `ours` once more, with key lengths that are one too small.
-transformers judges each token. Rows go to build/engines/vllm-models.json.
+transformers judges each token. `turns` decodes the DeepSeek with kernels that do nothing, the
+engine's update and ours in turns of one process. Rows go to build/engines/vllm-models.json.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from session_rows import (
     judgements,
 )
 from session_run import conclude, make_parser, run_variants
-from vllm_session import Variant, describe, run_load
+from vllm_session import Variant, describe, run_load, run_turns
 from worker_counts import COUNTED
 
 if TYPE_CHECKING:
@@ -82,6 +83,14 @@ def run_tokens(
     made = run_load(variant, checkpoint, count, rows)
     # The control of the second variant of ours would be that of the first once more.
     made = made[:1] if variant.name == "both" else made
+    return [row | described(variant) | {"name": row["name"]} for row in made]
+
+
+def run_model_turns(
+    variant: ModelVariant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Let the engine and ours decode in turns; a row for each."""
+    made = run_turns(variant, checkpoint, count, rows)
     return [row | described(variant) | {"name": row["name"]} for row in made]
 
 
@@ -141,7 +150,7 @@ def judge(row: dict[str, Any], *, is_control: bool) -> list[str]:
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants that a run was asked for; behind those of a model stands its judge."""
-    return [
+    chosen = [
         ModelVariant(
             name=name,
             dtype=dtype,
@@ -154,6 +163,13 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
         for name in (*names, "transformers")
         if options.runs is None or number in options.runs
     ]
+    if options.runs is None or len(RUNS) in options.runs:
+        timed = tuple(options.timed_sequences)
+        made = {"name": "turns", "dtype": "bfloat16", "model": "DeepSeek", "key": True}
+        chosen += [
+            ModelVariant(num_layers=layers, timed=timed, **made) for layers in options.timed_layers
+        ]
+    return chosen
 
 
 def write_model(variant: ModelVariant, folder: Path) -> None:
@@ -183,10 +199,11 @@ def run_apart(
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
-    checkpoint = folder / f"{variant.model}-{variant.dtype}"
+    checkpoint = folder / f"{variant.model}-{variant.dtype}-{variant.num_layers}"
     if not checkpoint.exists():
         write_model(variant, checkpoint)
-    call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
+    run = run_model_turns if variant.timed else run_tokens
+    call = functools.partial(run, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]
         call = functools.partial(judgements, rows, dtype, checkpoint, options.sequences)
@@ -197,8 +214,10 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-models", __doc__)
-    parser.set_defaults(layers=2, sequences=200)
-    parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
+    parser.set_defaults(layers=2, sequences=200, timed_layers=[28], timed_sequences=[4, 16])
+    parser.add_argument(
+        "--runs", type=int, nargs="*", help="numbers in RUNS, and of the turns behind"
+    )
     options = parser.parse_args()
     vllm_stand_ins.set_environment()
     kept = vllm_stand_ins.prepare()

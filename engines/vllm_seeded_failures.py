@@ -47,9 +47,9 @@ ENGINES = {
 }
 # What may fail, and what an error of it has to name.
 KINDS: dict[str, tuple[str, ...]] = {
-    "update": ("UpdateError",),
-    "lengths": ("StepParameterError",),
-    "no metadata": ("StepParameterError",),
+    "update": ("UpdateError", "updating npu::"),
+    "lengths": ("StepParameterError", "checking 'actual_seq_lengths"),
+    "no metadata": ("StepParameterError", "reading the lengths of a step"),
     "replay": ("injected replay",),
     "capture": ("injected fault",),
     "death": (),
@@ -66,15 +66,6 @@ def kinds_of(engine: str) -> tuple[str, ...]:
     return KINDS_OF_RANKS if ENGINES[engine].ranks > 1 else KINDS_OF_ONE
 
 
-def meet(llm: Any, fault: Fault) -> list[list[int]]:
-    """Return the tokens of a fault's load while it fails."""
-    llm.collective_rpc(begin_failing, args=(fault,))
-    try:
-        return generate(llm, fault.prompts, fault.lengths)
-    finally:
-        llm.collective_rpc(end_failing)
-
-
 def drop_sequences(llm: Any) -> None:
     """Let an engine forget what it decoded when a step failed."""
     engine = llm.llm_engine
@@ -86,15 +77,19 @@ def drop_sequences(llm: Any) -> None:
 def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
     """Let an engine meet a fault; return its row."""
     before = generate(llm, fault.prompts, fault.lengths)
-    told, is_one = "", ENGINES[name].ranks == 1
+    told, is_one, begin = "", ENGINES[name].ranks == 1, time.monotonic()
     try:
-        during = meet(llm, fault)
+        llm.collective_rpc(begin_failing, args=(fault,))
+        during = generate(llm, fault.prompts, fault.lengths)
     except Exception as error:
         told = f"{type(error).__name__}: {' '.join(str(error).split())}"
         during = before
+    took = time.monotonic() - begin
     wrong = [] if during == before else ["other tokens while it failed"]
     if told and not any(text in told for text in KINDS[fault.kind] + ENDED * (not is_one)):
         wrong.append("another error")
+    if is_one or not told:
+        llm.collective_rpc(end_failing)
     if told and is_one:
         drop_sequences(llm)
         if fault.kind == "capture":
@@ -105,6 +100,7 @@ def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
         "engine": name,
         **{each: getattr(fault, each) for each in ("seed", "kind", "first", "rank")},
         "tokens": sum(map(len, before)),
+        "seconds": took,
         "told": told[:300],
         "wrong": wrong,
     }

@@ -278,20 +278,20 @@ class Side:
 
 def make_sides(runner: Any) -> list[Side]:
     """Return the sides of an engine that has ours, all of which have captured their graphs."""
-    from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
     from npu_graph_runtime import NpuDevice
     from vllm_npu_graph.attention_update import AttentionUpdate
     from vllm_npu_graph.recorded_graphs import RecordedGraphs
-    from vllm_npu_graph.recorded_impl import RecordedAttentionImpl
 
     update = runner.attention_update
     layers = runner.compilation_config.static_forward_context
     ours = {name: layer.impl for name, layer in layers.items() if hasattr(layer, "impl")}
     theirs = {}
     for name, impl in ours.items():
-        theirs[name] = AscendAttentionBackendImpl.__new__(AscendAttentionBackendImpl)
+        # Ours inherits from the engine's.
+        base = type(impl).__base__
+        theirs[name] = base.__new__(base)
         theirs[name].__dict__.update(impl.__dict__)
     model = runner.model
     given = {
@@ -307,7 +307,7 @@ def make_sides(runner: Any) -> list[Side]:
     ]
     if update.lane.updater != "kernels":
         other = AttentionUpdate(NpuDevice(0), frozenset(ours), "kernels")
-        impls = {name: RecordedAttentionImpl(impl, name, other) for name, impl in theirs.items()}
+        impls = {name: type(ours[name])(impl, name, other) for name, impl in theirs.items()}
         graphs = RecordedGraphs(update=other, **given)
         made.append(Side(name="ours, kernels", model=graphs, impls=impls, update=other))
     for side in made:
