@@ -54,7 +54,7 @@ RUNS: dict[tuple[str, str, str], tuple[str, ...]] = {
 # seen were 0.11, the engine alone and with ours alike, and 3.8 with wrong lengths.
 WORST_TOKEN = 0.25
 # Where rounding decides between two experts, logits differ by more than that: with experts the
-# share of tokens counts that are the likeliest. Seen were 0.95, and at most 0.90 with wrong lengths.
+# share of tokens counts that are the likeliest. Seen were 0.95, and 0.90 with wrong lengths.
 LEAST_LIKELIEST = 0.925
 # So many sequences do not all fit at once: some are preempted.
 MANY_SEQUENCES = 100
