@@ -30,7 +30,7 @@ from rich.table import Table
 from seeded_faults import Fault, draw_fault
 from session_run import ROOT
 from vllm_session import Variant, generate, make_engine
-from worker_faults import begin_failing, capture_again, end_failing
+from worker_faults import begin_failing, end_failing
 
 OUT = ROOT / "build" / "engines" / "vllm-seeded-failures.json"
 # A load takes a second, and the engine's start less than a minute; others use the machine too.
@@ -51,13 +51,12 @@ KINDS: dict[str, tuple[str, ...]] = {
     "lengths": ("StepParameterError", "checking 'actual_seq_lengths"),
     "no metadata": ("StepParameterError", "reading the lengths of a step"),
     "replay": ("injected replay",),
-    "capture": ("injected fault",),
     "death": (),
 }
 # With several ranks one of them fails alone, or its process dies. What the engine is told then is
 # that a process ended.
-KINDS_OF_ONE = ("update", "lengths", "no metadata", "replay", "capture")
-KINDS_OF_RANKS = ("update", "lengths", "no metadata", "replay", "death")
+KINDS_OF_ONE = ("update", "lengths", "no metadata", "replay")
+KINDS_OF_RANKS = (*KINDS_OF_ONE, "death")
 ENDED = ("EngineDeadError", "Executor failed", "cancelled", "died")
 
 
@@ -92,8 +91,6 @@ def run_fault(llm: Any, name: str, fault: Fault) -> dict[str, Any]:
         llm.collective_rpc(end_failing)
     if told and is_one:
         drop_sequences(llm)
-        if fault.kind == "capture":
-            llm.collective_rpc(capture_again)
     if (is_one or not told) and generate(llm, fault.prompts, fault.lengths) != before:
         wrong.append("other tokens behind it")
     return {
@@ -184,7 +181,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=500, help="how many, over all engines")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--engines", nargs="*", default=list(ENGINES), choices=ENGINES)
+    alone = [name for name, variant in ENGINES.items() if variant.ranks == 1]
+    parser.add_argument("--engines", nargs="*", default=alone, choices=ENGINES)
     options = parser.parse_args()
     vllm_stand_ins.set_environment()
     os.environ |= {

@@ -1,7 +1,7 @@
 """What fails on purpose in a worker of a vLLM engine that has our attention update.
 
-`begin_failing`, `end_failing` and `capture_again` take a worker, and are handed to
-`LLM.collective_rpc`, which runs them in all workers.
+`begin_failing` and `end_failing` take a worker, and are handed to `LLM.collective_rpc`, which runs
+them in all workers.
 """
 
 from __future__ import annotations
@@ -16,20 +16,16 @@ import cann_sim
 if TYPE_CHECKING:
     from seeded_faults import Fault
 
-FAULTS = {"update": "task_update:{}", "capture": "capture_end:{}"}
-
 
 def begin_failing(worker: Any, fault: Fault) -> None:
     """Let what the fault says fail from here on, if this is the worker that it meets."""
     worker.mended = []
     if worker.rank != fault.rank:
         return
-    if fault.kind in FAULTS:
-        cann_sim.set_faults(FAULTS[fault.kind].format(fault.first))
+    if fault.kind == "update":
+        cann_sim.set_faults(f"task_update:{fault.first}")
     else:
         fail_step(worker, fault)
-    if fault.kind == "capture":
-        capture_again(worker)
 
 
 def end_failing(worker: Any) -> None:
@@ -37,13 +33,6 @@ def end_failing(worker: Any) -> None:
     cann_sim.set_faults("")
     for mend in worker.mended:
         mend()
-
-
-def capture_again(worker: Any) -> None:
-    """Release all graphs and capture them, as the engine does when it sleeps and wakes."""
-    graphs = worker.sleep_wakeup_manager.acl_graph
-    graphs.sleep()
-    graphs.wakeup()
 
 
 def fail_step(worker: Any, fault: Fault) -> None:
