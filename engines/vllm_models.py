@@ -22,6 +22,7 @@ from session_rows import (
     TOKEN_COLUMNS,
     beside_stock,
     find_errors,
+    find_slow,
     find_unexpected,
     find_wrong_tokens,
     judgements,
@@ -104,7 +105,7 @@ def described(variant: ModelVariant) -> dict[str, Any]:
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = find_errors(rows)
+    wrong = find_errors(rows) + find_slow(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
         if theirs is None:
