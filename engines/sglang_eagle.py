@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import sglang_stand_ins
-from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
+from decode_load import compare_load
 from process_group import rows_of_variant, run_given
 from session_rows import compare_tokens, print_table
 from session_run import ROOT
@@ -61,7 +61,6 @@ def run_variant(variant: Variant, folder: Path, count: int) -> list[dict[str, An
         speculative_eagle_topk=1,
         speculative_num_draft_tokens=1 + STEPS,
         chunked_prefill_size=256,
-        max_total_tokens=4 * BLOCK_SIZE * (MOST_SEQUENCES + 1),
         cuda_graph_bs_decode=[1, 2, 4, 8, 16],
         **({} if variant.variable is None else captured),
     )

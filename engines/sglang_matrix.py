@@ -30,8 +30,7 @@ OTHERS = {
 def told_of_decode(row: dict[str, Any]) -> str:
     """Return what a row of sglang_session.py says beside its tokens."""
     waits, steps = row["waits_in_graph_steps"], row["graph_steps"]
-    told = f"the host waits in {waits} of {steps} steps of a graph; {row['replays']} replays"
-    return f"{told}; {row['retracted']} sequences gave their pages back"
+    return f"the host waits in {waits} of {steps} steps of a graph; {row['replays']} replays"
 
 
 def told_of_prefill(row: dict[str, Any]) -> str:
@@ -91,7 +90,7 @@ def read_lines(folder: Path) -> list[str]:
         for row in rows:
             if "equal_tokens" in row and row["name"] in parts:
                 what = f"{load}, {row['dtype']}, {row['sequences']} sequences"
-                tokens = f"{row['equal_tokens']:,} of {row['num_tokens']:,}"
+                tokens = f"{row['equal_tokens']} of {row['num_tokens']}"
                 lines.append(f"| {what} | {parts[row['name']]} | {tokens} | {tell(row)} |")
     return lines
 

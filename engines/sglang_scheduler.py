@@ -102,13 +102,6 @@ class Measured:
                 return result
 
             runner.execute = counted
-            add = self._add_request_to_queue
-
-            def counted_add(request: Any, is_retracted: bool = False) -> Any:
-                self.retracted += is_retracted
-                return add(request, is_retracted=is_retracted)
-
-            self._add_request_to_queue = counted_add
         if shift:
             replay = runner.backend.replay_with_input_update
 
@@ -118,7 +111,6 @@ class Measured:
 
             runner.backend.replay_with_input_update = shifted
         self.waits: list[int] = []
-        self.retracted = 0
         self.before = cann_sim.counters()
 
     def end_load(self: Any, out: str) -> None:
@@ -128,7 +120,6 @@ class Measured:
         updates = getattr(backend, "updates", None)
         row: dict[str, Any] = {
             "backend": type(backend).__name__,
-            "retracted": self.retracted,
             "graph_steps": len(self.waits),
             "waits_in_graph_steps": sum(self.waits),
             **{name: getattr(counted, name) for name in COUNTED},
