@@ -42,7 +42,7 @@ OTHERS = {
     "library, which is not simulated",
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
     "with a TypeError on `repeat_interleave` of the engine's adapters; without it not run yet",
-    "speculative decoding": "not run yet; attention update leaves it to the engine",
+    "drafts by EAGLE-3": "not run yet; attention update leaves them to the engine",
     "sleep and wake": "not run; the engine's allocator for it is in its compiled library "
     "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
     "`libplatform.so`, `libregister.so` and others)",
