@@ -24,7 +24,6 @@ _PARTS = (
     "models",
     "ranks",
     "idle_rank",
-    "lora",
     "drafts",
     "failures",
     "seeded_failures",
