@@ -94,9 +94,7 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
 
 
 SESSIONS = {
-    **dict.fromkeys(
-        ("vllm-ranks.json", "vllm-idle-rank.json", "vllm-lora.json", "vllm-drafts.json"), of_models
-    ),
+    **dict.fromkeys(("vllm-ranks.json", "vllm-idle-rank.json", "vllm-drafts.json"), of_models),
     "vllm.json": of_session,
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,

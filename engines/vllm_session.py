@@ -76,7 +76,6 @@ class Variant:
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
         own_fusions: Whether the engine's own fusions run.
-        by_ex: Whether the engine compiles by npugraph_ex where it would.
         ranks: How many processes share each layer.
     """
 
@@ -89,7 +88,6 @@ class Variant:
     mode: str = "FULL_DECODE_ONLY"
     quantisation: str | None = None
     own_fusions: bool = True
-    by_ex: bool = True
     ranks: int = 1
 
 
@@ -108,11 +106,8 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
     config: dict[str, Any] = {}
     if variant.key is not None:
         config["npu_graph"] = variant.key
-    compiled: dict[str, bool] = {} if variant.by_ex else {"enable_npugraph_ex": False}
     if not variant.own_fusions:
-        compiled |= dict.fromkeys(OWN_FUSIONS, False)
-    if compiled:
-        config["ascend_compilation_config"] = compiled
+        config["ascend_compilation_config"] = dict.fromkeys(OWN_FUSIONS, False)
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,
