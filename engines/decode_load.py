@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BLOCK_SIZE, LONGEST_PROMPT, MOST_SEQUENCES = 128, 250, 16
+BLOCKS = 24
+"""Blocks of an engine: sequences that need another one while none is free are preempted."""
 
 
 def compare_load(count: int) -> tuple[list[list[int]], list[int]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 import traceback
 from typing import TYPE_CHECKING, Any
@@ -14,33 +15,54 @@ if TYPE_CHECKING:
 
 
 def run_forked(
-    run: Callable[[], list[dict[str, Any]]], described: dict[str, Any], log: Path
+    run: Callable[[], list[dict[str, Any]]],
+    described: dict[str, Any],
+    log: Path,
+    limit: float | None = None,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows.
+
+    What it started ends with it.
 
     Args:
         run: Gives the rows.
         described: What a row begins with that says why there is none.
         log: Where the process prints.
+        limit: Seconds; None for as long as it takes.
     """
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
     process = context.Process(target=_run, args=(run, described, log, send))
     process.start()
     send.close()
+    if not receive.poll(limit):
+        _end_group(process)
+        process.join()
+        return [{**described, "error": f"it took more than {limit} s; see {log}"}]
     try:
         found: list[dict[str, Any]] = receive.recv()
     except EOFError:
         process.join()
         found = [{**described, "error": f"its process ended with {process.exitcode}; see {log}"}]
+    _end_group(process)
     process.join()
     return found
+
+
+def _end_group(process: Any) -> None:
+    """End a variant's process, and all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        # It did not come to have a group.
+        process.kill()
 
 
 def _run(
     run: Callable[[], list[dict[str, Any]]], described: dict[str, Any], log: Path, out: Any
 ) -> None:
     """Run in this process, which is the variant's own, and send the rows."""
+    os.setsid()
     with log.open("w") as stream:
         os.dup2(stream.fileno(), 1)
         os.dup2(stream.fileno(), 2)

@@ -25,7 +25,15 @@ from forked_variant import run_forked
 from session_rows import TOKEN_COLUMNS, judgements
 from session_run import conclude, make_parser, run_variants
 from token_margins import TokenMargins, first_differences
-from vllm_session import Variant, describe, generate, make_engine, runner_of, worker_of
+from vllm_session import (
+    Variant,
+    count_preemptions,
+    describe,
+    generate,
+    make_engine,
+    runner_of,
+    worker_of,
+)
 
 import cann_sim
 
@@ -85,12 +93,14 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
         add_pass("apart", take_apart)
     llm = make_engine(variant, checkpoint)
     margins = TokenMargins(runner_of(llm))
+    preempted = count_preemptions(llm)
     before = cann_sim.counters()
     tokens = generate(llm, *compare_load(count))
     counted = cann_sim.counters() - before
     row = {
         **described(variant),
         "sequences": count,
+        "preempted": len(preempted),
         "tokens": tokens,
         "tops": margins.read(),
         "launches": counted.launches,
@@ -225,6 +235,8 @@ def measure_margins(rows: list[dict[str, Any]]) -> None:
     given = {(row["name"], row["dtype"]): row for row in rows if "tokens" in row}
     for row in given.values():
         other = given.get((row["compared_with"], row["dtype"]))
+        if list(map(len, row["tops"])) != list(map(len, row["tokens"])):
+            raise ValueError(f"{row['name']}: logits were kept of other tokens than those given")
         if other is not None and "differ" not in row:
             margins = first_differences(row["tokens"], other["tokens"], other["tops"])
             row |= {"margins": margins, "differ": len(margins), "widest": max(margins, default=0.0)}
@@ -314,7 +326,7 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-fusions", __doc__)
-    parser.set_defaults(sequences=16, layers=2)
+    parser.set_defaults(sequences=200, layers=2)
     parser.add_argument("--quantisations", nargs="*", default=list(EXPECTED), choices=EXPECTED)
     options = parser.parse_args()
     vllm_stand_ins.set_environment()

@@ -29,7 +29,6 @@ from session_rows import (
 )
 from session_run import conclude, make_parser, run_variants
 from vllm_session import (
-    COUNTED,
     STEPS_OF_TURN,
     TURNS,
     StepStopwatch,
@@ -41,6 +40,7 @@ from vllm_session import (
     run_turns,
     runner_of,
 )
+from worker_counts import COUNTED
 
 import cann_sim
 
@@ -68,7 +68,7 @@ VARIANTS = (
 )
 COLUMNS = {
     **DESCRIBED,
-    **dict.fromkeys(("captures", "full_steps", "waits_in_full_steps", *COUNTED), ""),
+    **dict.fromkeys(("preempted", "captures", "full_steps", "waits_in_full_steps", *COUNTED), ""),
     **{name: form for name, form in TOKEN_COLUMNS.items() if "token" not in name},
     "num_tokens": "",
     "equal_tokens": "",

@@ -1,8 +1,8 @@
 """The page of what was run of vLLM-Ascend: models, modes and parts of ours, or why not.
 
 Run as ``python engines/vllm_matrix.py`` behind the sessions, whose rows it reads from
-build/engines/vllm*.json; it prints the page, and ``--write`` writes docs/engines-vllm.md. A cell
-without a run says why.
+build/engines/vllm*.json; it prints the page, and ``--write`` writes docs/engines-vllm.md. What was
+not run again stands as it was in that page; a cell without a run says why.
 """
 
 from __future__ import annotations
@@ -38,10 +38,14 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "LoRA": "not run; the engine's operators for it are compiled, and are not simulated",
-    "sleep and wake": "not run; the engine's allocator for it is compiled, and is not simulated",
-    "tensor and data parallelism": "not run",
-    "speculative decoding": "not run; attention update leaves it alone, drafts replay apart",
+    "LoRA of ranks below 128": "not run; the engine computes them by operators of its own compiled "
+    "library, which is not simulated",
+    "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
+    "with a TypeError on `repeat_interleave` of the engine's adapters; without it not run yet",
+    "drafts by EAGLE-3": "not run yet; attention update leaves them to the engine",
+    "sleep and wake": "not run; the engine's allocator for it is in its compiled library "
+    "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
+    "`libplatform.so`, `libregister.so` and others)",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
@@ -90,6 +94,7 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
 
 
 SESSIONS = {
+    **dict.fromkeys(("vllm-ranks.json", "vllm-idle-rank.json", "vllm-drafts.json"), of_models),
     "vllm.json": of_session,
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,
@@ -98,43 +103,61 @@ SESSIONS = {
 """Files of rows, and what says of what model and mode a row is."""
 
 
-def cell(rows: list[dict[str, Any]], part: str, mode: str) -> str:
-    """Return what was found, or why there is nothing."""
-    run = [row for row in rows if row["name"] == part and row["mode"] == mode]
-    if not run:
-        return REASONS.get((part, mode), UNTRIED)
-    row = run[-1]
+def read_page(text: str) -> dict[tuple[str, str, str], str]:
+    """Return the cells of a page that say what a run found, by model, name of the part and mode."""
+    found = {}
+    for line in text.splitlines():
+        texts = line.strip("| ").split(" | ")
+        if len(texts) == 2 + len(MODES):
+            ran = {
+                mode: each
+                for mode, each in zip(MODES, texts[2:], strict=True)
+                if "tokens of" in each
+            }
+            found |= {(texts[0], texts[1], mode): each for mode, each in ran.items()}
+    return found
+
+
+def cell(row: dict[str, Any]) -> str:
+    """Return what a run found."""
     other = row.get("compared_with", "stock")
-    told = f"{row['equal_tokens']} of {row['num_tokens']} tokens of `{other}`"
+    told = f"{row['equal_tokens']:,} of {row['num_tokens']:,} tokens of `{other}`"
+    told += f", {row['sequences']} sequences"
+    if row.get("preempted"):
+        told += f", {row['preempted']} preempted"
     if row.get("differ"):
         told += (
             f"; first differences in {row['differ']} sequences, margin at most {row['widest']:.3f}"
         )
     if row.get("kernels_of_other"):
         told += f"; {row['kernels']:,} kernels, {row['kernels_of_other']:,} of `{other}`"
+    if row.get("note"):
+        told += f"; {row['note']}"
     made = row.get("fusions", {}).items()
     return told + "".join(f"; `{rule}` {count}" for rule, count in made)
 
 
-def page(rows: list[dict[str, Any]]) -> str:
-    """Return the page."""
+def page(rows: list[dict[str, Any]], before: str = "") -> str:
+    """Return the page; what was not run again stands as in the page before."""
+    cells = read_page(before)
+    for row in rows:
+        cells[row["model"], PARTS[row["name"]], row["mode"]] = cell(row)
     lines = [f"| model | part | {' | '.join(MODES)} |", "|---|---|" + "---|" * len(MODES)]
-    for model in sorted({row["model"] for row in rows}):
-        of_model = [row for row in rows if row["model"] == model]
+    for model in sorted({model for model, _, _ in cells}):
         for part, name in PARTS.items():
-            if any(row["name"] == part for row in of_model):
-                cells = " | ".join(cell(of_model, part, mode) for mode in MODES)
-                lines.append(f"| {model} | {name} | {cells} |")
+            own = {mode: cells.get((model, name, mode)) for mode in MODES}
+            if any(own.values()):
+                told = (own[mode] or REASONS.get((part, mode), UNTRIED) for mode in MODES)
+                lines.append(f"| {model} | {name} | {' | '.join(told)} |")
     lines += [f"| {model} | all | {reason} | | |" for model, reason in OTHERS.items()]
     table = "\n".join(lines)
-    most = max((row["sequences"] for row in rows), default=0)
     return f"""# vLLM 0.23.0 with vllm-ascend 0.23.0: what ran with our parts
 
 Made by `python engines/vllm_matrix.py --write` from the rows of the sessions of `./nox -s
-"engine(vllm)"`, on simulated CANN, of up to {most} sequences that join and leave. *stock* is the
-engine without our parts, *unfused* that with its own fusions off. A margin is how far the other
-token lay below the engine's own, in standard deviations of the engine's logits, where two variants
-first differ.
+"engine(vllm)"`, on simulated CANN. Sequences join and leave, and are preempted where blocks are
+short; one that is preempted twice counts twice. *stock* is the engine without our parts, *unfused*
+that with its own fusions off. A margin is how far the other token lay below the engine's own, in
+standard deviations of the engine's logits, where two variants first differ.
 
 {table}
 """
@@ -146,7 +169,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--rows", type=Path, default=ROOT / "build" / "engines")
     options = parser.parse_args()
-    text = page(read_rows(options.rows))
+    text = page(read_rows(options.rows), PAGE.read_text() if PAGE.exists() else "")
     if options.write:
         PAGE.write_text(text)
     else:

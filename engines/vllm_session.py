@@ -9,7 +9,6 @@ with kernels that do nothing, in turns of one process. Rows go to build/engines/
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import os
@@ -20,7 +19,8 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
-from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
+import worker_counts
+from decode_load import BLOCK_SIZE, BLOCKS, MOST_SEQUENCES, compare_load
 from forked_variant import run_forked
 from session_rows import (
     DESCRIBED,
@@ -32,21 +32,22 @@ from session_rows import (
 )
 from session_run import conclude, make_parser, run_variants
 from stopwatch import Stopwatch
-
-import cann_sim
+from worker_counts import COUNTED
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
     from pathlib import Path
 
+Load = tuple[list[list[int]], list[int]]
+"""Prompts, and how many tokens each is given."""
+
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
-COUNTED = ("launches", "replays", "task_updates", "synchronisations")
 OWN_FUSIONS = ("fuse_norm_quant", "fuse_qknorm_rope", "fuse_muls_add")
 TURNS, STEPS_OF_TURN = 6, 12
 COLUMNS = {
     **DESCRIBED,
-    **dict.fromkeys(("full_steps", "waits_in_full_steps", *COUNTED), ""),
+    **dict.fromkeys(("preempted", "full_steps", "waits_in_full_steps", *COUNTED), ""),
     **TOKEN_COLUMNS,
 }
 # What a step of the model runner is made of.
@@ -75,6 +76,7 @@ class Variant:
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
         own_fusions: Whether the engine's own fusions run.
+        ranks: How many processes share each layer.
     """
 
     name: str
@@ -86,10 +88,17 @@ class Variant:
     mode: str = "FULL_DECODE_ONLY"
     quantisation: str | None = None
     own_fusions: bool = True
+    ranks: int = 1
 
 
-def make_engine(variant: Variant, checkpoint: Path) -> Any:
-    """Return the engine of a variant, which captured its decode graphs."""
+def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
+    """Return the engine of a variant, which captured its decode graphs.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        options: Of the engine, besides those here.
+    """
     from vllm import LLM
 
     vllm_stand_ins.install()
@@ -104,9 +113,12 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
         skip_tokenizer_init=True,
         dtype=variant.dtype,
         quantization="ascend" if variant.quantisation else None,
+        tensor_parallel_size=variant.ranks,
         max_model_len=512,
         max_num_seqs=max(variant.timed, default=MOST_SEQUENCES),
         gpu_memory_utilization=0.5,
+        # Too few for the load: now and then a sequence that runs is preempted.
+        num_gpu_blocks_override=None if variant.timed else BLOCKS,
         block_size=BLOCK_SIZE,
         enable_prefix_caching=False,
         compilation_config={
@@ -115,28 +127,8 @@ def make_engine(variant: Variant, checkpoint: Path) -> Any:
         },
         additional_config=config,
         **own,
+        **options,
     )
-
-
-def shift_metadata(metadata: Any, shift: int) -> Any:
-    """Return the metadata of a layer, with other key lengths."""
-    made = holder = copy.copy(metadata)
-    if hasattr(made, "decode"):
-        # Of latent attention.
-        made.decode = holder = copy.copy(made.decode)
-    holder.seq_lens_list = [max(length + shift, 0) for length in holder.seq_lens_list]
-    return made
-
-
-def shift_lengths(update: Any, shift: int) -> None:
-    """Let the steps of our attention update have other key lengths."""
-    begin = update.begin
-
-    def shifted(key: Any, metadata: dict[str, Any]) -> None:
-        made = {id(each): shift_metadata(each, shift) for each in metadata.values()}
-        begin(key, {name: made[id(each)] for name, each in metadata.items()})
-
-    update.begin = shifted
 
 
 def worker_of(llm: Any) -> Any:
@@ -167,50 +159,51 @@ def run_load(
 ) -> list[dict[str, Any]]:
     """Run the load on an engine and return its row, and behind ours the row of the control."""
     llm = make_engine(variant, checkpoint)
-    rows = [measure_load(llm, variant, count)]
-    update = getattr(runner_of(llm), "attention_update", None)
+    return measure_engine(llm, variant, compare_load(count))
+
+
+def measure_engine(llm: Any, variant: Variant, load: Load) -> list[dict[str, Any]]:
+    """Run a load on an engine and return its row, and behind ours the row of the control."""
+    rows = [measure_load(llm, variant, load)]
+    update = llm.collective_rpc(worker_counts.describe_update)[0]
     if update is None:
         # An engine's second load has a synchronisation more than its first: what the control's are
         # compared with.
-        again = measure_load(llm, variant, count)
+        again = measure_load(llm, variant, load)
         rows[0]["synchronisations_of_second_load"] = again["synchronisations"]
     else:
-        lane = update.lane
-        rows[0] |= {"updater": lane.updater, "updater_reason": lane.updater_reason}
-        shift_lengths(update, -1)
-        rows.append(measure_load(llm, variant, count) | {"name": "control"})
+        rows[0] |= update
+        llm.collective_rpc(worker_counts.shift_lengths, args=(-1,))
+        rows.append(measure_load(llm, variant, load) | {"name": "control"})
     return rows
 
 
-def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
-    """Return tokens and what they cost."""
-    from vllm.config import CUDAGraphMode
-    from vllm.forward_context import get_forward_context
-
-    runner, waits = runner_of(llm), []
-    forward = runner._model_forward
-
-    def counted_forward(*args: Any, **kwargs: Any) -> Any:
-        is_full = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL
-        before = cann_sim.counters()
-        result = forward(*args, **kwargs)
-        if is_full:
-            waits.append((cann_sim.counters() - before).synchronisations)
-        return result
-
-    runner._model_forward = counted_forward
-    before = cann_sim.counters()
-    tokens = generate(llm, *compare_load(count))
-    counted = cann_sim.counters() - before
-    runner._model_forward = forward
+def measure_load(llm: Any, variant: Variant, load: Load) -> dict[str, Any]:
+    """Return tokens and what they cost: what the first rank counted, if there are several."""
+    preempted = count_preemptions(llm)
+    llm.collective_rpc(worker_counts.begin_counting)
+    tokens = generate(llm, *load)
+    counted = llm.collective_rpc(worker_counts.end_counting)
     return {
         **describe(variant),
-        "sequences": count,
+        "sequences": len(tokens),
+        "preempted": len(preempted),
         "tokens": tokens,
-        "full_steps": len(waits),
-        "waits_in_full_steps": sum(waits),
-        **{name: getattr(counted, name) for name in COUNTED},
+        **counted[0],
     }
+
+
+def count_preemptions(llm: Any) -> list[str]:
+    """Return a list that gets the name of each sequence that is preempted from here on."""
+    scheduler, preempted = llm.llm_engine.engine_core.engine_core.scheduler, []
+    preempt = type(scheduler)._preempt_request.__get__(scheduler)
+
+    def counted(request: Any, *args: Any) -> None:
+        preempted.append(request.request_id)
+        preempt(request, *args)
+
+    scheduler._preempt_request = counted
+    return preempted
 
 
 def run_judgement(
@@ -285,20 +278,20 @@ class Side:
 
 def make_sides(runner: Any) -> list[Side]:
     """Return the sides of an engine that has ours, all of which have captured their graphs."""
-    from vllm_ascend.attention.attention_v1 import AscendAttentionBackendImpl
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
     from npu_graph_runtime import NpuDevice
     from vllm_npu_graph.attention_update import AttentionUpdate
     from vllm_npu_graph.recorded_graphs import RecordedGraphs
-    from vllm_npu_graph.recorded_impl import RecordedAttentionImpl
 
     update = runner.attention_update
     layers = runner.compilation_config.static_forward_context
     ours = {name: layer.impl for name, layer in layers.items() if hasattr(layer, "impl")}
     theirs = {}
     for name, impl in ours.items():
-        theirs[name] = AscendAttentionBackendImpl.__new__(AscendAttentionBackendImpl)
+        # Ours inherits from the engine's.
+        base = type(impl).__base__
+        theirs[name] = base.__new__(base)
         theirs[name].__dict__.update(impl.__dict__)
     model = runner.model
     given = {
@@ -314,7 +307,7 @@ def make_sides(runner: Any) -> list[Side]:
     ]
     if update.lane.updater != "kernels":
         other = AttentionUpdate(NpuDevice(0), frozenset(ours), "kernels")
-        impls = {name: RecordedAttentionImpl(impl, name, other) for name, impl in theirs.items()}
+        impls = {name: type(ours[name])(impl, name, other) for name, impl in theirs.items()}
         graphs = RecordedGraphs(update=other, **given)
         made.append(Side(name="ours, kernels", model=graphs, impls=impls, update=other))
     for side in made:
@@ -387,7 +380,8 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     for row, theirs, what in beside_stock(rows):
         if row["name"] == "stock" or theirs is None:
             continue
-        expected = {name: theirs[name] for name in ("full_steps", "replays", "synchronisations")}
+        names = ("preempted", "full_steps", "replays", "synchronisations")
+        expected = {name: theirs[name] for name in names}
         expected["waits_in_full_steps"] = theirs["waits_in_full_steps"]
         if row["name"] == "control":
             expected["synchronisations"] = theirs["synchronisations_of_second_load"]

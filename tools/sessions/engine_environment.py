@@ -16,7 +16,19 @@ if TYPE_CHECKING:
 NEVER = "sys_platform == 'never'"
 """A marker by which an override leaves a requirement out."""
 
-_PARTS = ("session", "graphs", "prefill", "eagle", "models", "failures", "fusions")
+_PARTS = (
+    "session",
+    "graphs",
+    "prefill",
+    "eagle",
+    "models",
+    "ranks",
+    "idle_rank",
+    "drafts",
+    "failures",
+    "seeded_failures",
+    "fusions",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

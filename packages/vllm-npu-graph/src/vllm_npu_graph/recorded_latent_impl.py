@@ -42,17 +42,7 @@ class RecordedLatentImpl(AscendMLAImpl):  # type: ignore[misc]
     ) -> torch.Tensor:
         """Capture one launch, of one token a sequence; what is not captured is the engine's own.
 
-        Args:
-            q_nope: [sequences, heads, rank].
-            q_pe: [sequences, heads, rotary part].
-            k_nope: The cache of latent keys, by blocks.
-            k_pe: The cache of their rotary parts.
-            block_size: Tokens of a block.
-            attn_metadata: Of the engine.
-            dequant_scale_q_nope: None, as no covered layer has it.
-
-        Returns:
-            [sequences, heads * size of a value].
+        Queries are [sequences, heads, size]; returns [sequences, heads * size of a value].
         """
         if not get_forward_context().capturing:
             return super()._forward_decode(  # type: ignore[no-any-return]

@@ -97,8 +97,6 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
             update: Records the attention of FULL graphs; None where the engine updates it.
             name: For messages.
         """
-        if self._graphed is not None:
-            return
         self._context, self._update = context, update
         self._graphed = GraphedCallable(
             self._run,
@@ -147,12 +145,9 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
                 yield
         finally:
             self._is_capturing = False
-        for parameters in (
-            get_graph_params,
-            get_draft_graph_params,
-            get_draft_graph_prefill_params,
-        ):
-            weak_ref_workspaces(parameters())
+        weak_ref_workspaces(get_graph_params())
+        weak_ref_workspaces(get_draft_graph_params())
+        weak_ref_workspaces(get_draft_graph_prefill_params())
         compilation_counter.num_cudagraph_captured += 1
 
     def _wait_for_updates(self) -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.utils import report_usage_stats
 from vllm.v1.worker.workspace import init_workspace_manager
 from vllm_ascend.worker.worker import NPUWorker
 
+from attn_update import AttnUpdateError
+from npu_graph_runtime import GraphRuntimeError
 from vllm_npu_graph.options import Options
 
 if TYPE_CHECKING:
     from vllm_npu_graph.fusions import FusionPass
+
+_LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
@@ -45,6 +50,18 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         self.model_runner = NpuGraphModelRunner(self.vllm_config, self.device, options)
         if self.rank == 0:
             report_usage_stats(self.vllm_config)
+
+    def execute_model(self, *args: Any, **kwargs: Any) -> Any:
+        """Run a step; a rank whose error the engine would drop ends: others wait for it."""
+        try:
+            return super().execute_model(*args, **kwargs)
+        except (AttnUpdateError, GraphRuntimeError) as error:
+            config = self.parallel_config
+            ranks = config.tensor_parallel_size * config.prefill_context_parallel_size
+            if self.rank == config.world_size - ranks:  # it answers for all
+                raise
+            _LOGGER.exception("vllm-npu-graph ends rank %d, whose step was refused", self.rank)
+            raise SystemExit(1) from error
 
     def compile_or_warm_up_model(self) -> Any:
         """Compile and capture; then tell what was fused, and refuse a model that lacks a fusion."""

@@ -1,0 +1,83 @@
+"""What the workers of a vLLM engine do while it decodes, counted in each worker's own process.
+
+Each function takes a worker, and is handed to `LLM.collective_rpc`: that runs it in all workers,
+whether they are in the engine's process or in processes of their own.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import cann_sim
+
+COUNTED = ("launches", "replays", "task_updates", "synchronisations")
+
+
+def begin_counting(worker: Any) -> None:
+    """Count from here on what the worker's steps do."""
+    from vllm.config import CUDAGraphMode
+    from vllm.forward_context import get_forward_context
+
+    runner, waits = worker.model_runner, []
+    forward = runner._model_forward
+
+    def counted_forward(*args: Any, **kwargs: Any) -> Any:
+        is_full = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL
+        before = cann_sim.counters()
+        result = forward(*args, **kwargs)
+        if is_full:
+            waits.append((cann_sim.counters() - before).synchronisations)
+        return result
+
+    runner._model_forward = counted_forward
+    worker.counting = forward, waits, cann_sim.counters(), _skipped_updates(worker)
+
+
+def end_counting(worker: Any) -> dict[str, Any]:
+    """Return what was counted since it began."""
+    forward, waits, before, skipped = worker.counting
+    counted = cann_sim.counters() - before
+    worker.model_runner._model_forward = forward
+    return {
+        "full_steps": len(waits),
+        "waits_in_full_steps": sum(waits),
+        "skipped_updates": _skipped_updates(worker) - skipped,
+        **{name: getattr(counted, name) for name in COUNTED},
+    }
+
+
+def _skipped_updates(worker: Any) -> int:
+    """Return how many updates were not needed so far, since nothing had changed."""
+    update = getattr(worker.model_runner, "attention_update", None)
+    return 0 if update is None else update.lane.counters.skipped
+
+
+def describe_update(worker: Any) -> dict[str, Any] | None:
+    """Return by what our attention update updates; None where the engine's own does."""
+    update = getattr(worker.model_runner, "attention_update", None)
+    if update is None:
+        return None
+    return {"updater": update.lane.updater, "updater_reason": update.lane.updater_reason}
+
+
+def shift_lengths(worker: Any, shift: int) -> None:
+    """Let the steps of our attention update have other key lengths."""
+    update = worker.model_runner.attention_update
+    begin = update.begin
+
+    def shifted(key: Any, metadata: dict[str, Any]) -> None:
+        made = {id(each): _shift_metadata(each, shift) for each in metadata.values()}
+        begin(key, {name: made[id(each)] for name, each in metadata.items()})
+
+    update.begin = shifted
+
+
+def _shift_metadata(metadata: Any, shift: int) -> Any:
+    """Return the metadata of a layer, with other key lengths."""
+    made = holder = copy.copy(metadata)
+    if hasattr(made, "decode"):
+        # Of latent attention.
+        made.decode = holder = copy.copy(made.decode)
+    holder.seq_lens_list = [max(length + shift, 0) for length in holder.seq_lens_list]
+    return made
