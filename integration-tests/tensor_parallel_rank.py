@@ -77,7 +77,7 @@ def measured_choice(
 ) -> RunModeChoice:
     """Return what all ranks choose together, by the slowest of them."""
     captured.release_all()
-    host = dist.new_group(backend="gloo")
+    host: Any = dist.new_group(backend="gloo")
 
     def exchange(row: tuple[int, ...]) -> list[tuple[int, ...]]:
         rows: list[Any] = [None] * dist.get_world_size()

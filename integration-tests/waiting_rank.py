@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 HIDDEN, BUCKETS = 8, (2, 4)
 
 
-def other_buckets(device: NpuDevice, rank: int, meet: Callable[[], None]) -> tuple[str, float]:
+def other_buckets(device: NpuDevice, rank: int, meet: Callable[[], object]) -> tuple[str, float]:
     """Let each rank replay the graph of another bucket."""
     context = GraphContext()
 
@@ -69,7 +69,7 @@ def other_buckets(device: NpuDevice, rank: int, meet: Callable[[], None]) -> tup
     return "", 0.0
 
 
-def absent_rank(device: NpuDevice, rank: int, meet: Callable[[], None]) -> tuple[str, float]:
+def absent_rank(device: NpuDevice, rank: int, meet: Callable[[], object]) -> tuple[str, float]:
     """Let rank 1 stay away from a step that rank 0 compares."""
     context = GraphContext()
     is_there = True
