@@ -184,3 +184,34 @@ def test_captures_whose_end_is_refused_keep_no_memory_of_the_device(npu: NpuDevi
         return npu.memory_figures().reserved
 
     assert reserved(refused=5) == reserved(refused=1)
+
+
+@pytest.mark.parametrize("was_used", [False, True])
+@pytest.mark.parametrize("refused", [(4,), (4, 16)])
+def test_session_goes_on_behind_captures_that_were_refused(
+    npu: NpuDevice, refused: tuple[int, ...], was_used: bool
+) -> None:
+    """A pool whose only share was given up is no pool that torch_npu captures into again."""
+    context = GraphContext()
+    graphed = GraphedCallable(
+        torch.tanh, device=npu, context=context, run_mode=RunMode.FULL, name="tanh"
+    )
+    value = torch.ones(1 << 10, device=npu.torch_device)
+    if was_used:
+        with CaptureSession(npu, context), context.run(RunMode.FULL, KEYS[1]):
+            graphed(value)
+        graphed.release_all()
+
+    with CaptureSession(npu, context):
+        for size in refused:
+            faults = cann_sim.injected_faults("capture_end:1")
+            with pytest.raises(DeviceError), faults, context.run(RunMode.FULL, KEYS[size]):
+                graphed(value)
+        with context.run(RunMode.FULL, KEYS[1]):
+            graphed(value)
+    with CaptureSession(npu, context), context.run(RunMode.FULL, KEYS[4]):
+        graphed(value)
+
+    for size in (1, 4):
+        with context.run(RunMode.FULL, KEYS[size]):
+            assert torch.equal(graphed(value).cpu(), torch.tanh(value).cpu())
