@@ -57,8 +57,8 @@ def _example_bytes(tensor: torch.Tensor) -> int | None:
     sizes: Sequence[int | torch.SymInt] = tensor.shape
     for size in sizes:
         # Asking a symbolic size for its number would fix it; its hint is that of the example.
-        known: int | None = size.node.hint if isinstance(size, torch.SymInt) else size
-        if known is None:
+        known: object = size.node.hint if isinstance(size, torch.SymInt) else size
+        if not isinstance(known, int):
             return None
         count *= known
     return count
