@@ -13,13 +13,12 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-import vllm_stand_ins
 from decode_load import compare_load
 from forked_variant import run_forked
 from session_rows import beside_stock, find_errors, find_unexpected, find_wrong_tokens, judgements
-from session_run import conclude, make_parser, run_variants
+from session_run import make_parser
 from vllm_models import COLUMNS, KEYS, ModelVariant, described, write_model
-from vllm_session import make_engine, measure_engine
+from vllm_session import make_engine, measure_engine, run_session
 
 if TYPE_CHECKING:
     import argparse
@@ -103,13 +102,8 @@ def main() -> int:
     parser.set_defaults(sequences=200)
     parser.add_argument("--methods", nargs="*", default=["ngram"], choices=METHODS)
     options = parser.parse_args()
-    vllm_stand_ins.set_environment()
-    kept = vllm_stand_ins.prepare()
-    import vllm_ascend.platform  # noqa: F401
-
-    rows = run_variants(choose_variants(options), options, run_apart)
-    del kept
-    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, verdict)
 
 
 if __name__ == "__main__":

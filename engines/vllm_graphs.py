@@ -17,7 +17,6 @@ import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
-import vllm_stand_ins
 from forked_variant import run_forked
 from session_rows import (
     DESCRIBED,
@@ -27,7 +26,7 @@ from session_rows import (
     find_unexpected,
     find_wrong_tokens,
 )
-from session_run import conclude, make_parser, run_variants
+from session_run import make_parser
 from vllm_session import (
     STEPS_OF_TURN,
     TURNS,
@@ -37,6 +36,7 @@ from vllm_session import (
     generate,
     make_engine,
     run_load,
+    run_session,
     run_turns,
     runner_of,
 )
@@ -205,14 +205,10 @@ def main() -> int:
     parser = make_parser("vllm-graphs", __doc__)
     parser.set_defaults(layers=2, timed_layers=[28], timed_sequences=[4, 16])
     options = parser.parse_args()
-    vllm_stand_ins.set_environment()
-    os.environ["VLLM_PLUGINS"] = ",".join(PLUGINS)
-    kept = vllm_stand_ins.prepare()
-    import vllm_ascend.platform  # noqa: F401
-
-    rows = run_variants(choose_variants(options), options, run_apart)
-    del kept
-    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    variants = choose_variants(options)
+    return run_session(
+        variants, options, run_apart, COLUMNS, verdict, VLLM_PLUGINS=",".join(PLUGINS)
+    )
 
 
 if __name__ == "__main__":

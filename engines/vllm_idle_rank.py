@@ -16,14 +16,13 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-import vllm_stand_ins
 from decode_load import compare_load
 from forked_variant import run_forked
 from session_rows import judgements
-from session_run import conclude, make_parser, run_variants
+from session_run import make_parser
 from vllm_models import COLUMNS as MODEL_COLUMNS
 from vllm_models import KEYS, ModelVariant, described, verdict, write_model
-from vllm_session import make_engine, measure_engine
+from vllm_session import make_engine, measure_engine, run_session
 
 if TYPE_CHECKING:
     import argparse
@@ -151,13 +150,8 @@ def main() -> int:
     parser = make_parser("vllm-idle-rank", __doc__)
     parser.set_defaults(layers=2, sequences=200)
     options = parser.parse_args()
-    vllm_stand_ins.set_environment()
-    kept = vllm_stand_ins.prepare()
-    import vllm_ascend.platform  # noqa: F401
-
-    rows = run_variants(choose_variants(options), options, run_apart)
-    del kept
-    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", find_wrong(rows))
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, find_wrong)
 
 
 if __name__ == "__main__":

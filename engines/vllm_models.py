@@ -15,7 +15,6 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-import vllm_stand_ins
 from forked_variant import run_forked
 from session_rows import (
     DESCRIBED,
@@ -27,8 +26,8 @@ from session_rows import (
     find_wrong_tokens,
     judgements,
 )
-from session_run import conclude, make_parser, run_variants
-from vllm_session import Variant, describe, run_load, run_turns
+from session_run import make_parser
+from vllm_session import Variant, describe, run_load, run_session, run_turns
 from worker_counts import COUNTED
 
 if TYPE_CHECKING:
@@ -220,13 +219,8 @@ def main() -> int:
         "--runs", type=int, nargs="*", help="numbers in RUNS, and of the turns behind"
     )
     options = parser.parse_args()
-    vllm_stand_ins.set_environment()
-    kept = vllm_stand_ins.prepare()
-    import vllm_ascend.platform  # noqa: F401
-
-    rows = run_variants(choose_variants(options), options, run_apart)
-    del kept
-    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, verdict)
 
 
 if __name__ == "__main__":

@@ -11,16 +11,15 @@ build/engines/vllm-ranks.json.
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-import vllm_stand_ins
 from forked_variant import run_forked
 from session_rows import judgements
-from session_run import conclude, make_parser, run_variants
+from session_run import make_parser
 from vllm_graphs import PLUGINS
 from vllm_models import COLUMNS, KEYS, ModelVariant, described, run_tokens, verdict, write_model
+from vllm_session import run_session
 
 if TYPE_CHECKING:
     import argparse
@@ -80,14 +79,16 @@ def main() -> int:
     parser.set_defaults(layers=2, sequences=200)
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
     options = parser.parse_args()
-    vllm_stand_ins.set_environment()
-    os.environ |= {"CANN_SIM_DEVICES": str(RANKS), "VLLM_PLUGINS": ",".join(PLUGINS)}
-    kept = vllm_stand_ins.prepare()
-    import vllm_ascend.platform  # noqa: F401
-
-    rows = run_variants(choose_variants(options), options, run_apart)
-    del kept
-    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    variants = choose_variants(options)
+    return run_session(
+        variants,
+        options,
+        run_apart,
+        COLUMNS,
+        verdict,
+        CANN_SIM_DEVICES=str(RANKS),
+        VLLM_PLUGINS=",".join(PLUGINS),
+    )
 
 
 if __name__ == "__main__":

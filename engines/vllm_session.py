@@ -447,16 +447,42 @@ def run_apart(
     return run_forked(call, describe(variant), options.out.with_name(f"vllm-{number}.log"))
 
 
-def main() -> int:
-    """Run all variants; return 1 if something is wrong."""
-    options = make_parser("vllm", __doc__).parse_args()
+def run_session(
+    variants: list[Any],
+    options: argparse.Namespace,
+    run_apart: Callable[..., list[dict[str, Any]]],
+    columns: dict[str, str],
+    verdict: Callable[[list[dict[str, Any]]], list[str]],
+    **environment: str,
+) -> int:
+    """Run the variants of a session of this engine, each in a process of its own; judge the rows.
+
+    Args:
+        variants: What runs, in order.
+        options: Of the command line.
+        run_apart: Runs a variant and returns its rows.
+        columns: Of the table of rows.
+        verdict: Says of all rows what is wrong.
+        environment: Variables of the processes, besides those of every session.
+
+    Returns:
+        1 if something is wrong, else 0.
+    """
     vllm_stand_ins.set_environment()
+    os.environ |= environment
     kept = vllm_stand_ins.prepare()
     import vllm_ascend.platform  # noqa: F401
 
-    rows = run_variants(choose_variants(options), options, run_apart)
+    rows = run_variants(variants, options, run_apart)
     del kept
-    return conclude(rows, COLUMNS, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    return conclude(rows, columns, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+
+
+def main() -> int:
+    """Run all variants; return 1 if something is wrong."""
+    options = make_parser("vllm", __doc__).parse_args()
+    variants = choose_variants(options)
+    return run_session(variants, options, run_apart, COLUMNS, verdict)
 
 
 if __name__ == "__main__":
