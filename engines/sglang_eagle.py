@@ -103,7 +103,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 def main() -> int:
     """Run both engines; return 1 if something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=50)
+    parser.add_argument("--sequences", type=int, default=200)
     parser.add_argument("--limit", type=float, default=1200, help="seconds for an engine")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -6,6 +6,7 @@ is there for it. Its scheduler gets further methods, which `Engine.collective_rp
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import statistics
@@ -24,8 +25,10 @@ import cann_sim
 # Each process imports this module in front of the engine.
 KEPT = sglang_stand_ins.prepare()
 
-COUNTED = ("launches", "replays", "task_updates", "synchronisations")
+COUNTED = ("launches", "replays", "task_updates", "synchronisations", "replayed_kernels")
 LEAST_STEPS_OF_TURN = 5
+ADDED_PASS = "SGLANG_SESSION_PASS"
+"""Environment variable: what every fused graph goes through behind our passes."""
 DEVICE_LENGTHS = "SGLANG_SESSION_DEVICE_LENGTHS"
 """Environment variable: attention of decode graphs reads its lengths on the device."""
 # What an iteration of the scheduler is made of; the attributes of whom stands in `Stopwatch.watch`.
@@ -50,7 +53,22 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
         HookRegistry.register(
             sglang_device_lengths.TARGET, sglang_device_lengths.attend, HookType.REPLACE
         )
+    if ADDED_PASS in os.environ:
+        add_pass(os.environ[ADDED_PASS])
     scheduler.run_scheduler_process(*args, **kwargs)
+
+
+def add_pass(name: str) -> None:
+    """Let every graph go through a function of `fused_operators` behind our passes."""
+    import fused_operators
+
+    import fx_passes
+    import sglang_npu_graph.fused_forward as door
+
+    added = fx_passes.FunctionPass(name=name, function=getattr(fused_operators, name))
+    pipeline = fx_passes.default_npu_pipeline()
+    pipeline = dataclasses.replace(pipeline, passes=(*pipeline.passes, added))
+    door.default_npu_pipeline = lambda: pipeline  # type: ignore[assignment]
 
 
 class IterationStopwatch(Stopwatch):

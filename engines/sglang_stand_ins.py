@@ -123,7 +123,9 @@ class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def find_spec(self, fullname: str, *_where: object) -> importlib.machinery.ModuleSpec | None:
         """Find the package and each module in it."""
-        if fullname.partition(".")[0] != self.NAME:
+        parts = fullname.split(".")
+        # A module that has the name of the function in it is there, and the function is no module.
+        if parts[0] != self.NAME or parts[-1] == parts[-2:][0] != self.NAME:
             return None
         return importlib.util.spec_from_loader(fullname, self, is_package=True)
 
@@ -182,7 +184,7 @@ def split_qkv_rmsnorm_rope(
         rotated = heads * cos + torch.cat((-second, first), dim=-1) * sin
         return rotated.view(len(x), -1).to(x.dtype)
 
-    return turned(q, q_weight, q_bias), turned(k, k_weight, k_bias), v.contiguous()
+    return turned(q, q_weight, q_bias), turned(k, k_weight, k_bias), v.clone()
 
 
 class AllocExtend:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import vllm_stand_ins
 from decode_load import compare_load
 from forked_variant import run_forked
+from fused_operators import make_norms_wrong, take_apart
 from session_rows import TOKEN_COLUMNS, judgements
 from session_run import conclude, make_parser, run_variants
 from token_margins import TokenMargins, first_differences
@@ -90,7 +91,7 @@ def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, A
     if variant.name == "control":
         add_pass("wrong_norms", make_norms_wrong)
     if variant.name == "apart":
-        add_pass("apart", take_apart)
+        add_pass("apart", take_engine_apart)
     llm = make_engine(variant, checkpoint)
     margins = TokenMargins(runner_of(llm))
     preempted = count_preemptions(llm)
@@ -137,61 +138,11 @@ def add_pass(name: str, function: Callable[[GraphModule], bool]) -> None:
     door.PostGradPasses = make  # type: ignore[assignment,misc]
 
 
-def make_norms_wrong(module: GraphModule) -> bool:
-    """Put another epsilon into each norm, fused or not, to see that tokens tell it."""
-    norms = [node for node in module.graph.nodes if "rms_norm" in str(node.target)]
-    for node in norms:
-        names = [each.name for each in node.target._schema.arguments]
-        node.args = node.args[: names.index("epsilon")]
-        node.kwargs = {**node.kwargs, "epsilon": 10.0}
-    return bool(norms)
-
-
-def take_apart(module: GraphModule) -> bool:
-    """Let the operators that a fused one replaced stand for it, with its arguments."""
+def take_engine_apart(module: GraphModule) -> bool:
+    """Let the operators that a fused one replaced stand for it, the engine's own included."""
     import torch
 
-    apart = {
-        torch.ops.npu.npu_add_rms_norm_dynamic_quant.default: norm_and_dynamic_quant,
-        torch.ops.npu.npu_add_rms_norm_quant.default: norm_and_quant,
-        torch.ops.npu.npu_dequant_swiglu_quant.default: swiglu_and_dynamic_quant,
-        torch.ops.vllm.qkv_rmsnorm_rope.default: norms_and_rotation,
-    }
-    found = [node for node in module.graph.nodes if node.target in apart]
-    for node in found:
-        node.target = apart[node.target]
-    return bool(found)
-
-
-def norm_and_dynamic_quant(
-    x: Any, residual: Any, weight: Any, *, epsilon: float = 1e-6, **_given: Any
-) -> tuple[Any, ...]:
-    """Return what `npu_add_rms_norm_dynamic_quant` does, rounding the norm."""
-    import torch_npu
-
-    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
-    quantised, scale = torch_npu.npu_dynamic_quant(normed)
-    return quantised, None, total, scale, None
-
-
-def norm_and_quant(
-    x: Any, residual: Any, weight: Any, scale: Any, offset: Any, *, epsilon: float = 1e-6
-) -> tuple[Any, ...]:
-    """Return what `npu_add_rms_norm_quant` does, rounding the norm and the scale's reciprocal."""
-    import torch
-    import torch_npu
-
-    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
-    quantised = torch_npu.npu_quantize(normed, 1.0 / scale, offset, torch.qint8, -1, False)
-    return quantised, None, total
-
-
-def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
-    """Return what `npu_dequant_swiglu_quant` does, rounding the product."""
-    import torch_npu
-
-    quantised, scale = torch_npu.npu_dynamic_quant(torch_npu.npu_swiglu(x))
-    return quantised, scale
+    return take_apart(module, {torch.ops.vllm.qkv_rmsnorm_rope.default: norms_and_rotation})
 
 
 def norms_and_rotation(

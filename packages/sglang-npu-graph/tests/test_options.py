@@ -51,7 +51,7 @@ def test_the_variable_is_1_or_an_object(text: str, options: Options) -> None:
 
 @pytest.mark.parametrize("text", ["2", "1.0", "auto", "{", '{"updaters": "auto"}', '["updater"]'])
 def test_another_value_is_refused_with_the_options_that_there_are(text: str) -> None:
-    with pytest.raises(OptionsError, match="any_version, decode, prefill, updater"):
+    with pytest.raises(OptionsError, match="any_version, decode, fusions, prefill, updater"):
         Options.read({"SGLANG_NPU_GRAPH": text})
 
 

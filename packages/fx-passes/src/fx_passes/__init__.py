@@ -11,6 +11,7 @@ from fx_passes.errors import (
     PatternError,
     PipelineError,
     RuleError,
+    TraceError,
 )
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.graph_pass import Condition, FunctionPass, GraphPass, NormalizePass, RulePass
@@ -30,6 +31,7 @@ from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.replacement_rule import MatchForExtraCheck, rule_from_replacement
 from fx_passes.rewriting.rewriter import apply_rules
 from fx_passes.rewriting.rule import PatternSource, Rule
+from fx_passes.traced_call import TracedCall, trace_call
 
 __all__ = [
     "Condition",
@@ -65,6 +67,8 @@ __all__ = [
     "RuleReport",
     "TimingObserver",
     "TokenRange",
+    "TraceError",
+    "TracedCall",
     "VerifyObserver",
     "__version__",
     "apply_rules",
@@ -72,4 +76,5 @@ __all__ = [
     "label",
     "normalize_graph",
     "rule_from_replacement",
+    "trace_call",
 ]

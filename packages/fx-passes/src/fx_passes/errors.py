@@ -12,6 +12,7 @@ __all__ = [
     "PatternError",
     "PipelineError",
     "RuleError",
+    "TraceError",
 ]
 
 
@@ -49,3 +50,7 @@ class PipelineError(FxPassesError, ValueError):
 
 class FingerprintError(FxPassesError, TypeError):
     """A function has content that no stable fingerprint can be made of."""
+
+
+class TraceError(FxPassesError, RuntimeError):
+    """A call cannot be a graph of operators; the message says what it did."""

@@ -25,8 +25,11 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 # torch 2.10 to 2.14: tensors without memory, on which rewrites infer shapes and data types.
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+# torch 2.10 to 2.14: to look at a tensor in front of those who record what is done to it.
+from torch.utils._python_dispatch import _disable_current_modes
+
 # torch 2.10 to 2.14: the order of nested values that torch itself goes by.
-from torch.utils._pytree import tree_flatten, tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILTIN_OWNERS",
+    "SET_GRAD_ENABLED",
     "ConstantSource",
     "FakeTensor",
     "FakeTensorMode",
@@ -54,12 +58,17 @@ __all__ = [
     "trace_artifact",
     "tree_flatten",
     "tree_leaves",
+    "tree_map",
+    "without_class",
 ]
 
 # torch 2.10 to 2.14: `torch.nn.functional` shows what is written in C++ (linear, gelu), and graphs
 # of Dynamo call it, by objects of the private module.
 BUILTIN_OWNERS: tuple[object, ...] = (torch, torch._C._nn, torch.Tensor)
 """Where torch keeps the functions that it implements in C++."""
+
+# torch 2.10 to 2.14: what graphs traced in front of autograd call where Python enters `no_grad`.
+SET_GRAD_ENABLED: object = torch._C._set_grad_enabled
 
 
 def schema_of(operator: OpOverload) -> FunctionSchema:
@@ -77,6 +86,15 @@ def has_kernel(operator: str, key: str) -> bool:
         key: Such as `Meta`.
     """
     return torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
+
+
+def without_class(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that shows the memory of one of a subclass, unseen by who records calls.
+
+    `_disable_current_modes`, torch 2.10 to 2.14: nothing public lets a call pass by.
+    """
+    with _disable_current_modes():
+        return tensor.as_subclass(torch.Tensor)
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:

@@ -322,3 +322,29 @@ def test_what_kernels_of_engines_write_and_return_is_known(schema: str) -> None:
     assert {node.name for node in effect.writes} == written
     assert {node.name for node in effect.aliases} >= shared
     assert not effect.barrier
+
+
+def test_results_that_overloads_take_as_a_list_are_written() -> None:
+    library = torch.library.Library("fx_test", "FRAGMENT")  # type: ignore[no-untyped-call]
+    try:
+        # As torch_npu declares `npu_fused_infer_attention_score.out`.
+        library.define(  # type: ignore[no-untyped-call]
+            "attend.out(Tensor query, *, Tensor? workspace=None, Tensor[] out) -> (Tensor, Tensor)"
+        )
+        graph = Graph()
+        query, workspace, first, second = (graph.placeholder(name) for name in "qwab")
+        node = graph.call_function(
+            torch.ops.fx_test.attend.out,
+            (query,),
+            {"workspace": workspace, "out": [first, second]},
+        )
+        effects = EffectTable()
+        assert effects.possible_writers(graph) == [node]
+        effect = effects.of(node)
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]
+
+    assert set(effect.writes) == {workspace, first, second}
+    assert set(effect.aliases) == {workspace, first, second}
+    assert effects.hides_writes(node)
+    assert not effect.barrier

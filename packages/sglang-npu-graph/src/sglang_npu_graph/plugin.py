@@ -17,6 +17,9 @@ DECODE = "sglang.srt.hardware_backend.npu.graph_runner.npu_cudagraph_backend.NPU
 PREFILL = "sglang.srt.model_executor.runner_backend.utils.resolve_prefill_backend"
 """The engine's choice of what captures prefill, which has no branch for NPUs."""
 
+FORWARD = "sglang.srt.hardware_backend.npu.graph_runner.npu_graph_runner.patch_model_npu"
+"""The engine's choice of the forward that a decode graph is captured of."""
+
 MARKED = (
     "sglang.srt.model_executor.runner_backend_utils.breakable_cuda_graph.breakable_cuda_graph"
     "._EagerOnGraphCallable.__call__"
@@ -41,6 +44,8 @@ def load() -> None:
 
     from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend  # noqa: PLC0415
     from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend  # noqa: PLC0415
+    from sglang_npu_graph.fused_forward import Fusions  # noqa: PLC0415
+    from sglang_npu_graph.kernel_operators import KERNELS, KernelOperator  # noqa: PLC0415
     from sglang_npu_graph.prefill_backend import choose_prefill  # noqa: PLC0415
 
     hooks: list[tuple[str, Any, HookType]] = []
@@ -53,6 +58,12 @@ def load() -> None:
     if options.prefill == "breakable":
         hooks.append((PREFILL, choose_prefill(context), HookType.AROUND))
         hooks.append((MARKED, run_marked(context), HookType.AROUND))
+    if options.fusions is not None:
+        hooks.append((FORWARD, Fusions(options.fusions), HookType.AROUND))
+        hooks += [
+            (target, KernelOperator(target, schema), HookType.AROUND)
+            for target, schema in KERNELS.items()
+        ]
     before = [resolve_name(target) for target, *_ in hooks]
     for target, hook, kind in hooks:
         HookRegistry.register(target, hook, kind)
@@ -62,7 +73,11 @@ def load() -> None:
         found = resolve_name(target)
         if found is own or (isinstance(hook, type) and found is not hook):
             raise HookError(
-                f"loading sglang-npu-graph: expected {target} to be hooked by {hook.__qualname__}, "
+                f"loading sglang-npu-graph: expected {target} to be hooked by {_name(hook)}, "
                 f"found {found.__module__}.{found.__qualname__}; see the engine's log for the "
                 f"reason, or set {VARIABLE}=0 to do without"
             )
+
+
+def _name(hook: Any) -> str:
+    return getattr(hook, "__qualname__", type(hook).__qualname__)

@@ -16,6 +16,7 @@ from fx_passes.memory.undeclared import (
     ALWAYS_VIEWS,
     COMPUTES,
     RETURNS_MEMORY_OF_ARGUMENTS,
+    UNDECLARED_RESULTS,
     UNDECLARED_WRITES,
 )
 from fx_passes.torch_internals import (
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from torch.fx import Graph
+
+    from fx_passes.torch_internals import FunctionSchema
 
 __all__ = ["Effect", "EffectTable"]
 
@@ -152,7 +155,7 @@ class EffectTable:
     def hides_writes(self, node: Node) -> bool:
         """Return whether a node writes what its operator does not declare; quick, by target."""
         target = node.target
-        if not isinstance(target, OpOverload) or schema_of(target).name not in UNDECLARED_WRITES:
+        if not isinstance(target, OpOverload) or not _hidden_writes(schema_of(target)):
             return False
         return self.of(node).hidden
 
@@ -161,7 +164,7 @@ class EffectTable:
             return target is operator.getitem
         schema = schema_of(target)
         # Of most operators of a graph nothing else is ever asked, and reading all takes longer.
-        if schema.returns and not schema.is_mutable and schema.name not in UNDECLARED_WRITES:
+        if schema.returns and not schema.is_mutable and not _hidden_writes(schema):
             return True
         found = self._operator(target)
         return found is None or not (found.written or found.barrier)
@@ -269,10 +272,18 @@ def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:
     return found
 
 
+def _hidden_writes(schema: FunctionSchema) -> tuple[str, ...]:
+    """Return the arguments that an operator writes though its schema does not say so."""
+    if schema.overload_name == "out" and not schema.is_mutable:
+        named = {argument.name for argument in schema.arguments}
+        return tuple(name for name in UNDECLARED_RESULTS if name in named)
+    return UNDECLARED_WRITES.get(schema.name, ())
+
+
 def _read(overload: OpOverload) -> _OperatorEffect | None:
     schema = schema_of(overload)
     name, arguments = str(schema.name), schema.arguments
-    hidden = UNDECLARED_WRITES.get(name, ())
+    hidden = _hidden_writes(schema)
     returns = schema.returns
     returned = any(each.alias_info is not None for each in returns)
     composite = _is_composite(overload)

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALWAYS_VIEWS", "COMPUTES", "RETURNS_MEMORY_OF_ARGUMENTS", "UNDECLARED_WRITES"]
+__all__ = [
+    "ALWAYS_VIEWS",
+    "COMPUTES",
+    "RETURNS_MEMORY_OF_ARGUMENTS",
+    "UNDECLARED_RESULTS",
+    "UNDECLARED_WRITES",
+]
 
 _RUNNING = ("running_mean", "running_var")
 
@@ -63,6 +69,12 @@ UNDECLARED_WRITES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """Operators, and those of their arguments which they write though their schema does not say so."""
+
+UNDECLARED_RESULTS: tuple[str, ...] = ("out", "workspace")
+"""Arguments of overloads `out` that torch_npu writes where their schemas declare no write at all.
+
+They take their results as a list (`npu_fused_infer_attention_score.out`), and scratch memory.
+"""
 
 RETURNS_MEMORY_OF_ARGUMENTS: frozenset[str] = frozenset(
     {

@@ -1,0 +1,76 @@
+"""Fused operators taken apart, and norms made wrong: what a fused graph is compared with.
+
+A fused operator rounds otherwise than what it replaced. Where those stand for it and all tokens are
+the unfused ones, that rounding is all that fusions changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from torch.fx import GraphModule
+
+
+def make_norms_wrong(module: GraphModule) -> bool:
+    """Put another epsilon into each norm, fused or not, to see that tokens tell it."""
+    norms = [node for node in module.graph.nodes if "rms_norm" in str(node.target)]
+    for node in norms:
+        names = [each.name for each in node.target._schema.arguments]
+        node.args = node.args[: names.index("epsilon")]
+        node.kwargs = {**node.kwargs, "epsilon": 10.0}
+    return bool(norms)
+
+
+def take_apart(module: GraphModule, others: Mapping[Any, Callable[..., Any]] | None = None) -> bool:
+    """Let the operators that a fused one replaced stand for it, with its arguments.
+
+    Args:
+        module: Its graph is changed in place.
+        others: What stands for an engine's own fused operators.
+    """
+    import torch
+
+    apart = {
+        torch.ops.npu.npu_add_rms_norm_dynamic_quant.default: norm_and_dynamic_quant,
+        torch.ops.npu.npu_add_rms_norm_quant.default: norm_and_quant,
+        torch.ops.npu.npu_dequant_swiglu_quant.default: swiglu_and_dynamic_quant,
+        **(others or {}),
+    }
+    found = [node for node in module.graph.nodes if node.target in apart]
+    for node in found:
+        node.target = apart[node.target]
+    return bool(found)
+
+
+def norm_and_dynamic_quant(
+    x: Any, residual: Any, weight: Any, *, epsilon: float = 1e-6, **_given: Any
+) -> tuple[Any, ...]:
+    """Return what `npu_add_rms_norm_dynamic_quant` does, rounding the norm."""
+    import torch_npu
+
+    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
+    quantised, scale = torch_npu.npu_dynamic_quant(normed)
+    return quantised, None, total, scale, None
+
+
+def norm_and_quant(
+    x: Any, residual: Any, weight: Any, scale: Any, offset: Any, *, epsilon: float = 1e-6
+) -> tuple[Any, ...]:
+    """Return what `npu_add_rms_norm_quant` does, rounding the norm and the scale's reciprocal."""
+    import torch
+    import torch_npu
+
+    normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
+    quantised = torch_npu.npu_quantize(normed, 1.0 / scale, offset, torch.qint8, -1, False)
+    return quantised, None, total
+
+
+def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
+    """Return what `npu_dequant_swiglu_quant` does, rounding the product."""
+    import torch_npu
+
+    quantised, scale = torch_npu.npu_dynamic_quant(torch_npu.npu_swiglu(x))
+    return quantised, scale

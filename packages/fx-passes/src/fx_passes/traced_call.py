@@ -1,0 +1,238 @@
+"""The graph of one call that runs on real tensors, for engines whose models Dynamo cannot read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.overrides import TorchFunctionMode
+
+from fx_passes.errors import TraceError
+from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.memory.effect import EffectTable
+from fx_passes.memory.view_users import views_of
+from fx_passes.torch_internals import (
+    SET_GRAD_ENABLED,
+    FakeTensor,
+    FakeTensorMode,
+    tree_map,
+    without_class,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import Tensor
+    from torch.fx import Graph, GraphModule, Node
+
+__all__ = ["TracedCall", "trace_call"]
+
+# Memory that holds nothing until a kernel writes it.
+_UNWRITTEN = frozenset(
+    {
+        torch.ops.aten.empty.memory_format,
+        torch.ops.aten.empty_like.default,
+        torch.ops.aten.empty_permuted.default,
+        torch.ops.aten.empty_strided.default,
+        torch.ops.aten.new_empty.default,
+        torch.ops.aten.new_empty_strided.default,
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedCall:
+    """A call as a graph, with the tensors that it read.
+
+    Attributes:
+        graph_module: One input for each tensor that the call found: weights, static buffers, a
+            cache. It has no other state, so no pass takes one of them for a constant.
+        inputs: Those tensors, in the order of the inputs; kept alive as long as this.
+        outputs: What the call returned when it was traced.
+    """
+
+    graph_module: GraphModule
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def run(self) -> tuple[Tensor, ...]:
+        """Run the graph on what its inputs hold now; returns new outputs."""
+        return tuple(self.graph_module(*self.inputs))
+
+
+def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the call") -> TracedCall:
+    """Run a function once, on real tensors, and return the graph of what it called.
+
+    Composite operators stay whole. Numbers, sizes and lists that the function computed in Python
+    are what they were in this call, so the graph stands for calls with the same ones: those that a
+    captured graph repeats.
+
+    Only what goes through torch's dispatcher is seen. A kernel that is launched beside it (as
+    Triton's are) has to be made an operator, for instance by `torch.library.custom_op`; where a
+    missing one shows in the graph, by memory that is read and was never written, this is an error.
+
+    Args:
+        function: Takes nothing and returns tensors. It must not need gradients.
+        name: What messages call it.
+
+    Raises:
+        TraceError: The function failed, read numbers back from the device, returned something
+            else than tensors, or reads or returns memory that no operator wrote.
+    """
+    outputs: list[Tensor] = []
+
+    def traced() -> tuple[Tensor, ...]:
+        with _PlainTensors():
+            found = tuple(function())
+        outputs.extend(found)
+        return found
+
+    try:
+        with torch.no_grad():
+            module = make_fx(traced, pre_dispatch=True)()
+    except Exception as error:
+        raise TraceError(
+            f"tracing {name}: {type(error).__name__}: {error}; run it without a graph of operators"
+        ) from error
+    graph, mode = module.graph, FakeTensorMode(allow_non_fake_inputs=True)
+    given = _lift(module, mode)
+    for node in list(graph.nodes):
+        if node.target is SET_GRAD_ENABLED:
+            # Nothing needs gradients, and rewrites would not move anything across it.
+            graph.erase_node(node)
+        elif node.op == "call_function":
+            node.meta["val"] = _in_one_mode(node.meta.get("val"), mode)
+    _refuse_unseen_writes(graph, name)
+    module.recompile()
+    return TracedCall(graph_module=module, inputs=tuple(given), outputs=tuple(outputs))
+
+
+class _PlainTensors(TorchFunctionMode):
+    """Lets operators see plain tensors where an engine's weights are of a class of its own.
+
+    Such classes say how weights are loaded; the tracer takes tensors whose class it does not know
+    for such that do otherwise what they are asked for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The values keep the tensors alive, whose numbers are the keys.
+        self._plain: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def __torch_function__(
+        self,
+        func: Callable[..., object],
+        _types: Iterable[type],
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        args, kwargs = tree_map(self._shown, (args, kwargs or {}))
+        return func(*args, **kwargs)
+
+    def _shown(self, value: object) -> object:
+        if not (isinstance(value, torch.Tensor) and _has_own_class(type(value))):
+            return value
+        if id(value) not in self._plain:
+            self._plain[id(value)] = value, without_class(value)
+        return self._plain[id(value)][1]
+
+
+def _has_own_class(kind: type) -> bool:
+    """Return whether tensors of a class do what plain tensors do."""
+    return (
+        kind not in {torch.Tensor, torch.nn.Parameter}
+        and issubclass(kind, torch.Tensor)
+        and kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    )
+
+
+def _lift(module: GraphModule, mode: FakeTensorMode) -> list[Tensor]:
+    """Make an input of each tensor that the module holds, and return the tensors."""
+    graph = module.graph
+    lifted: dict[object, Node] = {}
+    given: list[Tensor] = []
+    for node in list(graph.find_nodes(op="get_attr")):
+        tensor = getattr(module, str(node.target))
+        # The same memory is one input, whatever objects showed it.
+        key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
+        if key not in lifted:
+            with graph.inserting_before(next(iter(graph.nodes))):
+                made = graph.placeholder(f"memory_{len(given)}")
+            # Tensors of one storage have fake values of one storage: the analysis of memory asks.
+            made.meta["val"] = mode.from_tensor(tensor)
+            lifted[key] = made
+            given.append(tensor)
+        node.replace_all_uses_with(lifted[key])
+        graph.erase_node(node)
+    for name in [*dict(module.named_parameters()), *dict(module.named_buffers())]:
+        delattr(module, name)
+    _put_first(graph, list(lifted.values()))
+    return given
+
+
+def _put_first(graph: Graph, inputs: list[Node]) -> None:
+    """Let the inputs stand in their order, in front of everything else."""
+    for node in reversed(inputs):
+        next(iter(graph.nodes)).prepend(node)
+
+
+def _in_one_mode(value: object, mode: FakeTensorMode) -> object:
+    """Return the fake value of a result as one of the mode that the inputs' values are of."""
+
+    def made(each: object) -> object:
+        if not isinstance(each, FakeTensor):
+            return each
+        with mode:
+            return torch.empty_strided(
+                each.shape, each.stride(), dtype=each.dtype, device=each.device
+            )
+
+    return tree_map(made, value)
+
+
+def _refuse_unseen_writes(graph: Graph, name: str) -> None:
+    """Refuse memory that is read, or returned, and that no operator of the graph wrote."""
+    effects = EffectTable()
+    for node in graph.nodes:
+        value = value_of(node)
+        if node.target not in _UNWRITTEN or (isinstance(value, torch.Tensor) and not value.numel()):
+            continue
+        user = _first_use(node, effects)
+        if user is not None and not _writes(user, node, effects):
+            raise _unseen(name, f"{node.name} is read by {user.name} and was never written")
+    written = {
+        _root(each, effects)
+        for node in effects.possible_writers(graph)
+        for each in effects.of(node).writes
+    }
+    output = next(iter(reversed(graph.nodes)))
+    for node in nodes_in(output.args):
+        root = _root(node, effects)
+        if root.op == "placeholder" and root not in written:
+            raise _unseen(name, f"it returns memory of its input {root.name}, which stays as it is")
+
+
+def _first_use(node: Node, effects: EffectTable) -> Node | None:
+    """Return the first node that reads or writes some memory, and does not just show it."""
+    users = [user for each in (node, *views_of(node, effects)) for user in each.users]
+    return min((user for user in users if not effects.only_shows(user)), default=None)
+
+
+def _writes(user: Node, node: Node, effects: EffectTable) -> bool:
+    return node in {_root(each, effects) for each in effects.of(user).writes}
+
+
+def _root(node: Node, effects: EffectTable) -> Node:
+    """Return what owns the memory that a node surely shows."""
+    while (source := effects.of(node).view_of) is not None:
+        node = source
+    return node
+
+
+def _unseen(name: str, found: str) -> TraceError:
+    return TraceError(
+        f"tracing {name}: {found}; a kernel beside torch's dispatcher writes it: make that kernel "
+        "an operator, or run the call without a graph of operators"
+    )

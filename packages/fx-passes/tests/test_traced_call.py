@@ -1,0 +1,171 @@
+"""A call that runs on real tensors becomes a graph of all memory that it read."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812 - its usual name
+from torch import Tensor
+
+import fx_passes
+from fx_passes.memory.alias_analysis import AliasAnalysis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WEIGHT = torch.nn.Parameter(torch.linspace(-1, 1, 16).reshape(4, 4), requires_grad=False)
+
+
+class _OwnParameter(torch.nn.Parameter):
+    """Like those of engines, which say how a weight is loaded."""
+
+
+class _Model:
+    """A step on static buffers, as engines capture it."""
+
+    def __init__(self) -> None:
+        self.hidden = torch.arange(12.0).reshape(3, 4)
+        self.cache = torch.zeros(2, 5, 4)
+        self.logits = torch.zeros(3, 4)
+
+    def step(self) -> list[Tensor]:
+        x = F.linear(self.hidden, WEIGHT)
+        self.cache[0][:3].copy_(x)
+        scratch = torch.empty(3, 4)
+        scratch[1:].copy_(x[1:])
+        scratch[0].fill_(2.0)
+        with torch.no_grad():
+            y = (scratch + self.cache[0][1:4]).relu()
+        y.add_(1)
+        self.logits.copy_(y)
+        return [self.logits, y * len(self.hidden)]
+
+    def memory(self) -> list[Tensor]:
+        return [self.hidden.clone(), self.cache.clone(), self.logits.clone()]
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_the_graph_does_what_the_call_does_with_what_its_memory_holds_then(
+    inference: bool,
+) -> None:
+    with torch.inference_mode(inference):
+        traced, eager = _Model(), _Model()
+        call = fx_passes.trace_call(traced.step)
+        expected = eager.step()
+        assert all(map(torch.equal, call.outputs, expected))
+        assert all(map(torch.equal, traced.memory(), eager.memory()))
+        for model in (traced, eager):
+            model.hidden.mul_(-2)
+        assert all(map(torch.equal, call.run(), eager.step()))
+        assert all(map(torch.equal, traced.memory(), eager.memory()))
+
+
+def test_all_memory_is_an_input_once_and_none_is_a_constant() -> None:
+    model = _Model()
+    call = fx_passes.trace_call(model.step)
+    addresses = [tensor.data_ptr() for tensor in call.inputs]
+    # Weights too: a pass that folds constants would keep what engines load anew.
+    assert sorted(addresses) == sorted(
+        each.data_ptr() for each in (model.hidden, WEIGHT, model.cache, model.logits)
+    )
+    assert not call.graph_module.graph.find_nodes(op="get_attr")
+    assert len(call.graph_module.graph.find_nodes(op="placeholder")) == len(addresses)
+
+
+def test_inputs_that_show_one_storage_share_memory_in_the_analysis() -> None:
+    pool, other = torch.zeros(4, 8), torch.zeros(8)
+    first, second = pool[0], pool[1]
+
+    def step() -> list[Tensor]:
+        first.add_(1)
+        return [second + other]
+
+    graph = fx_passes.trace_call(step).graph_module.graph
+    a, b, c = graph.find_nodes(op="placeholder")
+    memory = AliasAnalysis(graph)
+    assert memory.group(a) is memory.group(b)
+    assert memory.group(c) is c
+
+
+def test_fake_values_are_of_one_mode_so_that_rules_can_build() -> None:
+    x = torch.randn(4, 4)
+
+    def pattern(x: Tensor) -> dict[str, Tensor]:
+        return {"y": torch.sigmoid(torch.neg(x))}
+
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, torch.fx.Node]:
+        # Fake values that are left out are computed, of those of the trace.
+        return {
+            "y": build.call("aten::sigmoid", build.call("aten::mul.Scalar", match.bound["x"], -1.0))
+        }
+
+    rule = fx_passes.Rule(name="sigmoid", patterns=(pattern,), rewrite=rewrite)
+    call = fx_passes.trace_call(lambda: [torch.sigmoid(torch.neg(F.linear(x, WEIGHT) + x))])
+    pipeline = fx_passes.Pipeline(
+        passes=(
+            fx_passes.NormalizePass(),
+            fx_passes.RulePass(name="rules", rules=(rule,), repeats=False),
+        )
+    )
+    report = pipeline.run(call.graph_module, require=("sigmoid",)).report
+    assert report.match_counts()["sigmoid"] == 1
+    torch.testing.assert_close(call.run(), call.outputs)
+
+
+def test_weights_of_a_class_of_their_own_are_plain_inputs() -> None:
+    weight = _OwnParameter(torch.randn(4, 4), requires_grad=False)
+    x = torch.randn(3, 4)
+
+    def step() -> list[Tensor]:
+        return [torch.ops.aten.linear(x, weight) + weight.data[0]]
+
+    call = fx_passes.trace_call(step)
+    assert [type(each) for each in call.inputs] == [Tensor, Tensor]
+    weight.data.mul_(2)
+    assert torch.equal(call.run()[0], step()[0])
+
+
+X = torch.ones(3, 4)
+
+
+def _reads_what_nothing_wrote() -> list[Tensor]:
+    result = torch.empty(3, 4)
+    # As a Triton kernel would write it: torch does not hear of it.
+    ctypes.memset(result.data_ptr(), 0, result.nbytes)
+    return [result * 2]
+
+
+def _returns_what_nothing_wrote() -> list[Tensor]:
+    return [torch.empty_like(X)]
+
+
+def _returns_an_input() -> list[Tensor]:
+    return [X + 1, X]
+
+
+def _reads_a_number_back() -> list[Tensor]:
+    return [X * (X + 1).sum().item()]
+
+
+def _fails() -> list[Tensor]:
+    raise ValueError("mine")
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (_reads_what_nothing_wrote, "empty is read by mul and was never written"),
+        (_returns_what_nothing_wrote, "empty_like is read by output and was never written"),
+        (_returns_an_input, "it returns memory of its input memory_0, which stays as it is"),
+        (_reads_a_number_back, "tracing the step: "),
+        (_fails, "tracing the step: ValueError: mine"),
+    ],
+)
+def test_what_cannot_be_a_graph_is_refused(
+    function: Callable[[], list[Tensor]], expected: str
+) -> None:
+    with pytest.raises(fx_passes.TraceError, match=expected):
+        fx_passes.trace_call(function, name="the step")

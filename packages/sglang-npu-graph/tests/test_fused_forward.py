@@ -1,0 +1,119 @@
+"""A forward is traced once at a size, and what is captured of it is what the passes made."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+import fx_passes
+from sglang_npu_graph import OptionsError
+from sglang_npu_graph.fused_forward import FusedForward, Fusions
+from sglang_npu_graph.options import FusionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@dataclasses.dataclass
+class Output:
+    """Shaped as the engine's `LogitsProcessorOutput`."""
+
+    logits: torch.Tensor | None
+    hidden: torch.Tensor | None = None
+    note: str | None = None
+
+
+class Qwen3ForCausalLM(torch.nn.Module):
+    """A model that the plugin fuses by its name; the cast is one that a rule removes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4, 4), requires_grad=False)
+        self.runs = 0
+
+    def forward(self, ids: torch.Tensor, batch: object, pp_proxy_tensors: object = None) -> Output:
+        del batch, pp_proxy_tensors
+        self.runs += 1
+        return Output(logits=(ids @ self.weight).to(ids.dtype).relu(), note="mine")
+
+
+class Group:
+    world_size = 1
+
+
+@contextlib.contextmanager
+def original(model: torch.nn.Module, *_others: object) -> Iterator[Any]:
+    """Stand for the engine's choice of a forward."""
+    yield model.forward
+
+
+def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> None:
+    model, ids, batch = Qwen3ForCausalLM(), torch.randn(2, 4), object()
+    fusions = Fusions(FusionOptions(require=("remove_cast",)))
+    with fusions(original, model, False, 2, Group()) as forward:
+        first = forward(ids, batch)
+        ids.mul_(3)
+        again = forward(ids, batch)
+    assert model.runs == 1
+    torch.testing.assert_close(again.logits, 3 * first.logits)
+    assert (again.hidden, again.note) == (None, "mine")
+    (report,) = fusions.reports.values()
+    assert report.match_counts()["remove_cast"] == 1
+    # The engine asks by this which arguments it hands on.
+    assert "pp_proxy_tensors" in inspect.signature(forward).parameters
+
+
+def test_other_static_buffers_are_traced_anew() -> None:
+    model, batch = Qwen3ForCausalLM(), object()
+    forward = FusedForward(model.forward, Fusions(FusionOptions()), ("model", 2))
+    for ids in (torch.randn(2, 4), torch.randn(2, 4)):
+        assert torch.equal(forward(ids, batch).logits, forward(ids, batch).logits)
+        assert torch.equal(forward(ids, batch).logits, (ids @ model.weight).relu())
+    assert model.runs == 2
+
+
+def test_what_cannot_be_traced_is_left_to_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+    ids = torch.ones(2, 4)
+
+    def reads_back(ids: torch.Tensor) -> Output:
+        return Output(logits=ids * (ids + 1).sum().item())
+
+    forward = FusedForward(reads_back, Fusions(FusionOptions()), ("mine", 2))
+    for _ in range(2):
+        assert torch.equal(forward(ids).logits, ids * 16)
+    (record,) = (each for each in caplog.records if each.name == "sglang.npu_graph")
+    assert "leaves mine unfused: tracing mine of 2 tokens: " in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("compiled", "ranks", "reason"),
+    [(True, 1, "compiled by torch.compile"), (False, 2, "several ranks"), (False, 1, "not tried")],
+)
+def test_what_was_not_tried_is_left_to_the_engine(
+    caplog: pytest.LogCaptureFixture, compiled: bool, ranks: int, reason: str
+) -> None:
+    model: torch.nn.Module = Qwen3ForCausalLM()
+    if reason == "not tried":
+        model = type("AnotherForCausalLM", (Qwen3ForCausalLM,), {})()
+    group = Group()
+    group.world_size = ranks
+    with Fusions(FusionOptions())(original, model, compiled, 2, group) as forward:
+        assert forward == model.forward
+    assert reason in caplog.records[0].getMessage()
+
+
+def test_a_required_rule_that_matches_nothing_ends_the_capture() -> None:
+    fusions = Fusions(FusionOptions(require=("fuse_swiglu",)))
+    forward = FusedForward(Qwen3ForCausalLM().forward, fusions, ("model", 2))
+    with pytest.raises(fx_passes.ConditionError, match="fuse_swiglu"):
+        forward(torch.randn(2, 4), object())
+
+
+def test_a_rule_that_is_not_there_cannot_be_switched_off() -> None:
+    with pytest.raises(OptionsError, match="'fuse_swigly'"):
+        Fusions(FusionOptions(disabled=("fuse_swigly",)))
