@@ -5,12 +5,13 @@ the target's verification, the draft's steps, which are all in one graph with le
 and the draft's extension. `stock` is the engine without this repository's plugin; `ours` updates
 the graphs of all three on one lane, and captures prefill of target and draft. With greedy
 verification a wrong draft costs accepted tokens, and a wrong target other tokens, so both are
-compared.
+compared. `control` is the engine of `ours` with lengths of verification that are one too small.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import tempfile
@@ -20,7 +21,14 @@ from typing import Any
 import sglang_stand_ins
 from decode_load import compare_load
 from process_group import rows_of_variant, run_given
-from session_rows import compare_tokens, print_table
+from session_rows import (
+    beside_stock,
+    compare_tokens,
+    find_errors,
+    find_unexpected,
+    find_wrong_tokens,
+    print_table,
+)
 from session_run import ROOT
 from sglang_session import Variant, describe, make_engine
 
@@ -30,6 +38,9 @@ COLUMNS = dict.fromkeys(
     (
         "name",
         "sequences",
+        "retracted",
+        "graph_steps",
+        "waits_in_graph_steps",
         "verifications",
         "task_updates",
         "synchronisations",
@@ -41,7 +52,7 @@ COLUMNS = dict.fromkeys(
 
 
 def run_variant(variant: Variant, folder: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load on an engine with a draft, and return its one row."""
+    """Run the load on an engine with a draft, and behind ours the load of the control."""
     target, draft = folder / "target", folder / "draft"
     if not target.exists():
         import torch
@@ -64,39 +75,46 @@ def run_variant(variant: Variant, folder: Path, count: int) -> list[dict[str, An
         cuda_graph_bs_decode=[1, 2, 4, 8, 16],
         **({} if variant.variable is None else captured),
     )
+    rows = [run_load(engine, variant, count, shift=0)]
+    if variant.name == "ours":
+        control = dataclasses.replace(variant, name="control")
+        rows.append(run_load(engine, control, count, shift=-1))
+    return rows
+
+
+def run_load(engine: Any, variant: Variant, count: int, *, shift: int) -> dict[str, Any]:
+    """Run the load; lengths of the target's verifications become so much longer."""
     prompts, lengths = compare_load(count)
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
     ]
-    counted = folder / f"{variant.name}-counted.json"
-    engine.collective_rpc("begin_load", shift=0)
-    outputs = engine.generate(input_ids=prompts, sampling_params=sampling)
-    engine.collective_rpc("end_load", out=str(counted))
-    row = {
-        **describe(variant),
-        "sequences": count,
-        "tokens": [list(output["output_ids"]) for output in outputs],
-        "verifications": sum(output["meta_info"].get("spec_verify_ct", 0) for output in outputs),
-        **json.loads(counted.read_text()),
-    }
-    return [row]
+    with tempfile.TemporaryDirectory() as folder:
+        counted = Path(folder) / "counted.json"
+        engine.collective_rpc("begin_load", shift=shift)
+        outputs = engine.generate(input_ids=prompts, sampling_params=sampling)
+        engine.collective_rpc("end_load", out=str(counted))
+        return {
+            **describe(variant),
+            "sequences": count,
+            "tokens": [list(output["output_ids"]) for output in outputs],
+            "verifications": sum(output["meta_info"]["spec_verify_ct"] for output in outputs),
+            **json.loads(counted.read_text()),
+        }
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = [f"{row['name']}: {row['error']}" for row in rows if "error" in row]
-    whole = {row["name"]: row for row in rows if "tokens" in row}
-    if not wrong and whole:
-        stock, ours = whole["stock"], whole["ours"]
-        for name in ("num_tokens", "verifications"):
-            found = ours["equal_tokens"] if name == "num_tokens" else ours[name]
-            if found != stock[name]:
-                wrong.append(f"ours: expected {stock[name]} {name} as stock, found {found}")
-        if not ours["backend"].startswith("Updated") or not ours["task_updates"]:
-            wrong.append(f"ours: {ours['task_updates']} updates by {ours['backend']}")
-        if ours["synchronisations"] >= stock["synchronisations"]:
-            waits = f"{ours['synchronisations']} of {stock['synchronisations']}"
-            wrong.append(f"ours: the host waits as often as stock's, {waits}")
+    wrong = find_errors(rows)
+    for row, stock, what in beside_stock(rows):
+        wrong += find_wrong_tokens(row, what)
+        if stock is None or row["name"] != "ours":
+            continue
+        same = ("verifications", "graph_steps", "replays", "retracted")
+        expected = {name: stock[name] for name in same} | {"waits_in_graph_steps": 0}
+        wrong += find_unexpected(row, what, {**expected, "backend": "UpdatedDecodeBackend"})
+        if not row["task_updates"] or row["synchronisations"] >= stock["synchronisations"]:
+            waits = f"{row['synchronisations']} waits, stock {stock['synchronisations']}"
+            wrong.append(f"{what}: {row['task_updates']} updates, {waits}")
     return wrong
 
 

@@ -54,6 +54,7 @@ COLUMNS = dict.fromkeys(
         "dtype",
         "num_layers",
         "sequences",
+        "retracted",
         "replays",
         "replayed_kernels",
         "fused",

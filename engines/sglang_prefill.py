@@ -34,8 +34,6 @@ SIZES = (16, 32, 64, 96, 128, 192)
 """Tokens of the captured chunks. Larger chunks run eagerly, and smaller ones than 8, for which the
 engine would pad too much."""
 CHUNK, POOL_PAGES, TURNS, CHUNKS_OF_TURN = 256, 40, 8, 6
-RETRACT = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "12"}
-"""The engine's own settings of its tests: sequences give their pages back in each twelfth step."""
 TIMED = ((16, 1), (64, 1), (64, 2), (192, 1), (192, 2))
 """Tokens and sequences of the chunks whose host time is measured."""
 OUT = ROOT / "build" / "engines" / "sglang-prefill.json"
@@ -245,7 +243,7 @@ def main() -> int:
                 variant,
                 checkpoint,
                 options.sequences,
-                environment={**variant.environment(), **({} if variant.timed else RETRACT)},
+                environment=variant.environment(),
                 described=describe(variant),
                 log=log,
                 out=out,

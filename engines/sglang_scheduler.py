@@ -119,7 +119,14 @@ class Measured:
                 self.waits.append(cann_sim.counters().synchronisations - before)
                 return result
 
-            runner.execute = counted
+            add = self._add_request_to_queue
+
+            def counted_add(request: Any, is_retracted: bool = False) -> Any:
+                self.retracted += is_retracted
+                return add(request, is_retracted=is_retracted)
+
+            runner.execute, self._add_request_to_queue = counted, counted_add
+        self.retracted = 0
         if shift:
             replay = runner.backend.replay_with_input_update
 
@@ -140,6 +147,7 @@ class Measured:
             "backend": type(backend).__name__,
             "graph_steps": len(self.waits),
             "waits_in_graph_steps": sum(self.waits),
+            "retracted": self.retracted,
             **{name: getattr(counted, name) for name in COUNTED},
         }
         if updates is not None:

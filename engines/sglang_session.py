@@ -35,6 +35,8 @@ from session_run import conclude, make_parser, run_variants
 from sglang_scheduler import COUNTED, run_scheduler
 
 TURNS, STEPS_OF_TURN = 12, 14
+RETRACT = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "12"}
+"""The engine's own settings of its tests: sequences give their pages back in each twelfth step."""
 BACKENDS = {
     "ours": "UpdatedDecodeBackend",
     "control": "UpdatedDecodeBackend",
@@ -42,7 +44,7 @@ BACKENDS = {
 }
 COLUMNS = {
     **DESCRIBED,
-    **dict.fromkeys(("graph_steps", "waits_in_graph_steps", *COUNTED), ""),
+    **dict.fromkeys(("graph_steps", "waits_in_graph_steps", "retracted", *COUNTED), ""),
     **TOKEN_COLUMNS,
 }
 
@@ -80,6 +82,8 @@ class Variant:
             # The pages that the engine gives back are read from the device, where nothing was
             # written: it would end for a leak.
             given["SGLANG_ENABLE_STRICT_MEM_CHECK_DURING_IDLE"] = "0"
+        else:
+            given |= RETRACT
         return given
 
 
@@ -204,10 +208,16 @@ def run_apart(
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
     wrong = find_wrong(rows)
+    wrong += [
+        f"{row['name']}: no sequence gave its pages back"
+        for row in rows
+        if row.get("retracted") == 0
+    ]
     for row, theirs, what in beside_stock(rows):
         if row["name"] == "stock" or theirs is None:
             continue
-        expected = {name: theirs[name] for name in ("graph_steps", "replays", "backend")}
+        same = ("graph_steps", "replays", "retracted", "backend")
+        expected = {name: theirs[name] for name in same}
         waits = theirs["waits_in_graph_steps"]
         expected |= {
             "waits_in_graph_steps": waits,

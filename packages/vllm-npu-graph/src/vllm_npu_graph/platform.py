@@ -12,3 +12,8 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
     def get_static_graph_wrapper_cls(cls) -> str:
         """Return the name of what wraps a piece."""
         return "vllm_npu_graph.runtime_graphs.make_piece_graphs"
+
+    @classmethod
+    def get_compile_backend(cls) -> str:
+        """Return the name of what compiles a graph."""
+        return "vllm_npu_graph.fusing_compiler.FusingCompiler"
