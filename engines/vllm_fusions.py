@@ -6,8 +6,9 @@ variant is a process forked from one that has imported vLLM. Two are the engine 
 none of its own, `exact` only our rules that change no bit. `apart` is `fused` with each fused
 operator that rounds otherwise computed by the operators it replaced: where that gives the tokens
 of `unfused`, the rounding inside those operators is all that `fused` differs by. `control` is
-`fused` with norms that are wrong. Rows, with the near misses and their reasons, go to
-build/engines/vllm-fusions.json.
+`fused` with norms that are wrong. Where the engine captures whole steps it compiles by npugraph_ex:
+there our platform plugin's compiler fuses what npugraph_ex is handed, and `unfused` is compared
+with. Rows, with the near misses and their reasons, go to build/engines/vllm-fusions.json.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -26,6 +28,7 @@ from fused_operators import make_norms_wrong, take_apart
 from session_rows import TOKEN_COLUMNS, judgements
 from session_run import conclude, make_parser, run_variants
 from token_margins import TokenMargins, first_differences
+from vllm_graphs import PLUGINS
 from vllm_session import (
     Variant,
     count_preemptions,
@@ -63,6 +66,13 @@ EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
         "vllm_ascend_quantize": (1, 2),
         "vllm_ascend_plain_norm_quantize": (-1, 2),
     },
+}
+BY_EX = "FULL_DECODE_ONLY"
+"""The mode in which the engine compiles by npugraph_ex."""
+# There the heads stay as they are: their kernel is declared with the engine's own fusion.
+EXPECTED_BY_EX = {
+    kind: {rule: times for rule, times in rules.items() if rule not in HEADS}
+    for kind, rules in EXPECTED.items()
 }
 # With which variant the tokens of one are compared, if not with the stock engine's.
 COMPARED = {"exact": "unfused", "apart": "unfused"}
@@ -142,7 +152,8 @@ def take_engine_apart(module: GraphModule) -> bool:
     """Let the operators that a fused one replaced stand for it, the engine's own included."""
     import torch
 
-    return take_apart(module, {torch.ops.vllm.qkv_rmsnorm_rope.default: norms_and_rotation})
+    heads = getattr(torch.ops.vllm, "qkv_rmsnorm_rope", None)
+    return take_apart(module, {} if heads is None else {heads.default: norms_and_rotation})
 
 
 def norms_and_rotation(
@@ -173,11 +184,13 @@ def described(variant: Variant) -> dict[str, Any]:
     """Return what the row of a variant begins with."""
     # Rows are compared with the stock engine's of the same dtype.
     quantisation = variant.quantisation or FLOAT
+    by_ex = variant.mode == BY_EX
     return {
         **describe(variant),
-        "dtype": f"{variant.dtype}, {quantisation}",
+        "dtype": f"{variant.dtype}, {quantisation}{', npugraph_ex' if by_ex else ''}",
         "quantisation": quantisation,
-        "compared_with": COMPARED.get(variant.name, "stock"),
+        "mode": variant.mode,
+        "compared_with": "unfused" if by_ex else COMPARED.get(variant.name, "stock"),
     }
 
 
@@ -214,9 +227,8 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             wrong.append(f"{what}: {equal} tokens are those of {row['compared_with']}")
         if "widest" in row and (row["widest"] > WIDEST[kind]) != (row["name"] == "control"):
             wrong.append(f"{what}: differs by {row['widest']:.3f} (rule: {WIDEST[kind]})")
-        expected = {
-            rule: first + each * row["num_layers"] for rule, (first, each) in EXPECTED[kind].items()
-        }
+        rules = (EXPECTED_BY_EX if row["mode"] == BY_EX else EXPECTED)[kind]
+        expected = {rule: first + each * row["num_layers"] for rule, (first, each) in rules.items()}
         if row["name"] in {"fused", "apart"} and fusions != expected:
             wrong.append(f"{what}: expected {expected} fusions, found {fusions}")
         if row["name"] == "exact" and not fusions:
@@ -244,6 +256,11 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
         dataclasses.replace(each, quantisation=quantisation)
         for quantisation, variants in chosen.items()
         for each in (*variants, judge)
+    ]
+    pairs += [
+        dataclasses.replace(each, quantisation=quantisation, mode=BY_EX)
+        for quantisation in ("W8A8_DYNAMIC", "W8A8")
+        for each in (unfused, fused, apart, control)
     ]
     return [each for each in pairs if (each.quantisation or FLOAT) in options.quantisations]
 
@@ -281,6 +298,7 @@ def main() -> int:
     parser.add_argument("--quantisations", nargs="*", default=list(EXPECTED), choices=EXPECTED)
     options = parser.parse_args()
     vllm_stand_ins.set_environment()
+    os.environ["VLLM_PLUGINS"] = ",".join(PLUGINS)
     kept = vllm_stand_ins.prepare()
     import vllm_ascend.platform  # noqa: F401
 

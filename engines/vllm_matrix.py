@@ -28,13 +28,9 @@ PARTS = {
 # Why a cell has no run: by mode, and else by model.
 NO_ATTENTION = "no attention is captured"
 UNTRIED = "not in these rows"
-FUSE_BY_PIECES = "the engine compiles by npugraph_ex, which runs no passes of others"
 REASONS: dict[tuple[str, str], str] = {
     ("ours", "PIECEWISE"): NO_ATTENTION,
     ("both", "PIECEWISE"): NO_ATTENTION,
-    **{
-        (part, "FULL_DECODE_ONLY"): FUSE_BY_PIECES for part in ("behind", "fused", "exact", "apart")
-    },
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
@@ -79,7 +75,8 @@ def of_session(row: dict[str, Any]) -> dict[str, str]:
 
 def of_fusions(row: dict[str, Any]) -> dict[str, str]:
     """Return those of a row of vllm_fusions.py."""
-    return {"model": f"Qwen3, {row['dtype'].removesuffix(', float')}", "mode": "PIECEWISE"}
+    model = row["dtype"].removesuffix(", npugraph_ex").removesuffix(", float")
+    return {"model": f"Qwen3, {model}", "mode": row.get("mode", "PIECEWISE")}
 
 
 def of_graphs(row: dict[str, Any]) -> dict[str, str]:

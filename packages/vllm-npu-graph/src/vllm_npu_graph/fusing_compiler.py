@@ -28,10 +28,9 @@ class FusingCompiler(AscendCompiler):  # type: ignore[misc]
 
     def _fused(self, graph: GraphModule) -> GraphModule:
         config = self.vllm_config.compilation_config.inductor_compile_config
-        passes = getattr(config.get(current_platform.pass_key), "passes", ())
-        ours = [each for each in passes if isinstance(each, FusionPass)]
-        if ours and get_ascend_config().ascend_compilation_config.enable_npugraph_ex:
+        fusions = config.get(current_platform.pass_key)
+        by_ex = get_ascend_config().ascend_compilation_config.enable_npugraph_ex
+        if by_ex and isinstance(fusions, FusionPass):
             graph = copy.deepcopy(graph)
-            for each in ours:
-                each(graph)
+            fusions(graph)
         return graph

@@ -75,12 +75,12 @@ def add_fusions(vllm_config: Any, options: FusionOptions) -> FusionPass:
             "the engine takes one: leave it out, or fusions"
         )
     by_ex = get_ascend_config().ascend_compilation_config.enable_npugraph_ex
-    if config.mode != CompilationMode.VLLM_COMPILE or by_ex:
+    is_ours = "vllm_npu_graph" in current_platform.get_compile_backend()
+    if config.mode != CompilationMode.VLLM_COMPILE or (by_ex and not is_ours):
         _LOGGER.warning(
-            "vllm-npu-graph fuses nothing: in mode %s the engine compiles %s. Use PIECEWISE or "
-            "FULL_AND_PIECEWISE, or set ascend_compilation_config.enable_npugraph_ex to false",
+            "vllm-npu-graph fuses nothing: in mode %s the engine compiles %s; see the README",
             config.cudagraph_mode.name,
-            "by npugraph_ex, which runs no passes of others" if by_ex else "nothing",
+            "by npugraph_ex, and vLLM was not told to take our platform" if by_ex else "nothing",
         )
     made = FusionPass(vllm_config, options)
     config.inductor_compile_config[key] = made
