@@ -114,7 +114,9 @@ class Measured:
         self.before = cann_sim.counters()
 
     def end_load(self: Any, out: str) -> None:
-        """Write what was counted."""
+        """Write what was counted; ranks behind the first add their number to the file's name."""
+        from sglang.srt.runtime_context import get_parallel
+
         counted = cann_sim.counters() - self.before
         backend = self.graph_runner().backend
         updates = getattr(backend, "updates", None)
@@ -127,7 +129,8 @@ class Measured:
         if updates is not None:
             lane = updates.lane
             row |= {"updater": lane.updater, "updater_reason": lane.updater_reason}
-        Path(out).write_text(json.dumps(row))
+        rank = get_parallel().tp_rank
+        Path(out + (f".{rank}" if rank else "")).write_text(json.dumps(row))
 
     def make_sides(self: Any) -> None:
         """Capture graphs for each of those that take turns: the engine's, and ours by updater."""

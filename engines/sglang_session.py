@@ -122,9 +122,18 @@ def generate(engine: Any, prompts: list[list[int]], lengths: list[int]) -> list[
     return [list(output["output_ids"]) for output in outputs]
 
 
-def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind ours the row of the control."""
-    engine = make_engine(variant, checkpoint)
+def run_load(
+    variant: Variant, checkpoint: Path, count: int, **options: Any
+) -> list[dict[str, Any]]:
+    """Run the load on an engine and return its row, and behind ours the row of the control.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        count: Number of sequences.
+        options: Of the engine, besides those of `make_engine`.
+    """
+    engine = make_engine(variant, checkpoint, **options)
     rows = [measure_load(engine, variant, count, shift=0)]
     if variant.name == "ours":
         control = dataclasses.replace(variant, name="control")
@@ -139,8 +148,20 @@ def measure_load(engine: Any, variant: Variant, count: int, *, shift: int) -> di
         engine.collective_rpc("begin_load", shift=shift)
         tokens = generate(engine, *compare_load(count))
         engine.collective_rpc("end_load", out=str(out))
-        counted = json.loads(out.read_text())
+        counted = read_counted(out)
     return {**describe(variant), "sequences": count, "tokens": tokens, **counted}
+
+
+def read_counted(out: Path) -> dict[str, Any]:
+    """Return what all ranks counted, added up, and by what they replayed.
+
+    Args:
+        out: The file of the first rank.
+    """
+    rows = [json.loads(path.read_text()) for path in sorted(out.parent.glob(f"{out.name}*"))]
+    names = ("graph_steps", "waits_in_graph_steps", *COUNTED)
+    sums = {name: sum(row[name] for row in rows) for name in names}
+    return {**rows[0], **sums, "backend": ", ".join(sorted({row["backend"] for row in rows}))}
 
 
 def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
@@ -203,7 +224,12 @@ def run_apart(
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = find_wrong(rows)
+    return find_wrong(rows) + find_other_steps(rows)
+
+
+def find_other_steps(rows: list[dict[str, Any]]) -> list[str]:
+    """Return which rows have other steps than the stock engine, or waits that they should not."""
+    wrong = []
     for row, theirs, what in beside_stock(rows):
         if row["name"] == "stock" or theirs is None:
             continue
