@@ -75,6 +75,11 @@ def described(variant: ModelVariant) -> dict[str, Any]:
     return {**describe(variant), "model": variant.model, "dtype": dtype, "ranks": variant.ranks}
 
 
+def checkpoint_of(variant: ModelVariant, folder: Path) -> Path:
+    """Return where the checkpoint of a variant is, or is to be."""
+    return folder / f"{variant.model}-{variant.dtype}".replace(", ", "-")
+
+
 def run_variant(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run a variant in this process and those of its engine, and return its rows."""
     rows = run_load(variant, checkpoint, count, **variant.options())
@@ -89,7 +94,7 @@ def run_apart(
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in processes of its own, which end with it, and return its rows."""
-    checkpoint = folder / f"{variant.model}-{variant.dtype}".replace(", ", "-")
+    checkpoint = checkpoint_of(variant, folder)
     if not checkpoint.exists():
         write_model(variant, checkpoint)
     if variant.name == "transformers":
@@ -143,7 +148,9 @@ def run_session(
     script: str,
     parser: argparse.ArgumentParser,
     choose: Callable[[argparse.Namespace], list[ModelVariant]],
-    judge: Callable[[list[dict[str, Any]]], list[str]] = verdict,
+    *,
+    run: Callable[..., list[dict[str, Any]]] = run_variant,
+    apart: Callable[..., list[dict[str, Any]]] = run_apart,
 ) -> int:
     """Run the variants of a session; return 1 if something is wrong.
 
@@ -151,7 +158,8 @@ def run_session(
         script: Path of the session.
         parser: Its options; those that all such sessions have are added.
         choose: Returns its variants.
-        judge: Returns what is wrong in its rows.
+        run: Runs one in a process of its own.
+        apart: Starts that process, or lets transformers judge.
     """
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a variant")
@@ -159,13 +167,13 @@ def run_session(
     parser.set_defaults(layers=2, sequences=200, script=script)
     options = parser.parse_args()
     if options.run:
-        run_given(options.run, ModelVariant, run_variant)
+        run_given(options.run, ModelVariant, run)
         return 0
     sglang_stand_ins.set_environment()
     # What ends the session ends what it started.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    rows = run_variants(choose(options), options, run_apart)
-    return conclude(rows, COLUMNS, "SGLang 0.5.23", judge(rows))
+    rows = run_variants(choose(options), options, apart)
+    return conclude(rows, COLUMNS, "SGLang 0.5.23", verdict(rows))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import Any
 import sglang_device_lengths
 import sglang_stand_ins
 from sglang_chunks import MeasuredChunks, first_page
+from sglang_faults import FailingSteps
 from stopwatch import Stopwatch
 
 import cann_sim
@@ -42,7 +43,8 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     from sglang.srt.managers import scheduler
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    measured = type("MeasuredScheduler", (Measured, MeasuredChunks, scheduler.Scheduler), {})
+    bases = (Measured, MeasuredChunks, FailingSteps, scheduler.Scheduler)
+    measured = type("MeasuredScheduler", bases, {})
     HookRegistry.register(
         f"{scheduler.__name__}.{scheduler.Scheduler.__name__}", measured, HookType.REPLACE
     )

@@ -15,6 +15,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import sglang_lora_kernels
 import torch
 import torchvision_operators
 
@@ -78,6 +79,7 @@ def declare_operators() -> object:
     arguments = "Tensor rows, Tensor table, Tensor starts, Tensor ends, Tensor(a!) slots"
     library.define(f"cache_loc_update({arguments}) -> ()")
     library.impl("cache_loc_update", cache_loc_update, "PrivateUse1")
+    sglang_lora_kernels.declare(library)
     return library
 
 
