@@ -18,6 +18,7 @@ from typing import Any
 import sglang_device_lengths
 import sglang_stand_ins
 from sglang_chunks import MeasuredChunks, first_page
+from sglang_faults import FailingSteps
 from stopwatch import Stopwatch
 
 import cann_sim
@@ -45,7 +46,8 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
     from sglang.srt.managers import scheduler
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    measured = type("MeasuredScheduler", (Measured, MeasuredChunks, scheduler.Scheduler), {})
+    bases = (Measured, MeasuredChunks, FailingSteps, scheduler.Scheduler)
+    measured = type("MeasuredScheduler", bases, {})
     HookRegistry.register(
         f"{scheduler.__name__}.{scheduler.Scheduler.__name__}", measured, HookType.REPLACE
     )
@@ -139,7 +141,9 @@ class Measured:
         self.before = cann_sim.counters()
 
     def end_load(self: Any, out: str) -> None:
-        """Write what was counted."""
+        """Write what was counted; ranks behind the first add their number to the file's name."""
+        from sglang.srt.runtime_context import get_parallel
+
         counted = cann_sim.counters() - self.before
         backend = self.graph_runner().backend
         updates = getattr(backend, "updates", None)
@@ -153,7 +157,8 @@ class Measured:
         if updates is not None:
             lane = updates.lane
             row |= {"updater": lane.updater, "updater_reason": lane.updater_reason}
-        Path(out).write_text(json.dumps(row))
+        rank = get_parallel().tp_rank
+        Path(out + (f".{rank}" if rank else "")).write_text(json.dumps(row))
 
     def make_sides(self: Any) -> None:
         """Capture graphs for each of those that take turns: the engine's, and ours by updater."""

@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sglang_stand_ins
 from decode_load import BLOCK_SIZE, MOST_SEQUENCES, compare_load
@@ -33,6 +33,9 @@ from session_rows import (
 )
 from session_run import conclude, make_parser, run_variants
 from sglang_scheduler import COUNTED, run_scheduler
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 TURNS, STEPS_OF_TURN = 12, 14
 RETRACT = {"SGLANG_TEST_RETRACT": "1", "SGLANG_TEST_RETRACT_INTERVAL": "12"}
@@ -117,34 +120,64 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
     return measured(**{**given, **options})
 
 
-def generate(engine: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
+def generate(
+    engine: Any, prompts: list[list[int]], lengths: list[int], **given: Any
+) -> list[list[int]]:
     """Return so many tokens behind each prompt, the likeliest at each place."""
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
     ]
-    outputs = engine.generate(input_ids=prompts, sampling_params=sampling)
+    outputs = engine.generate(input_ids=prompts, sampling_params=sampling, **given)
     return [list(output["output_ids"]) for output in outputs]
 
 
-def run_load(variant: Variant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
-    """Run the load on an engine and return its row, and behind ours the row of the control."""
-    engine = make_engine(variant, checkpoint)
-    rows = [measure_load(engine, variant, count, shift=0)]
+def run_load(
+    variant: Variant,
+    checkpoint: Path,
+    count: int,
+    given: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Run the load on an engine and return its row, and behind ours the row of the control.
+
+    Args:
+        variant: Of the session.
+        checkpoint: Of the model.
+        count: Number of sequences.
+        given: To `Engine.generate`, besides prompts and how they are sampled.
+        options: Of the engine, besides those of `make_engine`.
+    """
+    engine = make_engine(variant, checkpoint, **options)
+    rows = [measure_load(engine, variant, count, shift=0, **(given or {}))]
     if variant.name == "ours":
         control = dataclasses.replace(variant, name="control")
-        rows.append(measure_load(engine, control, count, shift=-1))
+        rows.append(measure_load(engine, control, count, shift=-1, **(given or {})))
     return rows
 
 
-def measure_load(engine: Any, variant: Variant, count: int, *, shift: int) -> dict[str, Any]:
+def measure_load(
+    engine: Any, variant: Variant, count: int, *, shift: int, **given: Any
+) -> dict[str, Any]:
     """Return tokens and what they cost."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "counted.json"
         engine.collective_rpc("begin_load", shift=shift)
-        tokens = generate(engine, *compare_load(count))
+        tokens = generate(engine, *compare_load(count), **given)
         engine.collective_rpc("end_load", out=str(out))
-        counted = json.loads(out.read_text())
+        counted = read_counted(out)
     return {**describe(variant), "sequences": count, "tokens": tokens, **counted}
+
+
+def read_counted(out: Path) -> dict[str, Any]:
+    """Return what all ranks counted, added up, and by what they replayed.
+
+    Args:
+        out: The file of the first rank.
+    """
+    rows = [json.loads(path.read_text()) for path in sorted(out.parent.glob(f"{out.name}*"))]
+    names = ("graph_steps", "waits_in_graph_steps", *COUNTED)
+    sums = {name: sum(row[name] for row in rows) for name in names}
+    return {**rows[0], **sums, "backend": ", ".join(sorted({row["backend"] for row in rows}))}
 
 
 def run_turns(variant: Variant, checkpoint: Path) -> list[dict[str, Any]]:
@@ -207,8 +240,12 @@ def run_apart(
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = find_wrong(rows)
-    wrong += [
+    return find_wrong(rows) + find_other_steps(rows)
+
+
+def find_other_steps(rows: list[dict[str, Any]]) -> list[str]:
+    """Return which rows have other steps than the stock engine, or waits that they should not."""
+    wrong = [
         f"{row['name']}: no sequence gave its pages back"
         for row in rows
         if row.get("retracted") == 0

@@ -15,6 +15,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import sglang_lora_kernels
 import torch
 import torchvision_operators
 
@@ -78,6 +79,7 @@ def declare_operators() -> object:
     arguments = "Tensor rows, Tensor table, Tensor starts, Tensor ends, Tensor(a!) slots"
     library.define(f"cache_loc_update({arguments}) -> ()")
     library.impl("cache_loc_update", cache_loc_update, "PrivateUse1")
+    sglang_lora_kernels.declare(library)
     return library
 
 
@@ -117,15 +119,19 @@ def cast_to_float32_logits(logits: torch.Tensor, output: torch.Tensor) -> torch.
 
 
 class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Stands for sgl-kernel-npu: every name can be imported, and three are here to be called."""
+    """Stands for sgl-kernel-npu: every name can be imported, and some are here to be called."""
 
     NAME = "sgl_kernel_npu"
+    # The engine has a branch of its own for builds of the package that lack these modules.
+    LACKING = ("norm.fused_rope_qk_mqa",)
 
     def find_spec(self, fullname: str, *_where: object) -> importlib.machinery.ModuleSpec | None:
         """Find the package and each module in it."""
-        parts = fullname.split(".")
+        package, _, module = fullname.partition(".")
+        parts = module.split(".")
         # A module that has the name of the function in it is there, and the function is no module.
-        if parts[0] != self.NAME or parts[-1] == parts[-2:][0] != self.NAME:
+        is_function = len(parts) > 1 and parts[-1] == parts[-2]
+        if package != self.NAME or module in self.LACKING or is_function:
             return None
         return importlib.util.spec_from_loader(fullname, self, is_package=True)
 
@@ -135,6 +141,8 @@ class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             "split_qkv_rmsnorm_rope": split_qkv_rmsnorm_rope,
             "alloc_extend_kernel": AllocExtend(),
             "verify_tree_greedy": verify_tree_greedy,
+            "l1_norm": l1_norm,
+            "fused_split_qk_norm": fused_split_qk_norm,
         }
 
         def find(name: str) -> Any:
@@ -185,6 +193,29 @@ def split_qkv_rmsnorm_rope(
         return rotated.view(len(x), -1).to(x.dtype)
 
     return turned(q, q_weight, q_bias), turned(k, k_weight, k_bias), v.clone()
+
+
+def l1_norm(weights: torch.Tensor) -> torch.Tensor:
+    """Stand for the kernel: the weights of a token's experts, which add up to one."""
+    return weights / weights.sum(dim=-1, keepdim=True)
+
+
+def fused_split_qk_norm(
+    latent: torch.Tensor,
+    q_norm: torch.nn.Module,
+    kv_norm: torch.nn.Module,
+    q_rank: int,
+    kv_rank: int,
+    rotary: int,
+    *,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Stand for the kernel: as the engine does for models that opt out of it."""
+    for norm in (q_norm, kv_norm):
+        if norm.variance_epsilon != eps:
+            raise NotImplementedError("fused_split_qk_norm stands for norms of one epsilon alone")
+    q, k, k_rotary = latent.split([q_rank, kv_rank, rotary], dim=-1)
+    return q_norm(q), kv_norm(k).unsqueeze(1), k_rotary.unsqueeze(1)
 
 
 class AllocExtend:

@@ -46,7 +46,8 @@ def write_checkpoint(
         n_group=2,
         topk_group=1,
         moe_intermediate_size=64,
-        # What transformers takes for granted, and vLLM reads.
+        # What transformers takes for granted, and the engines read.
+        moe_layer_freq=1,
         topk_method="noaux_tc",
         scoring_func="sigmoid",
         num_attention_heads=num_heads,

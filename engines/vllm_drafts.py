@@ -17,7 +17,8 @@ from decode_load import compare_load
 from forked_variant import run_forked
 from session_rows import beside_stock, find_errors, find_unexpected, find_wrong_tokens, judgements
 from session_run import make_parser
-from vllm_models import COLUMNS, KEYS, ModelVariant, described, write_model
+from tiny_models import write_model
+from vllm_models import COLUMNS, KEYS, ModelVariant, described
 from vllm_session import make_engine, measure_engine, run_session
 
 if TYPE_CHECKING:

@@ -20,8 +20,9 @@ from decode_load import compare_load
 from forked_variant import run_forked
 from session_rows import judgements
 from session_run import make_parser
+from tiny_models import write_model
 from vllm_models import COLUMNS as MODEL_COLUMNS
-from vllm_models import KEYS, ModelVariant, described, verdict, write_model
+from vllm_models import KEYS, ModelVariant, described, verdict
 from vllm_session import make_engine, measure_engine, run_session
 
 if TYPE_CHECKING:

@@ -7,12 +7,14 @@ not run again stands as it was in that page; a cell without a run says why.
 
 from __future__ import annotations
 
-import argparse
 import json
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-ROOT = Path(__file__).parent.parent
+from engine_page import ROOT, print_or_write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 PAGE = ROOT / "docs" / "engines-vllm.md"
 MODES = ("FULL_DECODE_ONLY", "PIECEWISE", "FULL_AND_PIECEWISE")
 PARTS = {
@@ -160,18 +162,5 @@ standard deviations of the engine's logits, where two variants first differ.
 """
 
 
-def main() -> None:
-    """Print the page, or write it."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true")
-    parser.add_argument("--rows", type=Path, default=ROOT / "build" / "engines")
-    options = parser.parse_args()
-    text = page(read_rows(options.rows), PAGE.read_text() if PAGE.exists() else "")
-    if options.write:
-        PAGE.write_text(text)
-    else:
-        print(text)
-
-
 if __name__ == "__main__":
-    main()
+    print_or_write(__doc__, PAGE, lambda folder, before: page(read_rows(folder), before))

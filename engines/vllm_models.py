@@ -16,6 +16,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from forked_variant import run_forked
+from model_judgements import find_unlikely
 from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
@@ -27,6 +28,7 @@ from session_rows import (
     judgements,
 )
 from session_run import make_parser
+from tiny_models import write_model
 from vllm_session import Variant, describe, run_load, run_session, run_turns
 from worker_counts import COUNTED
 
@@ -49,13 +51,6 @@ RUNS: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("DeepSeek, experts", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Qwen3-MoE", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
 }
-# How far below the likeliest token rounding may leave the chosen one, in standard deviations of the
-# logits. The engine folds two projections into others, and prefills in bfloat16 in either dtype:
-# seen were 0.11, the engine alone and with ours alike, and 3.8 with wrong lengths.
-WORST_TOKEN = 0.25
-# Where rounding decides between two experts, logits differ by more than that: with experts the
-# share of tokens counts that are the likeliest. Seen were 0.95, and 0.90 with wrong lengths.
-LEAST_LIKELIEST = 0.925
 # So many sequences do not all fit at once: some are preempted.
 MANY_SEQUENCES = 100
 COLUMNS = {
@@ -110,7 +105,7 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
         if theirs is None:
             continue
         is_control = row["name"] == "control"
-        wrong += [f"{what}: {text}" for text in judge(row, is_control=is_control)]
+        wrong += [f"{what}: {text}" for text in find_unlikely(row)]
         if (row["full_steps"] == 0) != (row["mode"] == "PIECEWISE"):
             wrong.append(f"{what}: {row['full_steps']} steps replayed a whole graph")
         if row["preempted"] == 0 and row["sequences"] >= MANY_SEQUENCES:
@@ -130,22 +125,6 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             expected["waits_in_full_steps"] = 0
         wrong += find_unexpected(row, what, expected)
     return wrong
-
-
-def judge(row: dict[str, Any], *, is_control: bool) -> list[str]:
-    """Return what transformers finds wrong in the tokens of a row."""
-    if "worst_token" not in row:
-        return ["transformers did not judge its tokens"]
-    share, worst = row["likeliest_tokens"] / row["num_tokens"], row["worst_token"]
-    if "experts" in row["model"] or "MoE" in row["model"]:
-        is_wrong, rule = share < LEAST_LIKELIEST, f"at least {LEAST_LIKELIEST:.0%} likeliest"
-    else:
-        is_wrong, rule = worst > WORST_TOKEN, f"the worst at most {WORST_TOKEN} below the likeliest"
-    if is_wrong == is_control:
-        return []
-    return [
-        f"{share:.1%} of its tokens are the likeliest, the worst lies {worst:.3f} below: {rule}"
-    ]
 
 
 def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
@@ -170,25 +149,6 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             ModelVariant(num_layers=layers, timed=timed, **made) for layers in options.timed_layers
         ]
     return chosen
-
-
-def write_model(variant: ModelVariant, folder: Path) -> None:
-    """Write the checkpoint of a variant's model."""
-    import tiny_deepseek
-    import tiny_qwen3
-    import torch
-
-    given: dict[str, Any] = {
-        "num_layers": variant.num_layers,
-        "dtype": getattr(torch, variant.dtype),
-    }
-    if variant.model.startswith("Qwen3"):
-        has_experts = "MoE" in variant.model
-        tiny_qwen3.write_checkpoint(folder, has_experts=has_experts, **given)
-        return
-    heads = 3 if "3 heads" in variant.model else 4
-    has_experts = "experts" in variant.model
-    tiny_deepseek.write_checkpoint(folder, num_heads=heads, has_experts=has_experts, **given)
 
 
 def run_apart(

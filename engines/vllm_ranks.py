@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from forked_variant import run_forked
 from session_rows import judgements
 from session_run import make_parser
+from tiny_models import write_model
 from vllm_graphs import PLUGINS
-from vllm_models import COLUMNS, KEYS, ModelVariant, described, run_tokens, verdict, write_model
+from vllm_models import COLUMNS, KEYS, ModelVariant, described, run_tokens, verdict
 from vllm_session import run_session
 
 if TYPE_CHECKING:

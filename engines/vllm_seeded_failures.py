@@ -20,13 +20,11 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import vllm_stand_ins
-from rich.console import Console
-from rich.table import Table
+from fault_rows import conclude_faults
 from seeded_faults import Fault, draw_fault
 from session_run import ROOT
 from vllm_session import Variant, generate, make_engine
@@ -157,25 +155,6 @@ def run_seeds(name: str, seeds: list[int], checkpoint: Path) -> list[dict[str, A
     return rows
 
 
-def print_rows(rows: list[dict[str, Any]]) -> None:
-    """Print what was met, by engine and kind, and what was wrong."""
-    title = "vLLM with vllm-npu-graph, faults that seeds decide"
-    table = Table(
-        "engine", "what fails", "faults", "named errors", "no error", "wrong", title=title
-    )
-    kinds = Counter((row["engine"], row["kind"]) for row in rows)
-    for (name, kind), count in sorted(kinds.items()):
-        own = [row for row in rows if (row["engine"], row["kind"]) == (name, kind)]
-        named = sum(bool(row["told"]) for row in own)
-        wrong = sum(bool(row["wrong"]) for row in own)
-        table.add_row(name, kind, *map(str, (count, named, count - named, wrong)))
-    Console(width=120).print(table)
-    for row in rows:
-        if row["wrong"]:
-            what = f"{row['engine']}, seed {row['seed']}, {row['kind']}"
-            print(f"{what}: {', '.join(row['wrong'])}; {row['told']}")
-
-
 def main() -> int:
     """Run all seeds; return 1 if one did not end as it should."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -207,11 +186,7 @@ def main() -> int:
             print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
             OUT.write_text(json.dumps(rows, indent=1))
     del kept
-    print_rows(rows)
-    met = {row["kind"] for row in rows if row["told"]}
-    unmet = [kind for kind in {row["kind"] for row in rows} if kind not in met]
-    print("\n".join(f"{kind}: nothing failed by it" for kind in unmet), end="")
-    return 1 if unmet or any(row["wrong"] for row in rows) else 0
+    return conclude_faults(rows, "vLLM with vllm-npu-graph, faults that seeds decide")
 
 
 if __name__ == "__main__":

@@ -103,6 +103,23 @@ def test_packed_queries_attend_to_latent_pages(
     close(conformance, output, expected.transpose(0, 1) if layout == "TND_NTD" else expected, 200)
 
 
+def test_parts_of_one_query_are_made_contiguous() -> None:
+    batch = Latent([1, 3], [40, 200])
+    whole = torch.cat([batch.query, batch.query_rope], -1).to("npu")
+    views = whole.split([LATENT, ROPE], -1)
+    assert not any(view.is_contiguous() for view in views)
+    outputs = [
+        torch_npu.npu_fused_infer_attention_score(
+            query,
+            batch.key.to("npu"),
+            batch.key.to("npu"),
+            **batch.arguments(query_rope=rope, input_layout="TND", actual_seq_lengths=[1, 4]),
+        )[0]
+        for query, rope in (views, [view.contiguous() for view in views])
+    ]
+    assert torch.equal(*outputs)
+
+
 @pytest.mark.parametrize("layout", ["BSND", "BNSD", "BSH", "BNSD_NBSD", "BSND_NBSD", "BSH_NBSD"])
 @pytest.mark.parametrize("second", [False, True])
 def test_batch_decodes_over_latent_pages(conformance: Any, layout: str, second: bool) -> None:

@@ -75,6 +75,8 @@ def gate(
     groups: tuple[int, int, int],
     norm: int,
     factor: float,
+    *,
+    renorm: int = 0,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Grouped choice in float64; groups are (chosen, all, mode)."""
     chosen, count, mode = groups
@@ -87,7 +89,7 @@ def gate(
     )
     places = grouped.masked_fill(~kept.unsqueeze(-1), -torch.inf).flatten(-2).topk(k, -1).indices
     values = normal.gather(-1, places)
-    if norm == 1:
+    if norm == 1 or renorm:
         values = values / (values.sum(-1, keepdim=True) + 1e-20)
     return values * factor, places
 
@@ -120,6 +122,15 @@ def test_gating_top_k_chooses_within_the_best_groups(
     conformance.close(normal.cpu(), expected, ulps=16)
 
 
+@pytest.mark.parametrize("norm", [0, 1])
+def test_gating_top_k_lets_the_chosen_add_up_to_one(conformance: Any, norm: int) -> None:
+    x = distinct(5, 64, torch.float32)
+    weights, chosen, _ = torch_npu.npu_moe_gating_top_k(x.to("npu"), 6, renorm=1, norm_type=norm)
+    values, places = gate(x, None, 6, (1, 1, 0), norm, 1.0, renorm=1)
+    assert torch.equal(chosen.cpu(), places.int())
+    conformance.close(weights.cpu(), values, ulps=32)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -127,7 +138,7 @@ def test_gating_top_k_chooses_within_the_best_groups(
         ({"k_group": 9}, "argument 'kGroup'"),
         ({"group_count": 7}, "argument 'groupCount'"),
         ({"group_count": 32, "k_group": 32}, "argument 'groupCount'"),
-        ({"renorm": 1}, "argument 'renorm'"),
+        ({"renorm": 2}, "argument 'renorm'"),
         ({"norm_type": 2}, "argument 'normType'"),
         ({"group_select_mode": 2}, "argument 'groupSelectMode'"),
     ],

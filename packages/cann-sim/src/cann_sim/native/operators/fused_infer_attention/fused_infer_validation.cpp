@@ -200,7 +200,6 @@ void RequireRopeShape(const Tensor& rope, const Tensor& tensor, int64_t dim) {
   } else {
     RequireSameDtype(rope, tensor);
   }
-  RequireContiguous(rope);
   std::vector<int64_t> expected = tensor.sizes().vec();
   if (expected.size() == 5) {
     expected.back() = narrow ? kHalfUnit : expected.back();
@@ -240,6 +239,7 @@ void RequireRope(const FusedInferAttention& call) {
     RefuseArgument(call.query.name(), "a head dimension of 512 or 128 beside a rotary part", std::to_string(dim));
   }
   RequireRopeShape(*call.query_rope, call.query, dim);
+  RequireContiguous(*call.key_rope);
   RequireRopeShape(*call.key_rope, call.key, CacheDim(call, call.key));
   if (CacheDim(call, call.value) != dim) {
     RefuseArgument(call.value.name(), "a head dimension of " + std::to_string(dim) + " as 'query'",

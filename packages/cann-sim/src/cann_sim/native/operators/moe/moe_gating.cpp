@@ -60,7 +60,7 @@ struct GatingTopK {
   Tensor x;
   OptionalTensor bias;
   int64_t k, chosen_groups, groups, group_select_mode, norm_type;
-  bool wants_norm;
+  bool renorm, wants_norm;
   double factor, epsilon;
   Tensor y, experts, norm;
 
@@ -130,7 +130,7 @@ void GatingTopK::Run(const at::Tensor& fixed) const {
   const at::Tensor normalized = norm_type == kSigmoid ? at::sigmoid(wide) : at::softmax(wide, -1);
   const at::Tensor chosen = fixed.defined() ? fixed : Choose(normalized);
   at::Tensor weights = at::gather(normalized, -1, chosen);
-  if (norm_type == kSigmoid) {
+  if (norm_type == kSigmoid || renorm) {
     weights = weights.div(weights.sum({-1}, true).add_(epsilon));
   }
   y.Store(weights.mul(factor));
@@ -190,13 +190,15 @@ CANN_SIM_OPERATOR(aclnnMoeGatingTopKSoftmaxV2, (Tensor, x), (OptionalTensor, fin
 }
 
 // n = sigmoid or softmax of x. The k largest of n + bias, out of the best groups of experts; y = their n, divided by the sum
-// of the row where n is a sigmoid, times routedScalingFactor.
+// of the row where n is a sigmoid or renorm is 1, times routedScalingFactor.
 CANN_SIM_OPERATOR(aclnnMoeGatingTopK, (Tensor, x), (OptionalTensor, bias), (Int, k), (Int, kGroup), (Int, groupCount),
                   (Int, groupSelectMode), (Int, renorm), (Int, normType), (Bool, outFlag), (Double, routedScalingFactor),
                   (Double, eps), (Tensor, yOut), (Tensor, expertIdxOut), (Tensor, outOut)) {
-  RequireNoRenorm(renorm);
-  const GatingTopK gating{x,       bias, k,   kGroup, groupCount,   groupSelectMode, normType, outFlag, routedScalingFactor,
-                          eps,     yOut, expertIdxOut, outOut};
+  if (renorm != 0 && renorm != 1) {
+    RefuseArgument(renorm.name(), "0 or 1", std::to_string(renorm));
+  }
+  const GatingTopK gating{x,           bias,    k,                   kGroup, groupCount, groupSelectMode, normType,
+                          renorm == 1, outFlag, routedScalingFactor, eps,    yOut,       expertIdxOut,    outOut};
   gating.Require();
   return [gating] { gating.Run(at::Tensor()); };
 }
@@ -207,8 +209,8 @@ CANN_SIM_OPERATOR(aclnnMoeGatingTopKV2, (Tensor, x), (OptionalTensor, bias), (Op
                   (Int, renorm), (Int, normType), (Bool, outFlag), (Double, routedScalingFactor), (Double, eps),
                   (Tensor, yOut), (Tensor, expertIdxOut), (Tensor, outOut)) {
   RequireNoRenorm(renorm);
-  const GatingTopK gating{x,       bias, k,   kGroup, groupCount,   groupSelectMode, normType, outFlag, routedScalingFactor,
-                          eps,     yOut, expertIdxOut, outOut};
+  const GatingTopK gating{x,     bias,    k,                   kGroup, groupCount, groupSelectMode, normType,
+                          false, outFlag, routedScalingFactor, eps,    yOut,       expertIdxOut,    outOut};
   gating.Require();
   if (static_cast<bool>(inputIds) != static_cast<bool>(tid2eid)) {
     RefuseArgument(inputIds ? tid2eid.name() : inputIds.name(), "both of inputIds and tid2eid, or none", "one");
