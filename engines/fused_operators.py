@@ -6,6 +6,7 @@ the unfused ones, that rounding is all that fusions changed.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +46,18 @@ def take_apart(module: GraphModule, others: Mapping[Any, Callable[..., Any]] | N
     return bool(found)
 
 
+@functools.cache
+def copied() -> Callable[[Any], Any]:
+    """Return an operator that copies, of which no compiler knows that: npugraph_ex would fuse."""
+    import torch
+
+    copy = torch.library.custom_op(
+        "session::copied", lambda x: x.clone(), mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
+    copy.register_fake(torch.empty_like)
+    return copy
+
+
 def norm_and_dynamic_quant(
     x: Any, residual: Any, weight: Any, *, epsilon: float = 1e-6, **_given: Any
 ) -> tuple[Any, ...]:
@@ -52,7 +65,7 @@ def norm_and_dynamic_quant(
     import torch_npu
 
     normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
-    quantised, scale = torch_npu.npu_dynamic_quant(normed)
+    quantised, scale = torch_npu.npu_dynamic_quant(copied()(normed))
     return quantised, None, total, scale, None
 
 
@@ -64,7 +77,9 @@ def norm_and_quant(
     import torch_npu
 
     normed, _, total = torch_npu.npu_add_rms_norm(x, residual, weight, epsilon)
-    quantised = torch_npu.npu_quantize(normed, 1.0 / scale, offset, torch.qint8, -1, False)
+    quantised = torch_npu.npu_quantize(
+        copied()(normed), 1.0 / scale, offset, torch.qint8, -1, False
+    )
     return quantised, None, total
 
 
@@ -72,5 +87,5 @@ def swiglu_and_dynamic_quant(x: Any, **_given: Any) -> tuple[Any, Any]:
     """Return what `npu_dequant_swiglu_quant` does, rounding the product."""
     import torch_npu
 
-    quantised, scale = torch_npu.npu_dynamic_quant(torch_npu.npu_swiglu(x))
+    quantised, scale = torch_npu.npu_dynamic_quant(copied()(torch_npu.npu_swiglu(x)))
     return quantised, scale
