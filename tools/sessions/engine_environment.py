@@ -18,6 +18,7 @@ NEVER = "sys_platform == 'never'"
 
 _PARTS = (
     "session",
+    "own_tests",
     "graphs",
     "prefill",
     "eagle",
@@ -197,11 +198,18 @@ def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, py
         python=python,
     )
     folder = Path(builder).parents[1] / "wheels"
+    options = ["--quiet", "--no-deps", "--no-build-isolation"]
+    settings = {**installer.settings, **dict(engine.build_settings)}
+    session = installer.session
+    # The engine's own tests are in it, for `engines/<engine>_own_tests.py`.
+    sources = ROOT / "build" / "engines"
+    if not list(sources.glob(f"{engine.name}-*.tar.gz")):
+        options_of_source = ["--no-binary=:all:", "--dest", str(sources), str(engine.from_source)]
+        command = [builder, "-m", "pip", "download", *options, *options_of_source]
+        session.run(*command, env=settings, external=True)
     if not list(folder.glob("*.whl")):
-        options = ["--quiet", "--no-deps", "--no-build-isolation", "--no-binary=:all:"]
+        (archive,) = sources.glob(f"{engine.name}-*.tar.gz")
         command = [builder, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder)]
-        settings = {**installer.settings, **dict(engine.build_settings)}
-        session = installer.session
-        session.run(*command, str(engine.from_source), env=settings, external=True)
+        session.run(*command, str(archive), env=settings, external=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
