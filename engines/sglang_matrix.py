@@ -21,8 +21,6 @@ PAGE = ROOT / "docs" / "engines-sglang.md"
 # What is not run, and why.
 OTHERS = {
     "fusions of fx-passes": "not adopted: Dynamo fails on the engine's model",
-    "quantised checkpoints": "not run",
-    "DeepSeek-shaped (MLA), Qwen3-MoE": "not run",
     "LoRA": "not run",
     "tensor and data parallelism": "not run",
     "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",
