@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "engines-sglang.md"
 # What is not run, and why.
 OTHERS = {
-    "quantised checkpoints": "not run",
-    "DeepSeek-shaped (MLA), Qwen3-MoE": "not run",
     "LoRA": "not run",
     "tensor and data parallelism": "not run",
     "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",

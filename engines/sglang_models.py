@@ -119,6 +119,8 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
         wrong += find_wrong_tokens(row, what)
         if scheme_of(row["model"]) is None:
             wrong += [f"{what}: {text}" for text in find_unlikely(row)]
+        if ("idle" in row["model"]) > (row["idle_steps"] > 0):
+            wrong.append(f"{what}: no rank was idle")
     return wrong + find_other_steps(rows)
 
 

@@ -105,6 +105,16 @@ class IterationStopwatch(Stopwatch):
 class Measured:
     """Methods that the engine's scheduler has besides its own."""
 
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        from sglang.srt.runtime_context import get_parallel
+
+        # With data parallelism of attention every rank listens for calls, and only those that the
+        # first one gets are handed on.
+        calls = self.ipc_channels.recv_from_rpc
+        if calls is not None and get_parallel().tp_rank > 0:
+            calls.close(linger=0)
+
     def graph_runner(self: Any) -> Any:
         """Return what replays the decode graphs."""
         return self.tp_worker.model_runner.decode_cuda_graph_runner
@@ -119,6 +129,7 @@ class Measured:
                 before = cann_sim.counters().synchronisations
                 result = execute(*args, **kwargs)
                 self.waits.append(cann_sim.counters().synchronisations - before)
+                self.idle_steps += args[0].forward_mode.is_idle()
                 return result
 
             add = self._add_request_to_queue
@@ -138,6 +149,7 @@ class Measured:
 
             runner.backend.replay_with_input_update = shifted
         self.waits: list[int] = []
+        self.idle_steps = 0
         self.before = cann_sim.counters()
 
     def end_load(self: Any, out: str) -> None:
@@ -152,6 +164,7 @@ class Measured:
             "graph_steps": len(self.waits),
             "waits_in_graph_steps": sum(self.waits),
             "retracted": self.retracted,
+            "idle_steps": self.idle_steps,
             **{name: getattr(counted, name) for name in COUNTED},
         }
         if updates is not None:

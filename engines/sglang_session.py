@@ -175,7 +175,7 @@ def read_counted(out: Path) -> dict[str, Any]:
         out: The file of the first rank.
     """
     rows = [json.loads(path.read_text()) for path in sorted(out.parent.glob(f"{out.name}*"))]
-    names = ("graph_steps", "waits_in_graph_steps", *COUNTED)
+    names = ("graph_steps", "waits_in_graph_steps", "idle_steps", *COUNTED)
     sums = {name: sum(row[name] for row in rows) for name in names}
     return {**rows[0], **sums, "backend": ", ".join(sorted({row["backend"] for row in rows}))}
 

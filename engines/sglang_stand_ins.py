@@ -29,6 +29,8 @@ SETTINGS = {
     "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
     # Nothing here compiles the engine's Triton kernels; they run as Python.
     "TRITON_INTERPRET": "1",
+    # An engine whose scheduler failed waits a minute for what CUDA writes of it.
+    "SGLANG_CUDA_COREDUMP_BEFORE_CRASH": "0",
     # The checkpoint is local.
     "HF_HUB_OFFLINE": "1",
     # The prompts of a call reach the scheduler at once: the same batches in each run.

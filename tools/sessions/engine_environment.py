@@ -26,6 +26,7 @@ _PARTS = (
     "ranks",
     "idle_rank",
     "drafts",
+    "lora",
     "failures",
     "seeded_failures",
     "fusions",
