@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cann_sim
-from attn_update import LaneError, MissingLayerError, StepParameterError
+from attn_update import LaneError, MissingLayerError, StepParameterError, UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal
 from vllm_npu_graph.attention_update import AttentionUpdate, read_lengths
@@ -89,7 +89,7 @@ def decode() -> Iterator[Decode]:
     device = NpuDevice(0)
     with device.use_stream(device.create_stream()):
         model = PagedModel(device=device)
-        made = Decode(model=model, update=AttentionUpdate(device, frozenset(NAMES), "auto"))
+        made = Decode(model=model, update=AttentionUpdate(UpdateLane(device), frozenset(NAMES)))
         made.capture()
         yield made
     device.synchronize()
@@ -130,6 +130,31 @@ def test_a_step_whose_replay_failed_is_given_up(decode: Decode) -> None:
     decode.update.begin("decode", decode.metadata([5, 6], [7, 8]))
     decode.graph.replay()
     decode.update.abandon()
+    decode.settle()
+    decode.check([9, 4], [2, 3])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the engine's forward context says about a step."""
+
+    batch_descriptor: str
+    attn_metadata: dict[str, Metadata]
+
+
+def test_a_step_is_what_the_forward_context_says(decode: Decode) -> None:
+    given = decode.metadata([5, 6], [7, 8])
+    context = Context(batch_descriptor="decode", attn_metadata=given)
+    with decode.update.step(context):
+        decode.graph.replay()
+    assert_layers_equal(decode.outputs[2:], decode.model.eager(2, [7, 8])[2:])
+
+    def fail_behind_the_replay() -> None:
+        decode.graph.replay()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), decode.update.step(context):
+        fail_behind_the_replay()
     decode.settle()
     decode.check([9, 4], [2, 3])
 

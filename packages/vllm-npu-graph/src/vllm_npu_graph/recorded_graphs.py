@@ -23,13 +23,16 @@ class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Capture or replay the graph of the forward context's batch descriptor."""
         context = get_forward_context()
-        if context.cudagraph_runtime_mode == self.runtime_mode:
-            key = context.batch_descriptor
-            entry = self.concrete_aclgraph_entries.get(key)
-            if entry is None or entry.aclgraph is None:
-                with self._update.recording(key):
-                    return super().__call__(*args, **kwargs)
-            if not self._update.is_recorded(key):
-                # The engine updates this graph itself, in the order that it knows.
-                torch.get_device_module("npu").current_stream().synchronize()
+        if context.cudagraph_runtime_mode != self.runtime_mode:
+            return super().__call__(*args, **kwargs)
+        key = context.batch_descriptor
+        entry = self.concrete_aclgraph_entries.get(key)
+        if entry is None or entry.aclgraph is None:
+            with self._update.recording(key):
+                return super().__call__(*args, **kwargs)
+        if self._update.is_recorded(key):
+            with self._update.step(context):
+                return super().__call__(*args, **kwargs)
+        # The engine updates this graph itself, in the order that it knows.
+        torch.get_device_module("npu").current_stream().synchronize()
         return super().__call__(*args, **kwargs)
