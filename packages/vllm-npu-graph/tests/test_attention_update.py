@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import cann_sim
 from attn_update import LaneError, MissingLayerError, StepParameterError, UpdateLane
@@ -15,8 +16,6 @@ from vllm_npu_graph.attention_update import AttentionUpdate, read_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import torch
 
 NAMES = ("layers.0", "layers.1", "layers.2")
 
@@ -54,12 +53,18 @@ class Decode:
         device: Any = self.model.device
         device.synchronize()
 
-    def capture(self, names: tuple[str, ...] = NAMES) -> None:
+    def capture(
+        self, names: tuple[str, ...] = NAMES, key: str = "decode", pool: object = None
+    ) -> None:
+        """Capture as our runtime does, or as the engine into a pool of its own."""
         metadata = self.metadata([1, 1], [1, 1])
-        self.graph = self.model.device.create_graph()
+        device = self.model.device
+        self.graph = device.create_graph()
         with (
-            self.update.recording("decode"),
-            self.model.device.capture(self.graph, pool=self.model.device.create_memory_pool()),
+            self.update.recording(key),
+            device.capture(self.graph, pool=device.create_memory_pool())
+            if pool is None
+            else torch.get_device_module("npu").graph(self.graph, pool=pool),
         ):
             self.outputs = [
                 self.update.attention(
@@ -164,6 +169,23 @@ def test_a_graph_is_captured_again_under_its_key(decode: Decode) -> None:
     decode.settle()
     decode.capture()
     decode.check([9, 4], [2, 3])
+
+
+def test_the_engine_captures_again_into_its_pool_when_all_was_released(decode: Decode) -> None:
+    """torch_npu refuses a pool without a graph that still has memory in use, such as workspace."""
+    npu = torch.get_device_module("npu")
+    pool = npu.graph_pool_handle()
+    decode.update = AttentionUpdate(decode.update.lane, frozenset(NAMES))
+    for _ in range(2):
+        decode.capture(key="other", pool=pool)
+        other = decode.graph
+        decode.capture(pool=pool)
+        decode.check([9, 4], [2, 3])
+        decode.settle()
+        decode.outputs = None
+        decode.graph.reset()
+        other.reset()
+        decode.update.release_all()
 
 
 def test_a_graph_of_some_layers_is_refused(decode: Decode) -> None:

@@ -56,6 +56,11 @@ class AttentionUpdate:
         else:
             self._recorder.release(key)
 
+    def release_all(self) -> None:
+        """Forget all captures, whose graphs are gone, and give back what is held of their pool."""
+        self._plans.clear()
+        self._recorder.close()
+
     def attention(
         self,
         layer_name: str,
@@ -152,10 +157,7 @@ def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
     """Return what reads the step parameters of latent attention of one token a sequence.
 
     The engine gives the lengths of the sequences that a step has, and writes their blocks into the
-    table that was captured.
-
-    Args:
-        table: The block table of the capture, [sequences, blocks of the longest].
+    table that was captured, [sequences, blocks of the longest].
     """
     count, address = len(table), table.data_ptr()
 

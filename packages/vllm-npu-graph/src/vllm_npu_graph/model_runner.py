@@ -38,6 +38,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         self.attention_update: AttentionUpdate | None = None
         self.draft_update: DraftUpdate | None = None
         self._options = options
+        # One for all captures: the engine captures again when it wakes up.
+        self._npu = NpuDevice(self.device.index or 0)
         self._graph_context: StepContext | None = None
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
@@ -64,14 +66,12 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         made = unserved_graphs()
         if self._graph_context is None and not made:
             return super().capture_model()  # type: ignore[no-any-return]
-        device = NpuDevice(self.device.index or 0)
         context = self._graph_context = self._graph_context or StepContext()
         for number, graphs in enumerate(made):
             name = "model" if graphs is self.model else f"piece {number}"
-            graphs.serve(device, context, self.attention_update, name)
+            graphs.serve(self._npu, context, self.attention_update, name)
         _LOGGER.info("vllm-npu-graph captures %d callables by npu-graph-runtime", len(made))
-        pool = current_platform.get_global_graph_pool()
-        with CaptureSession(device, context, pool=pool):
+        with CaptureSession(self._npu, context, pool=current_platform.get_global_graph_pool()):
             return super().capture_model()  # type: ignore[no-any-return]
 
     def _record_attention(self) -> None:
@@ -83,7 +83,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(NpuDevice(self.device.index or 0), updater=self._options.updater)
+        lane = UpdateLane(self._npu, updater=self._options.updater)
         self.attention_update = AttentionUpdate(lane, frozenset(layers.keys() - drafted))
         updates = dict.fromkeys(layers.keys() - drafted, self.attention_update)
         if isinstance(getattr(self.drafter, "_runnable", None), ACLGraphWrapper):

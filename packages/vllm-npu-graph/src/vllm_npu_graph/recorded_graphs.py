@@ -9,7 +9,22 @@ from vllm.forward_context import get_forward_context
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vllm_npu_graph.attention_update import AttentionUpdate
+
+
+class ReleasedEntries(dict[Any, Any]):
+    """What the engine clears when it goes to sleep: lets ours go with its own graphs."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        super().__init__()
+        self._release = release
+
+    def clear(self) -> None:
+        """Release the graphs."""
+        super().clear()
+        self._release()
 
 
 class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
@@ -19,6 +34,7 @@ class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
         # The engine's word for: the caller orders replay and update, so do not synchronise.
         super().__init__(**{**given, "enable_enpu": True})
         self._update = update
+        self.concrete_aclgraph_entries = ReleasedEntries(update.release_all)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Capture or replay the graph of the forward context's batch descriptor."""

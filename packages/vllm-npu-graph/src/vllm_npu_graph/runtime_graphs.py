@@ -15,9 +15,10 @@ from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
 from npu_graph_runtime import GraphedCallable, GraphKey, RunMode, weights_of
 from vllm_npu_graph.options import Options
+from vllm_npu_graph.recorded_graphs import ReleasedEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from npu_graph_runtime import CaptureSession, GraphDevice
     from vllm_npu_graph.attention_update import AttentionUpdate
@@ -68,9 +69,8 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._graphed: GraphedCallable | None = None
-        self._context: StepContext | None = None
         self._update: AttentionUpdate | None = None
-        self.concrete_aclgraph_entries = _ReleasedEntries(self._release)
+        self.concrete_aclgraph_entries = ReleasedEntries(self._release)
 
     def serve(
         self, device: GraphDevice, context: StepContext, update: AttentionUpdate | None, name: str
@@ -83,7 +83,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
             update: Records the attention of FULL graphs; None where the engine updates it.
             name: For messages.
         """
-        self._context, self._update = context, update
+        self._update = update
         self._graphed = GraphedCallable(
             self._run,
             device=device,
@@ -101,11 +101,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         if self._graphed is None:
             return self.runnable(*args, **kwargs)
         context, update = get_forward_context(), self._update
-        is_captured = self._context is not None and self._context.capture_session is None
-        if (
-            is_captured
-            and context.cudagraph_runtime_mode == CUDAGraphMode.FULL == self.runtime_mode
-        ):
+        if context.cudagraph_runtime_mode == CUDAGraphMode.FULL == self.runtime_mode:
             if update is not None and update.is_recorded(context.batch_descriptor):
                 with update.step(context):
                     return self._graphed(*args, **kwargs)
@@ -142,19 +138,8 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
     def _release(self) -> None:
         if self._graphed is not None:
             self._graphed.release_all()
-
-
-class _ReleasedEntries(dict[Any, Any]):
-    """What the engine clears when it goes to sleep; our graphs go with it."""
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        super().__init__()
-        self._release_graphs = release
-
-    def clear(self) -> None:
-        """Release the graphs."""
-        super().clear()
-        self._release_graphs()
+        if self._update is not None:
+            self._update.release_all()
 
 
 def make_piece_graphs(*, vllm_config: Any, **given: Any) -> ACLGraphWrapper:
