@@ -3,11 +3,11 @@
 Run as ``cann-sim run -- python engines/vllm_drafts.py``. Drafts are made by looking the last tokens
 up in what was decoded before (``ngram``), or by an EAGLE-3 head of random weights (``eagle3``),
 whose steps the engine captures into one graph. `ours` updates the attention of the steps that
-verify, and of the draft; `both` also captures and replays the former by our graphs. Tokens have to
-be those of `stock`, and so do the numbers of steps and of drafted tokens that were accepted. In
-`control` the steps that verify have key lengths that are one too small: other tokens. In `draft
-control` those of the draft do: since each draft is verified the tokens are the same, and the drafts
-are others. Rows go to build/engines/vllm-drafts.json.
+verify, and of the draft; `graphs` captures and replays the former by our graphs, and `both` does
+both. Tokens and drafts have to be those of `stock`, and so do the numbers of steps and of drafted
+tokens that were accepted. In `control` the steps that verify have key lengths that are one too
+small: other tokens. In `draft control` those of the draft do: since each draft is verified the
+tokens are the same, and the drafts are others. Rows go to build/engines/vllm-drafts.json.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 LAYERS = 4  # the draft reads three of them
 METHODS = ("ngram", "eagle3")
-NAMES = ("stock", "ours", "both", "transformers")
+NAMES = ("stock", "ours", "graphs", "both", "transformers")
 DRAFTED = 2
 SIZES = tuple(count * (1 + DRAFTED) for count in (1, 2, 4, 8, MOST_SEQUENCES))
 COMPARED = ("preempted", "steps", "full_steps", "accepted", "replays")
@@ -102,12 +102,13 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
             continue
         if row.get("drafts") != theirs.get("drafts"):
             wrong.append(f"{what}: its drafts are not those of stock")
+        # One wait less for each step that verifies; the engine does not wait for its draft.
+        saved = 0 if row["name"] == "graphs" else theirs["full_steps"]
         expected = {
             **{name: theirs[name] for name in COMPARED},
             "task_updates": theirs["task_updates"] - row["skipped_updates"],
-            # One wait less for each step that verifies; the engine does not wait for its draft.
-            "synchronisations": theirs["synchronisations"] - theirs["full_steps"],
-            "waits_in_full_steps": 0,
+            "synchronisations": theirs["synchronisations"] - saved,
+            "waits_in_full_steps": theirs["waits_in_full_steps"] - saved,
         }
         wrong += find_unexpected(row, what, expected)
     return wrong

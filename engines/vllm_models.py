@@ -1,7 +1,8 @@
 """vLLM-Ascend on simulated CANN with other models than a dense Qwen3: its update and ours.
 
 Run as ``cann-sim run -- python engines/vllm_models.py``. One model is DeepSeek-V3, whose attention
-is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE.
+is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE, and
+one Mistral with a sliding window.
 `stock` is the engine without this repository, `ours` has our attention update, `both` also our
 graphs, `control` is the engine of `ours` once more, with key lengths that are one too small.
 transformers judges each token. `turns` decodes the DeepSeek with kernels that do nothing, the
@@ -48,6 +49,7 @@ RUNS: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("DeepSeek, 3 heads", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("DeepSeek, experts", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Qwen3-MoE", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("Mistral, window of 64", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
 }
 # How far below the likeliest token rounding may leave the chosen one, in standard deviations of the
 # logits. The engine folds two projections into others, and prefills in bfloat16 in either dtype:
@@ -175,6 +177,7 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
 def write_model(variant: ModelVariant, folder: Path) -> None:
     """Write the checkpoint of a variant's model."""
     import tiny_deepseek
+    import tiny_mistral
     import tiny_qwen3
     import torch
 
@@ -185,6 +188,9 @@ def write_model(variant: ModelVariant, folder: Path) -> None:
     if variant.model.startswith("Qwen3"):
         has_experts = "MoE" in variant.model
         tiny_qwen3.write_checkpoint(folder, has_experts=has_experts, **given)
+        return
+    if variant.model.startswith("Mistral"):
+        tiny_mistral.write_checkpoint(folder, **given)
         return
     heads = 3 if "3 heads" in variant.model else 4
     has_experts = "experts" in variant.model
