@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tiny_qwen3 import VOCABULARY
 
 if TYPE_CHECKING:
@@ -15,14 +15,23 @@ if TYPE_CHECKING:
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM = 64, 128, 4, 2, 128
 AUX_LAYERS = (0, 1, 2)
 """Layers of the target whose hidden states the draft reads; the target has four."""
+EMBEDDINGS = "model.embed_tokens.weight"
+
+# How much of the token's own embedding goes into the logits beside what attention adds: so much
+# that about every second draft is that token.
+OWN_TOKEN = 20.0
 
 
-def write_draft(folder: Path, *, dtype: torch.dtype, seed: int = 7) -> None:
+def write_draft(
+    folder: Path, *, dtype: torch.dtype, target: Path | None = None, seed: int = 7
+) -> None:
     """Write the draft's checkpoint, in the form in which EAGLE-3's are published.
 
     Args:
         folder: Is made.
         dtype: Of the weights.
+        target: Checkpoint of the target, to draft a token again that was given last, now and then:
+            targets of random weights repeat themselves, and nothing else of them can be foreseen.
         seed: Of the weights.
     """
     folder.mkdir()
@@ -61,6 +70,9 @@ def write_draft(folder: Path, *, dtype: torch.dtype, seed: int = 7) -> None:
     }
     torch.manual_seed(seed)
     weights = {name: (0.2 * torch.randn(shape)).to(dtype) for name, shape in shapes.items()}
+    if target is not None:
+        weights["fc.weight"].zero_().diagonal().fill_(OWN_TOKEN)
+        weights["lm_head.weight"] = load_file(target / "model.safetensors")[EMBEDDINGS].to(dtype)
     for name in ("hidden_norm", "input_layernorm", "post_attention_layernorm"):
         weights[f"midlayer.{name}.weight"] = torch.ones(HIDDEN, dtype=dtype)
     weights["norm.weight"] = torch.ones(HIDDEN, dtype=dtype)

@@ -31,6 +31,7 @@ class Described(Protocol):
 def write_model(variant: Described, folder: Path) -> None:
     """Write the checkpoint of a variant's model."""
     import tiny_deepseek
+    import tiny_mistral
     import tiny_qwen3
     import torch
 
@@ -47,6 +48,8 @@ def write_model(variant: Described, folder: Path) -> None:
         quantise_checkpoint(source, folder, scheme)
     elif variant.model.startswith("Qwen3"):
         tiny_qwen3.write_checkpoint(folder, has_experts="MoE" in variant.model, **given)
+    elif variant.model.startswith("Mistral"):
+        tiny_mistral.write_checkpoint(folder, **given)
     else:
         heads = 3 if "3 heads" in variant.model else 4
         has_experts = "experts" in variant.model

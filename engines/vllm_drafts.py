@@ -1,10 +1,13 @@
 """vLLM-Ascend on simulated CANN with speculative decoding: the engine alone, and with our parts.
 
 Run as ``cann-sim run -- python engines/vllm_drafts.py``. Drafts are made by looking the last tokens
-up in what was decoded before (``ngram``), or by an EAGLE-3 head of random weights (``eagle3``). Our
-attention update leaves such engines alone (`ours`); our graphs capture and replay the steps that
-verify (`graphs`). Tokens have to be those of `stock`, and so does the number of steps, which a
-wrong verification would change. Rows go to build/engines/vllm-drafts.json.
+up in what was decoded before (``ngram``), or by an EAGLE-3 head of random weights (``eagle3``),
+whose steps the engine captures into one graph. `ours` updates the attention of the steps that
+verify, and of the draft; `graphs` captures and replays the former by our graphs, and `both` does
+both. Tokens and drafts have to be those of `stock`, and so do the numbers of steps and of drafted
+tokens that were accepted. In `control` the steps that verify have key lengths that are one too
+small: other tokens. In `draft control` those of the draft do: since each draft is verified the
+tokens are the same, and the drafts are others. Rows go to build/engines/vllm-drafts.json.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from decode_load import compare_load
+import worker_counts
+import worker_drafts
+from decode_load import MOST_SEQUENCES, compare_load
 from forked_variant import run_forked
 from session_rows import beside_stock, find_errors, find_unexpected, find_wrong_tokens, judgements
 from session_run import make_parser
 from tiny_models import write_model
 from vllm_models import COLUMNS, KEYS, ModelVariant, described
-from vllm_session import make_engine, measure_engine, run_session
+from vllm_session import make_engine, measure_load, run_session
 
 if TYPE_CHECKING:
     import argparse
@@ -27,26 +32,60 @@ if TYPE_CHECKING:
 
 LAYERS = 4  # the draft reads three of them
 METHODS = ("ngram", "eagle3")
-NAMES = ("stock", "ours", "graphs", "transformers")
-COMPARED = ("preempted", "full_steps", "replays", "task_updates", "synchronisations")
+NAMES = ("stock", "ours", "graphs", "both", "transformers")
+DRAFTED = 2
+SIZES = tuple(count * (1 + DRAFTED) for count in (1, 2, 4, 8, MOST_SEQUENCES))
+COMPARED = ("preempted", "steps", "full_steps", "accepted", "replays")
 
 
 def run_tokens(
     variant: ModelVariant, checkpoint: Path, count: int, _rows: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """Run the load and return the variant's row."""
+    """Run the load and return the variant's row, and behind ours those of the controls."""
     method = variant.model.rpartition(" ")[2]
-    speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": 2}
+    speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": DRAFTED}
     if method == "ngram":
         speculative |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
     else:
         speculative["model"] = str(checkpoint.with_name("draft"))
     llm = make_engine(variant, checkpoint, speculative_config=speculative)
-    row = measure_engine(llm, variant, compare_load(count))[0]
-    row["note"] = f"{row['full_steps']} steps replayed a whole graph"
+    rows = [measure_drafts(llm, variant, count, method)]
     if variant.name == "ours":
-        row["note"] += "; drafts are left to the engine, and so is the update"
-    return [row | described(variant) | {"name": row["name"]}]
+        if method == "eagle3":
+            llm.collective_rpc(worker_counts.shift_draft_lengths, args=(-1,))
+            rows.append(measure_drafts(llm, variant, count, method) | {"name": "draft control"})
+        llm.collective_rpc(worker_counts.shift_lengths, args=(-1,))
+        rows.append(measure_drafts(llm, variant, count, method) | {"name": "control"})
+    return rows
+
+
+def measure_drafts(llm: Any, variant: ModelVariant, count: int, method: str) -> dict[str, Any]:
+    """Run the load; return its row, with what was drafted where a model drafts."""
+    accepted = count_accepted(llm)
+    if method == "eagle3":
+        llm.collective_rpc(worker_drafts.begin_keeping)
+    row = measure_load(llm, variant, compare_load(count)) | described(variant)
+    if method == "eagle3":
+        row["drafts"] = llm.collective_rpc(worker_drafts.end_keeping)[0]
+    row["accepted"] = sum(accepted)
+    row["note"] = (
+        f"{row['steps']} steps, {row['full_steps']} of them whole graphs; {row['accepted']} "
+        "drafted tokens accepted"
+    )
+    return row
+
+
+def count_accepted(llm: Any) -> list[int]:
+    """Return a list that gets how many drafted tokens of a sequence and step are accepted."""
+    scheduler, accepted = llm.llm_engine.engine_core.engine_core.scheduler, []
+    make = type(scheduler).make_spec_decoding_stats.__get__(scheduler)
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        accepted.append(kwargs["num_accepted_tokens"])
+        return make(*args, **kwargs)
+
+    scheduler.make_spec_decoding_stats = counted
+    return accepted
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -54,8 +93,25 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
-        if theirs is not None and row["name"] != "stock":
-            wrong += find_unexpected(row, what, {name: theirs[name] for name in COMPARED})
+        if row["full_steps"] == 0 or row["accepted"] == 0:
+            wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
+        if theirs is None or row["name"] in {"stock", "control"}:
+            continue
+        if row["name"] == "draft control":
+            if row["drafts"] == theirs["drafts"]:
+                wrong.append(f"{what}: its drafts are those of stock")
+            continue
+        if row.get("drafts") != theirs.get("drafts"):
+            wrong.append(f"{what}: its drafts are not those of stock")
+        # One wait less for each step that verifies; the engine does not wait for its draft.
+        saved = 0 if row["name"] == "graphs" else theirs["full_steps"]
+        expected = {
+            **{name: theirs[name] for name in COMPARED},
+            "task_updates": theirs["task_updates"] - row["skipped_updates"],
+            "synchronisations": theirs["synchronisations"] - saved,
+            "waits_in_full_steps": theirs["waits_in_full_steps"] - saved,
+        }
+        wrong += find_unexpected(row, what, expected)
     return wrong
 
 
@@ -67,6 +123,7 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             dtype="bfloat16",
             num_layers=LAYERS,
             model=f"Qwen3, drafts by {method}",
+            capture_sizes=SIZES,
             **KEYS.get(name, {}),
         )
         for method in options.methods
@@ -88,7 +145,7 @@ def run_apart(
         from tiny_eagle3 import write_draft
 
         write_model(variant, checkpoint)
-        write_draft(folder / "draft", dtype=torch.bfloat16)
+        write_draft(folder / "draft", dtype=torch.bfloat16, target=checkpoint)
     call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]
@@ -101,7 +158,7 @@ def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-drafts", __doc__)
     parser.set_defaults(sequences=200)
-    parser.add_argument("--methods", nargs="*", default=["ngram"], choices=METHODS)
+    parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     options = parser.parse_args()
     variants = choose_variants(options)
     return run_session(variants, options, run_apart, COLUMNS, verdict)

@@ -26,6 +26,7 @@ PARTS = {
     "exact": "fusions that change no bit",
     "apart": "fusions, each computed by what it replaced",
     "control": "control, with wrong norms or lengths",
+    "draft control": "control, with wrong lengths of the draft: other drafts, and the same tokens",
 }
 # Why a cell has no run: by mode, and else by model.
 NO_ATTENTION = "no attention is captured"
@@ -40,7 +41,6 @@ OTHERS = {
     "library, which is not simulated",
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
     "with a TypeError on `repeat_interleave` of the engine's adapters; without it not run yet",
-    "drafts by EAGLE-3": "not run yet; attention update leaves them to the engine",
     "sleep and wake": "not run; the engine's allocator for it is in its compiled library "
     "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
     "`libplatform.so`, `libregister.so` and others)",

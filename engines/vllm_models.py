@@ -1,7 +1,8 @@
 """vLLM-Ascend on simulated CANN with other models than a dense Qwen3: its update and ours.
 
 Run as ``cann-sim run -- python engines/vllm_models.py``. One model is DeepSeek-V3, whose attention
-is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE.
+is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE, and
+one Mistral with a sliding window.
 `stock` is the engine without this repository, `ours` has our attention update, `both` also our
 graphs, `control` is the engine of `ours` once more, with key lengths that are one too small.
 transformers judges each token. `turns` decodes the DeepSeek with kernels that do nothing, the
@@ -50,6 +51,7 @@ RUNS: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("DeepSeek, 3 heads", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("DeepSeek, experts", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Qwen3-MoE", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("Mistral, window of 64", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
 }
 # So many sequences do not all fit at once: some are preempted.
 MANY_SEQUENCES = 100

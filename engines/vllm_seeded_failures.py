@@ -49,12 +49,14 @@ KINDS: dict[str, tuple[str, ...]] = {
     "lengths": ("StepParameterError", "checking 'actual_seq_lengths"),
     "no metadata": ("StepParameterError", "reading the lengths of a step"),
     "replay": ("injected replay",),
+    "capture": ("endCaptureErr", "capturing 'model' under key"),
     "death": (),
 }
 # With several ranks one of them fails alone, or its process dies. What the engine is told then is
 # that a process ended.
-KINDS_OF_ONE = ("update", "lengths", "no metadata", "replay")
-KINDS_OF_RANKS = (*KINDS_OF_ONE, "death")
+KINDS_OF_BOTH = ("update", "lengths", "no metadata", "replay")
+KINDS_OF_ONE = (*KINDS_OF_BOTH, "capture")
+KINDS_OF_RANKS = (*KINDS_OF_BOTH, "death")
 ENDED = ("EngineDeadError", "Executor failed", "cancelled", "died")
 
 

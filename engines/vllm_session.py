@@ -77,6 +77,7 @@ class Variant:
         quantisation: How the checkpoint is quantised; None for floats.
         own_fusions: Whether the engine's own fusions run.
         ranks: How many processes share each layer.
+        capture_sizes: Numbers of tokens of the graphs, where nothing is timed.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Variant:
     quantisation: str | None = None
     own_fusions: bool = True
     ranks: int = 1
+    capture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
 
 
 def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
@@ -123,7 +125,7 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
         enable_prefix_caching=False,
         compilation_config={
             "cudagraph_mode": variant.mode,
-            "cudagraph_capture_sizes": list(variant.timed or (1, 2, 4, 8, 16)),
+            "cudagraph_capture_sizes": list(variant.timed or variant.capture_sizes),
         },
         additional_config=config,
         **own,
@@ -280,6 +282,7 @@ def make_sides(runner: Any) -> list[Side]:
     """Return the sides of an engine that has ours, all of which have captured their graphs."""
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
+    from attn_update import UpdateLane
     from npu_graph_runtime import NpuDevice
     from vllm_npu_graph.attention_update import AttentionUpdate
     from vllm_npu_graph.recorded_graphs import RecordedGraphs
@@ -290,7 +293,7 @@ def make_sides(runner: Any) -> list[Side]:
     theirs = {}
     for name, impl in ours.items():
         # Ours inherits from the engine's.
-        base = type(impl).__base__
+        base = type(impl).__bases__[-1]
         theirs[name] = base.__new__(base)
         theirs[name].__dict__.update(impl.__dict__)
     model = runner.model
@@ -306,7 +309,8 @@ def make_sides(runner: Any) -> list[Side]:
         Side(name=f"ours, {update.lane.updater}", model=model, impls=ours, update=update),
     ]
     if update.lane.updater != "kernels":
-        other = AttentionUpdate(NpuDevice(0), frozenset(ours), "kernels")
+        lane = UpdateLane(NpuDevice(0), updater="kernels")
+        other = AttentionUpdate(lane, frozenset(ours))
         impls = {name: type(ours[name])(impl, name, other) for name, impl in theirs.items()}
         graphs = RecordedGraphs(update=other, **given)
         made.append(Side(name="ours, kernels", model=graphs, impls=impls, update=other))
@@ -326,11 +330,12 @@ def run_turns(
     runner = runner_of(llm)
     sides = make_sides(runner)
     watch = StepStopwatch(runner)
-    # Ours begins a step in front of the replay, and ends it where the engine updates.
     watch.wrap(runner, "_update_full_graph_params_if_needed", "update")
     for side in sides:
         if side.update is not None:
+            # In front of the replay, and behind it.
             watch.wrap(side.update, "begin", "update")
+            watch.wrap(side.update, "finish", "update")
     for attribute, name in PARTS.items():
         watch.wrap(runner, attribute, name)
     core = llm.llm_engine.engine_core.engine_core

@@ -19,27 +19,29 @@ def begin_counting(worker: Any) -> None:
     from vllm.config import CUDAGraphMode
     from vllm.forward_context import get_forward_context
 
-    runner, waits = worker.model_runner, []
+    runner, steps, waits = worker.model_runner, [], []
     forward = runner._model_forward
 
     def counted_forward(*args: Any, **kwargs: Any) -> Any:
         is_full = get_forward_context().cudagraph_runtime_mode == CUDAGraphMode.FULL
         before = cann_sim.counters()
         result = forward(*args, **kwargs)
+        steps.append(is_full)
         if is_full:
             waits.append((cann_sim.counters() - before).synchronisations)
         return result
 
     runner._model_forward = counted_forward
-    worker.counting = forward, waits, cann_sim.counters(), _skipped_updates(worker)
+    worker.counting = forward, steps, waits, cann_sim.counters(), _skipped_updates(worker)
 
 
 def end_counting(worker: Any) -> dict[str, Any]:
     """Return what was counted since it began."""
-    forward, waits, before, skipped = worker.counting
+    forward, steps, waits, before, skipped = worker.counting
     counted = cann_sim.counters() - before
     worker.model_runner._model_forward = forward
     return {
+        "steps": len(steps),
         "full_steps": len(waits),
         "waits_in_full_steps": sum(waits),
         "skipped_updates": _skipped_updates(worker) - skipped,
@@ -63,7 +65,15 @@ def describe_update(worker: Any) -> dict[str, Any] | None:
 
 def shift_lengths(worker: Any, shift: int) -> None:
     """Let the steps of our attention update have other key lengths."""
-    update = worker.model_runner.attention_update
+    _shift_steps(worker.model_runner.attention_update, shift)
+
+
+def shift_draft_lengths(worker: Any, shift: int) -> None:
+    """Do so in the steps of the draft, which our attention update updates too."""
+    _shift_steps(worker.model_runner.draft_update, shift)
+
+
+def _shift_steps(update: Any, shift: int) -> None:
     begin = update.begin
 
     def shifted(key: Any, metadata: dict[str, Any]) -> None:

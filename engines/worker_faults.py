@@ -7,6 +7,7 @@ them in all workers.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import os
 import signal
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,8 @@ def begin_failing(worker: Any, fault: Fault) -> None:
         return
     if fault.kind == "update":
         cann_sim.set_faults(f"task_update:{fault.first}")
+    elif fault.kind == "capture":
+        fail_capture(worker, fault)
     else:
         fail_step(worker, fault)
 
@@ -33,6 +36,23 @@ def end_failing(worker: Any) -> None:
     cann_sim.set_faults("")
     for mend in worker.mended:
         mend()
+
+
+def fail_capture(worker: Any, fault: Fault) -> None:
+    """Let a capture fail while the engine captures all graphs again; later it does so once more."""
+    worker.mended.append(lambda: capture_again(worker))
+    cann_sim.set_faults(f"capture_end:{fault.first}")
+    capture_again(worker)
+
+
+def capture_again(worker: Any) -> None:
+    """Let the engine release all graphs, as its sleep mode does, and capture them again."""
+    from vllm_ascend.device_allocator.sleep_mem_optimized import AclGraphSleepWakeupManager
+
+    manager = AclGraphSleepWakeupManager(worker.vllm_config, lambda: worker.model_runner)
+    manager.sleep()
+    gc.collect()
+    manager.wakeup()
 
 
 def fail_step(worker: Any, fault: Fault) -> None:

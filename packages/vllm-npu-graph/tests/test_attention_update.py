@@ -6,17 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 import cann_sim
-from attn_update import LaneError, MissingLayerError, StepParameterError
+from attn_update import LaneError, MissingLayerError, StepParameterError, UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal
 from vllm_npu_graph.attention_update import AttentionUpdate, read_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    import torch
 
 NAMES = ("layers.0", "layers.1", "layers.2")
 
@@ -54,12 +53,18 @@ class Decode:
         device: Any = self.model.device
         device.synchronize()
 
-    def capture(self, names: tuple[str, ...] = NAMES) -> None:
+    def capture(
+        self, names: tuple[str, ...] = NAMES, key: str = "decode", pool: object = None
+    ) -> None:
+        """Capture as our runtime does, or as the engine into a pool of its own."""
         metadata = self.metadata([1, 1], [1, 1])
-        self.graph = self.model.device.create_graph()
+        device = self.model.device
+        self.graph = device.create_graph()
         with (
-            self.update.recording("decode"),
-            self.model.device.capture(self.graph, pool=self.model.device.create_memory_pool()),
+            self.update.recording(key),
+            device.capture(self.graph, pool=device.create_memory_pool())
+            if pool is None
+            else torch.get_device_module("npu").graph(self.graph, pool=pool),
         ):
             self.outputs = [
                 self.update.attention(
@@ -89,7 +94,7 @@ def decode() -> Iterator[Decode]:
     device = NpuDevice(0)
     with device.use_stream(device.create_stream()):
         model = PagedModel(device=device)
-        made = Decode(model=model, update=AttentionUpdate(device, frozenset(NAMES), "auto"))
+        made = Decode(model=model, update=AttentionUpdate(UpdateLane(device), frozenset(NAMES)))
         made.capture()
         yield made
     device.synchronize()
@@ -134,11 +139,53 @@ def test_a_step_whose_replay_failed_is_given_up(decode: Decode) -> None:
     decode.check([9, 4], [2, 3])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the engine's forward context says about a step."""
+
+    batch_descriptor: str
+    attn_metadata: dict[str, Metadata]
+
+
+def test_a_step_is_what_the_forward_context_says(decode: Decode) -> None:
+    given = decode.metadata([5, 6], [7, 8])
+    context = Context(batch_descriptor="decode", attn_metadata=given)
+    with decode.update.step(context):
+        decode.graph.replay()
+    assert_layers_equal(decode.outputs[2:], decode.model.eager(2, [7, 8])[2:])
+
+    def fail_behind_the_replay() -> None:
+        decode.graph.replay()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), decode.update.step(context):
+        fail_behind_the_replay()
+    decode.settle()
+    decode.check([9, 4], [2, 3])
+
+
 def test_a_graph_is_captured_again_under_its_key(decode: Decode) -> None:
     decode.check([5, 6], [7, 8])
     decode.settle()
     decode.capture()
     decode.check([9, 4], [2, 3])
+
+
+def test_the_engine_captures_again_into_its_pool_when_all_was_released(decode: Decode) -> None:
+    """torch_npu refuses a pool without a graph that still has memory in use, such as workspace."""
+    npu = torch.get_device_module("npu")
+    pool = npu.graph_pool_handle()
+    decode.update = AttentionUpdate(decode.update.lane, frozenset(NAMES))
+    for _ in range(2):
+        decode.capture(key="other", pool=pool)
+        other = decode.graph
+        decode.capture(pool=pool)
+        decode.check([9, 4], [2, 3])
+        decode.settle()
+        decode.outputs = None
+        decode.graph.reset()
+        other.reset()
+        decode.update.release_all()
 
 
 def test_a_graph_of_some_layers_is_refused(decode: Decode) -> None:

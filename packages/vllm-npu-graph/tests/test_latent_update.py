@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import cann_sim
-from attn_update import StepParameterError
+from attn_update import StepParameterError, UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import assert_layers_equal
 from npu_graph_testing.attention.cases import CaseModel, find_case
@@ -91,7 +91,7 @@ def step(request: pytest.FixtureRequest) -> Iterator[Step]:
     with device.use_stream(device.create_stream()):
         case = find_case(f"latent_attention_v2 {request.param}")
         model = CaseModel(device=device, case=case)
-        made = Step(model=model, update=AttentionUpdate(device, frozenset(NAMES), "auto"))
+        made = Step(model=model, update=AttentionUpdate(UpdateLane(device), frozenset(NAMES)))
         made.capture()
         yield made
     device.synchronize()

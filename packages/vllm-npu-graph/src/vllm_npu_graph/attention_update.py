@@ -7,31 +7,29 @@ what reads them is given at capture, one reader for each kind of attention.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from attn_update import Recorder, StepParameterError, StepParameters, UpdateLane, UpdatePlan
+from attn_update import Recorder, StepParameterError, StepParameters, UpdatePlan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from torch import Tensor
 
-    from attn_update import Lengths, TaskDevice, UpdaterChoice
+    from attn_update import Lengths, UpdateLane
 
 
 class AttentionUpdate:
     """Records the layers of one model by graph key, and brackets the engine's replays.
 
     Args:
-        device: Of the model.
+        lane: Of the device; a model and its draft share it.
         layers: The names of all layers whose attention is recorded; each graph has all or none.
-        updater: How the lane issues updates.
     """
 
-    def __init__(self, device: TaskDevice, layers: frozenset[str], updater: UpdaterChoice) -> None:
-        self.lane = UpdateLane(device, updater=updater)
-        self._recorder = Recorder(device)
+    def __init__(self, lane: UpdateLane, layers: frozenset[str]) -> None:
+        self.lane = lane
+        self._recorder = Recorder(lane.device)
         self._layers = layers
         self._plans: dict[Hashable, UpdatePlan] = {}
         # Layers captured with one metadata object are a group, named after the first of them.
@@ -58,6 +56,11 @@ class AttentionUpdate:
         else:
             self._recorder.release(key)
 
+    def release_all(self) -> None:
+        """Forget all captures, whose graphs are gone, and give back what is held of their pool."""
+        self._plans.clear()
+        self._recorder.close()
+
     def attention(
         self,
         layer_name: str,
@@ -83,6 +86,20 @@ class AttentionUpdate:
         """Return whether the graph of a key was captured with recorded attention."""
         return key in self._plans
 
+    def metadata(self, context: Any) -> Mapping[str, Any] | None:
+        """Return what the engine's forward context gives each layer in a step, by name."""
+        return context.attn_metadata  # type: ignore[no-any-return]
+
+    @contextmanager
+    def step(self, context: Any) -> Iterator[None]:
+        """Update the graph that is replayed inside, by what the engine's forward context says."""
+        self.begin(context.batch_descriptor, self.metadata(context))
+        try:
+            yield
+            self.finish()
+        finally:
+            self.abandon()
+
     def begin(self, key: Hashable, metadata: Mapping[str, Any] | None) -> None:
         """Begin a step in front of the engine's replay; nothing is launched if it is refused.
 
@@ -96,15 +113,12 @@ class AttentionUpdate:
             AttnUpdateError: From `attn_update.UpdateLane.begin`.
         """
         plan, groups = self._plans[key], {}
-        given_by_layer = {} if metadata is None else metadata
         for name, group in self._groups[key].items():
-            own = given_by_layer.get(name)
-            if own is None or any(given_by_layer.get(layer) is not own for layer in group.layers):
-                raise StepParameterError(
-                    f"reading the lengths of a step of {key}: "
-                    f"{_metadata_problem(group.layers, given_by_layer)}"
-                )
-            given = group.read(own)
+            own = [(metadata or {}).get(layer) for layer in group.layers]
+            if any(each is not own[0] for each in own) or own[0] is None:
+                problem = _metadata_problem(group.layers, own)
+                raise StepParameterError(f"reading the lengths of a step of {key}: {problem}")
+            given = group.read(own[0])
             groups[name] = {argument: given[argument] for argument in plan.groups[name].arguments}
         self.lane.begin(plan, StepParameters(key=key, groups=groups))
         self._is_open = True
@@ -123,14 +137,8 @@ class AttentionUpdate:
             self.lane.abandon()
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Group:
-    """Layers that were captured with one metadata object.
-
-    Attributes:
-        layers: Their names.
-        read: Returns the step parameters that are in the metadata of a step.
-    """
+class _Group(NamedTuple):
+    """Layers captured with one metadata object, and what reads their step parameters from one."""
 
     layers: list[str]
     read: Callable[[Any], Mapping[str, Lengths]]
@@ -149,10 +157,7 @@ def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
     """Return what reads the step parameters of latent attention of one token a sequence.
 
     The engine gives the lengths of the sequences that a step has, and writes their blocks into the
-    table that was captured.
-
-    Args:
-        table: The block table of the capture, [sequences, blocks of the longest].
+    table that was captured, [sequences, blocks of the longest].
     """
     count, address = len(table), table.data_ptr()
 
@@ -170,15 +175,12 @@ def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
     return read
 
 
-def _metadata_problem(layers: list[str], given: Mapping[str, Any]) -> str:
+def _metadata_problem(layers: list[str], given: list[object]) -> str:
     """Return why what the engine gives layers that shared their metadata does not serve."""
-    missing = next((layer for layer in layers if given.get(layer) is None), None)
-    if missing is not None:
-        return (
-            "expected the engine's metadata of each layer that the graph was captured with, found "
-            f"none of {missing!r}; run a step without attention eagerly, or give it metadata"
-        )
-    return (
-        f"the layers of {layers[0]!r} shared their metadata when the graph was captured, and do "
-        "not now"
-    )
+    for layer, own in zip(layers, given, strict=True):
+        if own is None:
+            return (
+                "expected the engine's metadata of each layer that the graph was captured with, "
+                f"found none of {layer!r}; run a step without attention eagerly, or give it some"
+            )
+    return f"the layers of {layers[0]!r} shared their metadata at capture, and do not now"

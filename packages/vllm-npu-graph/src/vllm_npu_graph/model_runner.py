@@ -6,16 +6,16 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vllm.config import CUDAGraphMode
-from vllm.forward_context import get_forward_context
 from vllm.platforms import current_platform
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
+from attn_update import UpdateLane
 from npu_graph_runtime import CaptureSession, NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
+from vllm_npu_graph.draft_update import DraftUpdate
 from vllm_npu_graph.recorded_graphs import RecordedGraphs
-from vllm_npu_graph.recorded_impl import RecordedAttentionImpl
-from vllm_npu_graph.recorded_latent_impl import RecordedLatentImpl
+from vllm_npu_graph.recorded_impl import RecordedAttentionImpl, RecordedLatentImpl
 from vllm_npu_graph.runtime_graphs import RuntimeGraphs, StepContext, unserved_graphs
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
+# What was tried with attention update: drafts that are looked up, and those of a model.
+_DRAFTS = ("ngram", "eagle3")
+
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
     """The engine's runner; `attention_update` is None where models or modes are not covered."""
@@ -33,7 +36,10 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         super().__init__(vllm_config, device)
         self.model: Any
         self.attention_update: AttentionUpdate | None = None
+        self.draft_update: DraftUpdate | None = None
         self._options = options
+        # One for all captures: the engine captures again when it wakes up.
+        self._npu = NpuDevice(self.device.index or 0)
         self._graph_context: StepContext | None = None
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
@@ -41,11 +47,15 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         super().load_model(*args, **kwargs)
         if self._options.attention:
             self._record_attention()
-        update = self.attention_update
         if self._options.graphs and isinstance(self.model, ACLGraphWrapper):
             self.model = RuntimeGraphs(**_arguments(self.model))
-        elif update is not None:
-            self.model = RecordedGraphs(**_arguments(self.model), update=update)
+        elif self.attention_update is not None:
+            self.model = RecordedGraphs(**_arguments(self.model), update=self.attention_update)
+        if self.draft_update is not None:
+            # Its steps have other numbers and tensors each time, which RuntimeGraphs would refuse.
+            given = _arguments(self.drafter._runnable)  # noqa: SLF001 - the engine's own drafter
+            made = RecordedGraphs(**given, update=self.draft_update)
+            self.drafter._runnable = made  # noqa: SLF001
 
     def capture_model(self) -> int:
         """Capture all graphs; return the bytes that they took.
@@ -56,65 +66,61 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         made = unserved_graphs()
         if self._graph_context is None and not made:
             return super().capture_model()  # type: ignore[no-any-return]
-        device = NpuDevice(self.device.index or 0)
         context = self._graph_context = self._graph_context or StepContext()
         for number, graphs in enumerate(made):
             name = "model" if graphs is self.model else f"piece {number}"
-            graphs.serve(device, context, self.attention_update, name)
+            graphs.serve(self._npu, context, self.attention_update, name)
         _LOGGER.info("vllm-npu-graph captures %d callables by npu-graph-runtime", len(made))
-        pool = current_platform.get_global_graph_pool()
-        with CaptureSession(device, context, pool=pool):
+        with CaptureSession(self._npu, context, pool=current_platform.get_global_graph_pool()):
             return super().capture_model()  # type: ignore[no-any-return]
 
     def _record_attention(self) -> None:
         """Let the attention be recorded if all of it is covered."""
         context = self.compilation_config.static_forward_context
         layers = {name: layer for name, layer in context.items() if hasattr(layer, "impl")}
-        reason = self._find_reason(layers)
+        drafted = set(getattr(self.drafter, "attn_layer_names", ()))
+        reason = self._find_reason(layers, drafted)
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        device, names = NpuDevice(self.device.index or 0), frozenset(layers)
-        update = AttentionUpdate(device, names, self._options.updater)
-        for name, layer in layers.items():
-            layer.impl = _recorded(layer.impl)(layer.impl, name, update)
-        self.attention_update, lane = update, update.lane
-        told = (len(layers), lane.updater, lane.updater_reason)
+        lane = UpdateLane(self._npu, updater=self._options.updater)
+        self.attention_update = AttentionUpdate(lane, frozenset(layers.keys() - drafted))
+        updates = dict.fromkeys(layers.keys() - drafted, self.attention_update)
+        if isinstance(getattr(self.drafter, "_runnable", None), ACLGraphWrapper):
+            steps = self.speculative_config.num_speculative_tokens
+            self.draft_update = DraftUpdate(lane, drafted, steps)
+            updates |= dict.fromkeys(drafted, self.draft_update)
+        for name, update in updates.items():
+            layers[name].impl = _recorded(layers[name].impl)(layers[name].impl, name, update)
+        told = (len(updates), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
 
-    def _find_reason(self, layers: dict[str, Any]) -> str | None:
+    def _find_reason(self, layers: dict[str, Any], drafted: set[str]) -> str | None:
         mode = self.compilation_config.cudagraph_mode
         if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
-        if self.speculative_config is not None:
-            return "speculative decoding replays its draft model apart"
+        drafts = self.speculative_config
+        if drafts is not None and (drafts.method not in _DRAFTS or drafts.parallel_drafting):
+            return f"drafts by {drafts.method}, or of several tokens at once, were not tried"
+        if drafted and self.parallel_config.data_parallel_size > 1:
+            return "a rank without a sequence gives its draft's steps other metadata"
+        if any(getattr(layers[name].impl, "sliding_window", None) for name in drafted):
+            return "the draft's attention has a sliding window, and another table in each step"
         if self.enable_enpu or self.use_sparse or self.use_compress or not layers:
             return "the model's attention is sparse or compressed"
         reasons = {name: _find_uncovered(layer.impl) for name, layer in layers.items()}
         return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
 
-    def _model_forward(self, *args: Any, **kwargs: Any) -> Any:
-        update, context = self.attention_update, get_forward_context()
-        key = context.batch_descriptor
-        is_full = context.cudagraph_runtime_mode == CUDAGraphMode.FULL
-        if update is None or not is_full or not update.is_recorded(key):
-            return super()._model_forward(*args, **kwargs)
-        update.begin(key, context.attn_metadata)
-        try:
-            return super()._model_forward(*args, **kwargs)
-        finally:
-            update.abandon()
-
-    def _update_full_graph_params_if_needed(self, *args: Any, **kwargs: Any) -> None:
+    def _update_full_graph_params_if_needed(self, context: Any, *given: Any) -> None:
         update = self.attention_update
-        if update is None or not update.finish():
-            super()._update_full_graph_params_if_needed(*args, **kwargs)
+        if update is None or not update.is_recorded(context.batch_descriptor):
+            super()._update_full_graph_params_if_needed(context, *given)
 
 
 def _recorded(impl: object) -> Any:
     """Return the class that stands for an implementation of the engine; None if there is none."""
     made: tuple[Any, ...] = (RecordedAttentionImpl, RecordedLatentImpl)
-    return next((each for each in made if type(impl) is each.__base__), None)
+    return next((each for each in made if type(impl) is each.__bases__[-1]), None)
 
 
 def _find_uncovered(impl: object) -> str | None:
@@ -124,11 +130,6 @@ def _find_uncovered(impl: object) -> str | None:
 
 def _arguments(wrapper: Any) -> dict[str, Any]:
     """Return what a wrapper like the engine's own is made with."""
-    return {
-        "runnable": wrapper.unwrap(),
-        "vllm_config": wrapper.vllm_config,
-        "runtime_mode": wrapper.runtime_mode,
-        "cudagraph_options": wrapper.aclgraph_options,
-        "use_eagle": wrapper.use_eagle,
-        "enable_enpu": wrapper.enable_enpu,
-    }
+    names = ("vllm_config", "runtime_mode", "use_eagle", "enable_enpu")
+    given = {name: getattr(wrapper, name) for name in names}
+    return {"runnable": wrapper.unwrap(), "cudagraph_options": wrapper.aclgraph_options, **given}

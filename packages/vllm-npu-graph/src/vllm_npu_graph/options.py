@@ -46,20 +46,13 @@ class FusionOptions:
         if value is None or isinstance(value, bool):
             return cls() if value else None
         if not isinstance(value, Mapping):
-            raise OptionsError(
-                f"reading 'fusions' of {KEY!r}: expected true, false or a mapping, found {value!r}"
-            )
+            raise _wrong(f"'fusions' of {KEY!r}", "true, false or a mapping", value)
         require = value.get("require", ())
         if isinstance(require, str):
-            raise OptionsError(
-                f"reading 'require' of 'fusions': expected names of rules, found {require!r}; "
-                f"write [{require!r}]"
-            )
+            raise _wrong("'require' of 'fusions'", f"names of rules, as in [{require!r}]", require)
         exact = value.get("exact", False)
         if not isinstance(exact, bool):
-            raise OptionsError(
-                f"reading 'exact' of 'fusions': expected true or false, found {exact!r}"
-            )
+            raise _wrong("'exact' of 'fusions'", "true or false", exact)
         settings = {name: each for name, each in value.items() if name not in {"require", "exact"}}
         return cls(require=tuple(require), exact=exact, settings=settings)
 
@@ -82,15 +75,11 @@ class Options:
             return cls() if value else None
         known = {field.name for field in fields(cls)}
         if not isinstance(value, dict) or not known.issuperset(value):
-            raise OptionsError(
-                f"reading {KEY!r} of additional_config: expected true, false or a mapping of "
-                f"{', '.join(sorted(known))}, found {value!r}"
-            )
+            expected = f"true, false or a mapping of {', '.join(sorted(known))}"
+            raise _wrong(f"{KEY!r} of additional_config", expected, value)
         for name in ("attention", "graphs", "any_version"):
             if not isinstance(value.get(name, False), bool):
-                raise OptionsError(
-                    f"reading {name!r} of {KEY!r}: expected true or false, found {value[name]!r}"
-                )
+                raise _wrong(f"{name!r} of {KEY!r}", "true or false", value[name])
         return cls(**{**value, "fusions": FusionOptions.read(value.get("fusions"))})
 
     def check_engine(self) -> None:
@@ -109,3 +98,7 @@ class Options:
                     f"loading vllm-npu-graph: tried with {name} {expected}, found {found}; install "
                     f"'vllm-npu-graph[engine]', or set any_version in {KEY!r} to go on"
                 )
+
+
+def _wrong(what: str, expected: str, found: object) -> OptionsError:
+    return OptionsError(f"reading {what}: expected {expected}, found {found!r}")

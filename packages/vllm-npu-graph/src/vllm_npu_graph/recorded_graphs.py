@@ -9,7 +9,22 @@ from vllm.forward_context import get_forward_context
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from vllm_npu_graph.attention_update import AttentionUpdate
+
+
+class ReleasedEntries(dict[Any, Any]):
+    """What the engine clears when it goes to sleep: lets ours go with its own graphs."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        super().__init__()
+        self._release = release
+
+    def clear(self) -> None:
+        """Release the graphs."""
+        super().clear()
+        self._release()
 
 
 class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
@@ -19,17 +34,21 @@ class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
         # The engine's word for: the caller orders replay and update, so do not synchronise.
         super().__init__(**{**given, "enable_enpu": True})
         self._update = update
+        self.concrete_aclgraph_entries = ReleasedEntries(update.release_all)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Capture or replay the graph of the forward context's batch descriptor."""
         context = get_forward_context()
-        if context.cudagraph_runtime_mode == self.runtime_mode:
-            key = context.batch_descriptor
-            entry = self.concrete_aclgraph_entries.get(key)
-            if entry is None or entry.aclgraph is None:
-                with self._update.recording(key):
-                    return super().__call__(*args, **kwargs)
-            if not self._update.is_recorded(key):
-                # The engine updates this graph itself, in the order that it knows.
-                torch.get_device_module("npu").current_stream().synchronize()
+        if context.cudagraph_runtime_mode != self.runtime_mode:
+            return super().__call__(*args, **kwargs)
+        key = context.batch_descriptor
+        entry = self.concrete_aclgraph_entries.get(key)
+        if entry is None or entry.aclgraph is None:
+            with self._update.recording(key):
+                return super().__call__(*args, **kwargs)
+        if self._update.is_recorded(key):
+            with self._update.step(context):
+                return super().__call__(*args, **kwargs)
+        # The engine updates this graph itself, in the order that it knows.
+        torch.get_device_module("npu").current_stream().synchronize()
         return super().__call__(*args, **kwargs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, nullcontext
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,33 +10,22 @@ from vllm.compilation.counter import compilation_counter
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.offloader.base import get_offloader
-
-# `_acl_graph_wrappers` is the engine's own list of what its sleep mode releases.
-from vllm_ascend.compilation.acl_graph import (
-    ACLGraphWrapper,
-    _acl_graph_wrappers,
-    get_draft_graph_params,
-    get_draft_graph_prefill_params,
-    get_graph_params,
-    weak_ref_workspaces,
-)
+from vllm_ascend.compilation import acl_graph
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
 
 from npu_graph_runtime import GraphedCallable, GraphKey, RunMode, weights_of
 from vllm_npu_graph.options import Options
+from vllm_npu_graph.recorded_graphs import ReleasedEntries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from npu_graph_runtime import CaptureSession, GraphDevice
     from vllm_npu_graph.attention_update import AttentionUpdate
 
-_RUN_MODES = MappingProxyType(
-    {
-        CUDAGraphMode.NONE: RunMode.EAGER,
-        CUDAGraphMode.PIECEWISE: RunMode.PIECEWISE,
-        CUDAGraphMode.FULL: RunMode.FULL,
-    }
-)
+
+def _run_mode(mode: CUDAGraphMode) -> RunMode:
+    return RunMode.EAGER if mode == CUDAGraphMode.NONE else RunMode[mode.name]
 
 
 class StepContext:
@@ -54,7 +42,7 @@ class StepContext:
     @property
     def mode(self) -> RunMode:
         """How the engine runs this step."""
-        return _RUN_MODES[get_forward_context().cudagraph_runtime_mode]
+        return _run_mode(get_forward_context().cudagraph_runtime_mode)
 
     @property
     def key(self) -> GraphKey:
@@ -81,10 +69,8 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._graphed: GraphedCallable | None = None
-        self._context: StepContext | None = None
         self._update: AttentionUpdate | None = None
-        self._is_capturing = False
-        self.concrete_aclgraph_entries = _ReleasedEntries(self._release)
+        self.concrete_aclgraph_entries = ReleasedEntries(self._release)
 
     def serve(
         self, device: GraphDevice, context: StepContext, update: AttentionUpdate | None, name: str
@@ -97,12 +83,12 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
             update: Records the attention of FULL graphs; None where the engine updates it.
             name: For messages.
         """
-        self._context, self._update = context, update
+        self._update = update
         self._graphed = GraphedCallable(
             self._run,
             device=device,
             context=context,
-            run_mode=_RUN_MODES[self.runtime_mode],
+            run_mode=_run_mode(self.runtime_mode),
             name=name,
             weights=weights_of(self.runnable),
             # The engine warms up whole steps itself.
@@ -111,21 +97,24 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Capture, replay or call through, as the engine's forward context says.
-
-        Raises:
-            GraphRuntimeError: From `npu_graph_runtime.GraphedCallable`.
-        """
+        """Capture, replay or call through, as the engine's forward context says."""
         if self._graphed is None:
             return self.runnable(*args, **kwargs)
-        if self.runtime_mode == CUDAGraphMode.FULL:
-            self._wait_for_updates()
+        context, update = get_forward_context(), self._update
+        if context.cudagraph_runtime_mode == CUDAGraphMode.FULL == self.runtime_mode:
+            if update is not None and update.is_recorded(context.batch_descriptor):
+                with update.step(context):
+                    return self._graphed(*args, **kwargs)
+            if not self.enable_enpu:
+                # As the engine does where its own updates follow this replay.
+                torch.get_device_module("npu").current_stream().synchronize()
         return self._graphed(*args, **kwargs)
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         """Do what is captured."""
         result = self.runnable(*args, **kwargs)
-        if self._is_capturing:
+        context = get_forward_context()
+        if context.capturing and context.cudagraph_runtime_mode == self.runtime_mode:
             # What the engine loads back on a stream of its own ends inside the capture.
             get_offloader().join_after_forward()
         return result
@@ -139,49 +128,18 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         context.capturing = True
         # None where this is a piece: attention is not in it.
         update = self._update if self.runtime_mode == CUDAGraphMode.FULL else None
-        self._is_capturing = True
-        try:
-            with nullcontext() if update is None else update.recording(context.batch_descriptor):
-                yield
-        finally:
-            self._is_capturing = False
-        weak_ref_workspaces(get_graph_params())
-        weak_ref_workspaces(get_draft_graph_params())
-        weak_ref_workspaces(get_draft_graph_prefill_params())
+        with nullcontext() if update is None else update.recording(context.batch_descriptor):
+            yield
+        acl_graph.weak_ref_workspaces(acl_graph.get_graph_params())
+        acl_graph.weak_ref_workspaces(acl_graph.get_draft_graph_params())
+        acl_graph.weak_ref_workspaces(acl_graph.get_draft_graph_prefill_params())
         compilation_counter.num_cudagraph_captured += 1
-
-    def _wait_for_updates(self) -> None:
-        """Let the host wait, as the engine does, where its own updates follow this replay."""
-        context = get_forward_context()
-        if (
-            context.cudagraph_runtime_mode != self.runtime_mode
-            or self.enable_enpu
-            or (self._context is not None and self._context.capture_session is not None)
-            or (self._update is not None and self._update.is_recorded(context.batch_descriptor))
-        ):
-            return
-        torch.get_device_module("npu").current_stream().synchronize()
 
     def _release(self) -> None:
         if self._graphed is not None:
             self._graphed.release_all()
-
-
-class _ReleasedEntries(dict[Any, Any]):
-    """What the engine clears when it goes to sleep; our graphs go with it.
-
-    Args:
-        release: Releases them.
-    """
-
-    def __init__(self, release: Callable[[], None]) -> None:
-        super().__init__()
-        self._release_graphs = release
-
-    def clear(self) -> None:
-        """Release the graphs."""
-        super().clear()
-        self._release_graphs()
+        if self._update is not None:
+            self._update.release_all()
 
 
 def make_piece_graphs(*, vllm_config: Any, **given: Any) -> ACLGraphWrapper:
@@ -193,5 +151,7 @@ def make_piece_graphs(*, vllm_config: Any, **given: Any) -> ACLGraphWrapper:
 
 def unserved_graphs() -> list[RuntimeGraphs]:
     """Return the wrappers of this process that capture nothing yet."""
-    made = [each for each in _acl_graph_wrappers if isinstance(each, RuntimeGraphs)]
+    # The engine's own list of what its sleep mode releases.
+    known = acl_graph._acl_graph_wrappers  # noqa: SLF001
+    made = [each for each in known if isinstance(each, RuntimeGraphs)]
     return [each for each in made if each._graphed is None]  # noqa: SLF001 - of this module

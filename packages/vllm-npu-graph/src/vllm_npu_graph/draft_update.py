@@ -1,0 +1,54 @@
+"""The attention of a draft model, all of whose steps are in one graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from vllm.forward_context import get_forward_context
+
+from vllm_npu_graph.attention_update import AttentionUpdate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from attn_update import UpdateLane
+
+
+class DraftUpdate(AttentionUpdate):
+    """Records a layer once in each step of the draft, by the name of both.
+
+    Args:
+        lane: Of the model that verifies.
+        layers: The names of the draft's layers.
+        steps: How many tokens it drafts.
+    """
+
+    def __init__(self, lane: UpdateLane, layers: Iterable[str], steps: int) -> None:
+        super().__init__(lane, frozenset(_by_launch([dict.fromkeys(layers)] * steps)))
+
+    def metadata(self, context: Any) -> dict[str, Any]:
+        """Return what the engine gives each launch; each step of the draft has its own."""
+        return _by_launch(context.draft_attn_metadatas)
+
+    def attention(
+        self, layer_name: str, kind: str, metadata: object, arguments: Any, read: Any
+    ) -> Any:
+        """Capture a layer in the step whose metadata it is given."""
+        steps = get_forward_context().draft_attn_metadatas
+        (step,) = (step for step, each in enumerate(steps) if each[layer_name] is metadata)
+        if step > 0:
+            # Captured by the engine like the first, and replayed with one token a sequence.
+            count, table = len(arguments["query"]), arguments["block_table"]
+            arguments["actual_seq_lengths"] = list(range(1, count + 1))
+            arguments["actual_seq_lengths_kv"] = [1] * count
+            arguments["block_table"] = table.new_empty(count, table.shape[1])
+        return super().attention(f"{layer_name}, step {step}", kind, metadata, arguments, read)
+
+
+def _by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what is given to each layer in each step, by the name of the launch."""
+    return {
+        f"{layer}, step {step}": own
+        for step, each in enumerate(steps)
+        for layer, own in each.items()
+    }
