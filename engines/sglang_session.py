@@ -251,7 +251,7 @@ def find_other_steps(rows: list[dict[str, Any]]) -> list[str]:
         if row.get("retracted") == 0
     ]
     for row, theirs, what in beside_stock(rows):
-        if row["name"] == "stock" or theirs is None:
+        if row["name"] in {"stock", "control"} or theirs is None:
             continue
         same = ("graph_steps", "replays", "retracted", "backend")
         expected = {name: theirs[name] for name in same}

@@ -13,7 +13,6 @@ import torch
 import fx_passes
 from sglang_npu_graph import OptionsError
 from sglang_npu_graph.fused_forward import FusedForward, Fusions
-from sglang_npu_graph.options import FusionOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +53,7 @@ def original(model: torch.nn.Module, *_others: object) -> Iterator[Any]:
 
 def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> None:
     model, ids, batch = Qwen3ForCausalLM(), torch.randn(2, 4), object()
-    fusions = Fusions(FusionOptions(require=("remove_cast",)))
+    fusions = Fusions({"require": ["remove_cast"]})
     with fusions(original, model, False, 2, Group()) as forward:
         first = forward(ids, batch)
         ids.mul_(3)
@@ -70,7 +69,7 @@ def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> N
 
 def test_other_static_buffers_are_traced_anew() -> None:
     model, batch = Qwen3ForCausalLM(), object()
-    forward = FusedForward(model.forward, Fusions(FusionOptions()), ("model", 2))
+    forward = FusedForward(model.forward, Fusions({}), ("model", 2))
     for ids in (torch.randn(2, 4), torch.randn(2, 4)):
         assert torch.equal(forward(ids, batch).logits, forward(ids, batch).logits)
         assert torch.equal(forward(ids, batch).logits, (ids @ model.weight).relu())
@@ -83,7 +82,7 @@ def test_what_cannot_be_traced_is_left_to_the_engine(caplog: pytest.LogCaptureFi
     def reads_back(ids: torch.Tensor) -> Output:
         return Output(logits=ids * (ids + 1).sum().item())
 
-    forward = FusedForward(reads_back, Fusions(FusionOptions()), ("mine", 2))
+    forward = FusedForward(reads_back, Fusions({}), ("mine", 2))
     for _ in range(2):
         assert torch.equal(forward(ids).logits, ids * 16)
     (record,) = (each for each in caplog.records if each.name == "sglang.npu_graph")
@@ -102,18 +101,27 @@ def test_what_was_not_tried_is_left_to_the_engine(
         model = type("AnotherForCausalLM", (Qwen3ForCausalLM,), {})()
     group = Group()
     group.world_size = ranks
-    with Fusions(FusionOptions())(original, model, compiled, 2, group) as forward:
+    with Fusions({})(original, model, compiled, 2, group) as forward:
         assert forward == model.forward
     assert reason in caplog.records[0].getMessage()
 
 
 def test_a_required_rule_that_matches_nothing_ends_the_capture() -> None:
-    fusions = Fusions(FusionOptions(require=("fuse_swiglu",)))
+    fusions = Fusions({"require": ["fuse_swiglu"]})
     forward = FusedForward(Qwen3ForCausalLM().forward, fusions, ("model", 2))
     with pytest.raises(fx_passes.ConditionError, match="fuse_swiglu"):
         forward(torch.randn(2, 4), object())
 
 
-def test_a_rule_that_is_not_there_cannot_be_switched_off() -> None:
-    with pytest.raises(OptionsError, match="'fuse_swigly'"):
-        Fusions(FusionOptions(disabled=("fuse_swigly",)))
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"disabled": ["fuse_swigly"]}, "'fuse_swigly'"),
+        ({"require": ["fuse_swigly"]}, "'fuse_swigly'"),
+        ({"exakt": True}, "no setting 'exakt'; near: .*'exact'"),
+        ("all", "expected a mapping of enabled, disabled"),
+    ],
+)
+def test_what_is_not_there_cannot_be_chosen(settings: Any, expected: str) -> None:
+    with pytest.raises(OptionsError, match=expected):
+        Fusions(settings)

@@ -8,8 +8,10 @@ from importlib.metadata import PackageNotFoundError, entry_points
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from sglang_npu_graph import EngineVersionError, Options, OptionsError, PluginError
+from sglang_npu_graph.kernel_operators import KERNELS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -103,3 +105,23 @@ def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
 def test_the_engine_cannot_log_a_refusal_and_go_on() -> None:
     # SGLang's loader catches any Exception of a plugin.
     assert not issubclass(PluginError, Exception)
+
+
+@pytest.mark.parametrize(
+    ("text", "fusions"),
+    [
+        ("true", {}),
+        ("false", None),
+        ("null", None),
+        ('{"disabled": ["noops"]}', {"disabled": ["noops"]}),
+    ],
+)
+def test_fusions_are_asked_for(text: str, fusions: object) -> None:
+    options = Options.read({"SGLANG_NPU_GRAPH": f'{{"fusions": {text}}}'})
+    assert options == Options(fusions=fusions)  # type: ignore[arg-type]
+
+
+def test_the_kernels_of_the_engine_have_schemas_that_torch_reads() -> None:
+    for target, schema in KERNELS.items():
+        name = target.rpartition(".")[2]
+        assert torch._C.parse_schema(f"{name}{schema}").name == name

@@ -31,7 +31,8 @@ from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.replacement_rule import MatchForExtraCheck, rule_from_replacement
 from fx_passes.rewriting.rewriter import apply_rules
 from fx_passes.rewriting.rule import PatternSource, Rule
-from fx_passes.traced_call import TracedCall, trace_call
+from fx_passes.tracing.kernel_operator import KernelOperator
+from fx_passes.tracing.traced_call import TracedCall, trace_call
 
 __all__ = [
     "Condition",
@@ -44,6 +45,7 @@ __all__ = [
     "FxPassesError",
     "GraphBuilder",
     "GraphPass",
+    "KernelOperator",
     "Match",
     "MatchForExtraCheck",
     "MatchRecord",

@@ -109,17 +109,31 @@ def test_configure_without_settings_runs_everything() -> None:
         ({"disabled": ["rule"]}, "near: rules"),
         ({"ranges": {"double_negatoin": (0, 8)}}, "near: double_negation"),
         ({"ranges": {"rules": (8, 2)}}, "start <= end"),
+        ({"require": ["rule"]}, "near: rules"),
+        ({"require": "rules"}, r"expected 'require' to be a list of names, such as \['rules'\]"),
+        ({"exact": 1}, "expected 'exact' to be true or false, found 1"),
+        ("rules", "expected a mapping of enabled, disabled, ranges, exact, require"),
     ],
 )
 def test_configure_with_an_unknown_name_raises_and_keeps_the_switches(
-    settings: dict[str, object], message: str
+    settings: object, message: str
 ) -> None:
     passes = PostGradPasses(pipeline_of())
 
     with pytest.raises(PipelineError, match=message):
-        passes.configure(settings)
+        passes.configure(SimpleNamespace(additional_config={"fx_passes": settings}))
 
     assert passes.selection == PassSelection()
+
+
+def test_exact_runs_only_what_changes_no_bit() -> None:
+    passes = PostGradPasses()
+    passes.configure({"exact": True, "disabled": ["fuse_swiglu"], "require": ["remove_cast"]})
+    chosen = passes.selection.select(passes.pipeline)
+
+    assert chosen == passes.pipeline.exact()
+    assert "fuse_swiglu" not in chosen.names()
+    assert passes.selection.require == ("remove_cast",)
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fx_passes import PipelineError, TraceError, default_npu_pipeline, trace_call
+from fx_passes import (
+    PassSelection,
+    PipelineError,
+    TraceError,
+    default_npu_pipeline,
+    trace_call,
+)
 from sglang_npu_graph.errors import OptionsError
 from sglang_npu_graph.options import VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from fx_passes import Pipeline, Report, TracedCall
-    from sglang_npu_graph.options import FusionOptions
+    from fx_passes import Report, TracedCall
 
 _LOGGER = logging.getLogger("sglang.npu_graph")
 
@@ -33,26 +38,24 @@ class Fusions:
     """Fuses the decode steps of one process.
 
     Args:
-        options: Which rules run.
+        settings: Which rules run, for `fx_passes.PassSelection.read`.
 
     Attributes:
         pipeline: The rules.
         reports: What they did, by model and number of tokens.
 
     Raises:
-        OptionsError: A rule that is not to run is not there.
+        OptionsError: A setting, pass or rule is not there.
     """
 
-    def __init__(self, options: FusionOptions) -> None:
-        pipeline = default_npu_pipeline()
-        if options.exact:
-            pipeline = pipeline.exact()
+    def __init__(self, settings: Mapping[str, object]) -> None:
         try:
-            self.pipeline: Pipeline = pipeline.without(*options.disabled)
+            selection = PassSelection.read(settings)
+            self.pipeline = selection.select(default_npu_pipeline())
         except PipelineError as error:
-            raise OptionsError(f"reading 'disabled' of {VARIABLE}: {error}") from error
+            raise OptionsError(f"reading 'fusions' of {VARIABLE}: {error}") from error
         self.reports: dict[tuple[str, int], Report] = {}
-        self._require = options.require
+        self._require = selection.require
 
     @contextmanager
     def __call__(
@@ -85,11 +88,13 @@ class Fusions:
         Raises:
             ConditionError: A required rule matched nothing; the message has its near misses.
         """
-        report = self.pipeline.run(call.graph_module, require=self._require).report
+        report = self.pipeline.run(call.graph_module).report
+        if not self.reports:
+            # The largest size is captured first.
+            report.require(*self._require)
         self.reports[key] = report
-        made = {rule: count for rule, count in report.match_counts().items() if count}
-        told = ", ".join(f"{rule} {count}" for rule, count in made.items()) or "nothing matched"
-        _LOGGER.info("sglang-npu-graph: hook took effect: %s of %d tokens is fused: %s", *key, told)
+        told = (*key, report.summary())
+        _LOGGER.info("sglang-npu-graph: hook took effect: %s of %d tokens is fused: %s", *told)
         _LOGGER.debug("%s", report)
 
 

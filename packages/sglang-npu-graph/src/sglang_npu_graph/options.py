@@ -27,45 +27,6 @@ _PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"]engine['\"]")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusionOptions:
-    """The value of ``fusions``: ``true``, or an object.
-
-    Attributes:
-        require: Names of rules each of which must match in every graph, or the engine does not
-            start.
-        disabled: Names of rules and passes that do not run.
-        exact: Whether only rules run that change no bit.
-    """
-
-    require: tuple[str, ...] = ()
-    disabled: tuple[str, ...] = ()
-    exact: bool = False
-
-    @classmethod
-    def read(cls, value: object) -> FusionOptions | None:
-        """Return the options, or None where the value is false.
-
-        Raises:
-            OptionsError: It is something else.
-        """
-        if value is None or isinstance(value, bool):
-            return cls() if value else None
-        lists, known = ("require", "disabled"), {field.name for field in fields(cls)}
-        if (
-            not isinstance(value, dict)
-            or not known.issuperset(value)
-            or not isinstance(value.get("exact", False), bool)
-            or not all(isinstance(value.get(name, []), list) for name in lists)
-        ):
-            raise OptionsError(
-                f"reading the environment variable {VARIABLE}: expected fusions to be true, false "
-                f"or an object of lists 'require' and 'disabled' and a bool 'exact', found "
-                f"{value!r}"
-            )
-        return cls(**{**value, **{name: tuple(value.get(name, ())) for name in lists}})
-
-
-@dataclass(frozen=True, kw_only=True)
 class Options:
     """The value of the variable as JSON: ``1``, ``true``, or an object; see the README.
 
@@ -75,15 +36,15 @@ class Options:
             does that and captures them too; ``engine`` leaves them to it.
         prefill: ``breakable`` captures prefill in segments where the engine is told to do so, by
             its own option, which is off by default on NPUs; ``engine`` leaves that to it.
-        fusions: Which rules of fx_passes fuse decode steps before they are captured; None for
-            none.
+        fusions: ``true``, or what `fx_passes.PassSelection.read` takes: decode steps are fused
+            before they are captured. None for not at all.
         any_version: Whether another version of the engine than the one that was tried is taken.
     """
 
     updater: UpdaterChoice = "auto"
     decode: Literal["update", "capture", "engine"] = "update"
     prefill: Literal["breakable", "engine"] = "breakable"
-    fusions: FusionOptions | None = None
+    fusions: Mapping[str, object] | None = None
     any_version: bool = False
 
     @classmethod
@@ -106,7 +67,10 @@ class Options:
                 f"reading the environment variable {VARIABLE}: expected 1, 0 or a JSON object of "
                 f"{', '.join(sorted(known))}, found {text!r}"
             )
-        options = cls(**{**value, "fusions": FusionOptions.read(value.get("fusions"))})
+        fusions = value.get("fusions")
+        if fusions is None or isinstance(fusions, bool):
+            fusions = {} if fusions else None
+        options = cls(**{**value, "fusions": fusions})
         for field, choices in _CHOICES.items():
             if getattr(options, field) not in choices:
                 raise OptionsError(

@@ -6,6 +6,7 @@ import os
 from pkgutil import resolve_name
 from typing import Any
 
+from fx_passes import KernelOperator
 from npu_graph_runtime import GraphContext
 from sglang_npu_graph.errors import HookError
 from sglang_npu_graph.marked_functions import run_marked
@@ -45,7 +46,7 @@ def load() -> None:
     from sglang_npu_graph.captured_decode_backend import CapturedDecodeBackend  # noqa: PLC0415
     from sglang_npu_graph.decode_backend import Lanes, UpdatedDecodeBackend  # noqa: PLC0415
     from sglang_npu_graph.fused_forward import Fusions  # noqa: PLC0415
-    from sglang_npu_graph.kernel_operators import KERNELS, KernelOperator  # noqa: PLC0415
+    from sglang_npu_graph.kernel_operators import KERNELS  # noqa: PLC0415
     from sglang_npu_graph.prefill_backend import choose_prefill  # noqa: PLC0415
 
     hooks: list[tuple[str, Any, HookType]] = []
@@ -60,10 +61,9 @@ def load() -> None:
         hooks.append((MARKED, run_marked(context), HookType.AROUND))
     if options.fusions is not None:
         hooks.append((FORWARD, Fusions(options.fusions), HookType.AROUND))
-        hooks += [
-            (target, KernelOperator(target, schema), HookType.AROUND)
-            for target, schema in KERNELS.items()
-        ]
+        for target, schema in KERNELS.items():
+            operator = KernelOperator("sglang_npu_graph", target.rpartition(".")[2], schema)
+            hooks.append((target, operator, HookType.AROUND))
     before = [resolve_name(target) for target, *_ in hooks]
     for target, hook, kind in hooks:
         HookRegistry.register(target, hook, kind)

@@ -1,7 +1,8 @@
-"""The fusions of fx_passes, as one more pass of the engine's own pass manager."""
+"""The fusions of fx_passes: a pass of the engine's pass manager, or in front of npugraph_ex."""
 
 from __future__ import annotations
 
+import copy
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -9,14 +10,15 @@ from vllm.compilation.passes.vllm_inductor_pass import VllmInductorPass
 from vllm.config import CompilationMode
 from vllm.platforms import current_platform
 from vllm_ascend.ascend_config import get_ascend_config
+from vllm_ascend.compilation.compiler_interface import AscendCompiler
 
 from fx_passes.inductor import PostGradPasses
 from vllm_npu_graph.options import OptionsError
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule
+    from collections.abc import Mapping
 
-    from vllm_npu_graph.options import FusionOptions
+    from torch.fx import GraphModule
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
@@ -26,19 +28,16 @@ class FusionPass(VllmInductorPass):  # type: ignore[misc]
 
     Args:
         vllm_config: The engine's configuration.
-        options: Which rules run.
+        settings: Which rules run, for `fx_passes.PassSelection.read`.
 
     Attributes:
         passes: The rules, and what they did.
     """
 
-    def __init__(self, vllm_config: Any, options: FusionOptions) -> None:
+    def __init__(self, vllm_config: Any, settings: Mapping[str, object]) -> None:
         super().__init__(vllm_config)
         self.passes = PostGradPasses()
-        if options.exact:
-            self.passes.pipeline = self.passes.pipeline.exact()
-        self.passes.configure(options.settings)
-        self._require = options.require
+        self.passes.configure(settings)
 
     def __call__(self, graph: GraphModule) -> None:
         """Rewrite one graph in place."""
@@ -54,19 +53,18 @@ class FusionPass(VllmInductorPass):  # type: ignore[misc]
         Raises:
             ConditionError: A required rule matched in no graph; the message has its near misses.
         """
-        report = self.passes.report
-        report.require(*self._require)
-        made = {rule: count for rule, count in report.match_counts().items() if count}
-        told = ", ".join(f"{rule} {count}" for rule, count in made.items()) or "nothing matched"
-        _LOGGER.info("vllm-npu-graph fuses in %d graphs: %s", len(self.passes.results), told)
+        report, graphs = self.passes.report, len(self.passes.results)
+        report.require(*self.passes.selection.require)
+        _LOGGER.info("vllm-npu-graph fuses in %d graphs: %s", graphs, report.summary())
         _LOGGER.debug("%s", report)
 
 
-def add_fusions(vllm_config: Any, options: FusionOptions) -> FusionPass:
+def add_fusions(vllm_config: Any, settings: Mapping[str, object]) -> FusionPass:
     """Put the pass where the engine takes passes of its user from: its compilation configuration.
 
     Raises:
         OptionsError: The configuration names another pass there.
+        PipelineError: A setting, pass or rule is not there.
     """
     config, key = vllm_config.compilation_config, current_platform.pass_key
     if key in config.inductor_compile_config:
@@ -82,6 +80,26 @@ def add_fusions(vllm_config: Any, options: FusionOptions) -> FusionPass:
             config.cudagraph_mode.name,
             "by npugraph_ex, and vLLM was not told to take our platform" if by_ex else "nothing",
         )
-    made = FusionPass(vllm_config, options)
-    config.inductor_compile_config[key] = made
+    made = config.inductor_compile_config[key] = FusionPass(vllm_config, settings)
     return made
+
+
+class FusingCompiler(AscendCompiler):  # type: ignore[misc]
+    """The engine's compiler, which hands npugraph_ex graphs that the pass went over."""
+
+    def compile(self, graph: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        """Compile what the fusions made of a graph."""
+        return super().compile(self._fused(graph), *args, **kwargs)
+
+    def load(self, handle: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        """Compile again: what was kept does not say what was fused."""
+        return super().load((handle[0], None), self._fused(graph), *args, **kwargs)
+
+    def _fused(self, graph: GraphModule) -> GraphModule:
+        config = self.vllm_config.compilation_config.inductor_compile_config
+        fusions = config.get(current_platform.pass_key)
+        by_ex = get_ascend_config().ascend_compilation_config.enable_npugraph_ex
+        if by_ex and isinstance(fusions, FusionPass):
+            graph = copy.deepcopy(graph)
+            fusions(graph)
+        return graph

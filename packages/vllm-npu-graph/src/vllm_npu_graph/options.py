@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, requires, version
 from typing import TYPE_CHECKING
 
@@ -26,45 +26,17 @@ class EngineVersionError(RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FusionOptions:
-    """The value of ``fusions``: ``true``, or a mapping.
+class Options:
+    """The value of the key: ``true``, or a mapping; see the README.
 
     Attributes:
-        require: Names of rules each of which must match in some graph, or the engine does not
-            start.
-        exact: Whether only rules run that change no bit.
-        settings: What `fx_passes.inductor.PostGradPasses.configure` takes.
+        fusions: What `fx_passes.PassSelection.read` takes; None for no fusions.
     """
-
-    require: tuple[str, ...] = ()
-    exact: bool = False
-    settings: Mapping[str, object] = field(default_factory=dict)
-
-    @classmethod
-    def read(cls, value: object) -> FusionOptions | None:
-        """Return the options, or None where the value is false."""
-        if value is None or isinstance(value, bool):
-            return cls() if value else None
-        if not isinstance(value, Mapping):
-            raise _wrong(f"'fusions' of {KEY!r}", "true, false or a mapping", value)
-        require = value.get("require", ())
-        if isinstance(require, str):
-            raise _wrong("'require' of 'fusions'", f"names of rules, as in [{require!r}]", require)
-        exact = value.get("exact", False)
-        if not isinstance(exact, bool):
-            raise _wrong("'exact' of 'fusions'", "true or false", exact)
-        settings = {name: each for name, each in value.items() if name not in {"require", "exact"}}
-        return cls(require=tuple(require), exact=exact, settings=settings)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Options:
-    """The value of the key: ``true``, or a mapping; see the README."""
 
     attention: bool = True
     updater: UpdaterChoice = "auto"
     graphs: bool = False
-    fusions: FusionOptions | None = None
+    fusions: Mapping[str, object] | None = None
     any_version: bool = False
 
     @classmethod
@@ -80,7 +52,12 @@ class Options:
         for name in ("attention", "graphs", "any_version"):
             if not isinstance(value.get(name, False), bool):
                 raise _wrong(f"{name!r} of {KEY!r}", "true or false", value[name])
-        return cls(**{**value, "fusions": FusionOptions.read(value.get("fusions"))})
+        fusions = value.get("fusions")
+        if fusions is None or isinstance(fusions, bool):
+            fusions = {} if fusions else None
+        elif not isinstance(fusions, Mapping):
+            raise _wrong(f"'fusions' of {KEY!r}", "true, false or a mapping", fusions)
+        return cls(**{**value, "fusions": fusions})
 
     def check_engine(self) -> None:
         """Refuse an engine of another version than those of this package's extra ``engine``."""

@@ -16,4 +16,4 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
     @classmethod
     def get_compile_backend(cls) -> str:
         """Return the name of what compiles a graph."""
-        return "vllm_npu_graph.fusing_compiler.FusingCompiler"
+        return "vllm_npu_graph.fusions.FusingCompiler"

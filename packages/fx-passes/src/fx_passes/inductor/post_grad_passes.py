@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["PostGradPasses"]
 
 _KEY = "fx_passes"
-_SETTINGS = ("enabled", "disabled", "ranges")
 
 _VLLM_MODULE = "vllm.compilation.passes.inductor_pass"
 
@@ -143,8 +141,7 @@ class PostGradPasses(CustomGraphPass):
 
         Args:
             config: vLLM's configuration (its `additional_config["fx_passes"]` is read, if it is
-                there), or that mapping itself: `enabled`, `disabled` (names) and `ranges` (name to
-                `(start, end)` in tokens, `end` inclusive or None).
+                there), or that mapping itself: see `PassSelection.read`.
 
         Raises:
             PipelineError: A setting, pass or rule does not exist.
@@ -153,22 +150,7 @@ class PostGradPasses(CustomGraphPass):
         if not isinstance(config, Mapping):
             additional = getattr(config, "additional_config", None)
             found = additional.get(_KEY, {}) if isinstance(additional, Mapping) else {}
-        if not isinstance(found, Mapping):
-            raise PipelineError(
-                f"configuring passes: expected a mapping of {_SETTINGS}, found {found!r}"
-            )
-        for name in found:
-            if name not in _SETTINGS:
-                near = get_close_matches(str(name), _SETTINGS) or _SETTINGS
-                raise PipelineError(f"configuring passes: no setting {name!r}; near: {near}")
-        ranges: Mapping[str, tuple[int, int | None]] = found.get("ranges", {})
-        selection = PassSelection(
-            enabled=bool(found.get("enabled", True)),
-            disabled=tuple(found.get("disabled", ())),
-            ranges=tuple(
-                (name, TokenRange(start=start, end=end)) for name, (start, end) in ranges.items()
-            ),
-        )
+        selection = PassSelection.read(found)
         selection.select(self.pipeline)
         self.selection = selection
 

@@ -129,6 +129,11 @@ class Report:
             counts[report.rule] = counts.get(report.rule, 0) + len(report.matches)
         return counts
 
+    def summary(self) -> str:
+        """Return which rules made rewrites and how many, in one line, such as for a log."""
+        made = [f"{rule} {count}" for rule, count in self.match_counts().items() if count]
+        return ", ".join(made) or "nothing matched"
+
     def require(self, *rules: str) -> None:
         """Check that each of these rules made at least one rewrite.
 

@@ -70,7 +70,7 @@ def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the cal
     captured graph repeats.
 
     Only what goes through torch's dispatcher is seen. A kernel that is launched beside it (as
-    Triton's are) has to be made an operator, for instance by `torch.library.custom_op`; where a
+    Triton's are) has to be made an operator (`fx_passes.KernelOperator`); where a
     missing one shows in the graph, by memory that is read and was never written, this is an error.
 
     Args:
