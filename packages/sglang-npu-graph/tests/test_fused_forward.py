@@ -15,7 +15,7 @@ from sglang_npu_graph import OptionsError
 from sglang_npu_graph.fused_forward import FusedForward, Fusions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @dataclasses.dataclass
@@ -61,7 +61,7 @@ def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> N
     assert model.runs == 1
     torch.testing.assert_close(again.logits, 3 * first.logits)
     assert (again.hidden, again.note) == (None, "mine")
-    (report,) = fusions.reports.values()
+    (report,) = fusions.reports
     assert report.match_counts()["remove_cast"] == 1
     # The engine asks by this which arguments it hands on.
     assert "pp_proxy_tensors" in inspect.signature(forward).parameters
@@ -69,20 +69,27 @@ def test_the_first_run_is_the_models_own_and_the_next_are_the_fused_graph() -> N
 
 def test_other_static_buffers_are_traced_anew() -> None:
     model, batch = Qwen3ForCausalLM(), object()
-    forward = FusedForward(model.forward, Fusions({}), ("model", 2))
+    forward = FusedForward(model.forward, Fusions({}), ("model", 2, 0))
     for ids in (torch.randn(2, 4), torch.randn(2, 4)):
         assert torch.equal(forward(ids, batch).logits, forward(ids, batch).logits)
         assert torch.equal(forward(ids, batch).logits, (ids @ model.weight).relu())
     assert model.runs == 2
 
 
-def test_what_cannot_be_traced_is_left_to_the_engine(caplog: pytest.LogCaptureFixture) -> None:
+def reads_back(ids: torch.Tensor) -> Output:
+    return Output(logits=ids * (ids + 1).sum().item())
+
+
+def returns_a_list(ids: torch.Tensor) -> Output:
+    return Output(logits=ids * 16, note=[ids])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("step", [reads_back, returns_a_list])
+def test_what_cannot_be_traced_is_left_to_the_engine(
+    caplog: pytest.LogCaptureFixture, step: Callable[[torch.Tensor], Output]
+) -> None:
     ids = torch.ones(2, 4)
-
-    def reads_back(ids: torch.Tensor) -> Output:
-        return Output(logits=ids * (ids + 1).sum().item())
-
-    forward = FusedForward(reads_back, Fusions({}), ("mine", 2))
+    forward = FusedForward(step, Fusions({}), ("mine", 2, 0))
     for _ in range(2):
         assert torch.equal(forward(ids).logits, ids * 16)
     (record,) = (each for each in caplog.records if each.name == "sglang.npu_graph")
@@ -108,7 +115,7 @@ def test_what_was_not_tried_is_left_to_the_engine(
 
 def test_a_required_rule_that_matches_nothing_ends_the_capture() -> None:
     fusions = Fusions({"require": ["fuse_swiglu"]})
-    forward = FusedForward(Qwen3ForCausalLM().forward, fusions, ("model", 2))
+    forward = FusedForward(Qwen3ForCausalLM().forward, fusions, ("model", 2, 0))
     with pytest.raises(fx_passes.ConditionError, match="fuse_swiglu"):
         forward(torch.randn(2, 4), object())
 

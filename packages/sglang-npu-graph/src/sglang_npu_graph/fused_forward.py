@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("sglang.npu_graph")
 
+Key = tuple[str, int, int]
+
 COVERED = frozenset({"Qwen3ForCausalLM"})
 """The models whose kernels beside torch's dispatcher are known: see `kernel_operators`."""
 
@@ -42,7 +44,9 @@ class Fusions:
 
     Attributes:
         pipeline: The rules.
-        reports: What they did, by model and number of tokens.
+        calls: What was traced, by the model's name, the number of tokens and the model: graphs that
+            were captured of it read tensors that it keeps alive.
+        reports: What the rules did, in the order of the captures.
 
     Raises:
         OptionsError: A setting, pass or rule is not there.
@@ -54,7 +58,8 @@ class Fusions:
             self.pipeline = selection.select(default_npu_pipeline())
         except PipelineError as error:
             raise OptionsError(f"reading 'fusions' of {VARIABLE}: {error}") from error
-        self.reports: dict[tuple[str, int], Report] = {}
+        self.calls: dict[Key, TracedCall] = {}
+        self.reports: list[Report] = []
         self._require = selection.require
 
     @contextmanager
@@ -77,12 +82,12 @@ class Fusions:
             elif tp_group.world_size > 1:
                 reason = "it runs on several ranks"
             if reason is None:
-                yield FusedForward(forward, self, (name, num_tokens))
+                yield FusedForward(forward, self, (name, num_tokens, id(model)))
                 return
             _LOGGER.warning("sglang-npu-graph leaves %s unfused: %s", name, reason)
             yield forward
 
-    def fuse(self, key: tuple[str, int], call: TracedCall) -> None:
+    def fuse(self, key: Key, call: TracedCall) -> None:
         """Rewrite a traced call in place.
 
         Raises:
@@ -92,8 +97,9 @@ class Fusions:
         if not self.reports:
             # The largest size is captured first.
             report.require(*self._require)
-        self.reports[key] = report
-        told = (*key, report.summary())
+        self.reports.append(report)
+        self.calls[key] = call
+        told = (*key[:2], report.summary())
         _LOGGER.info("sglang-npu-graph: hook took effect: %s of %d tokens is fused: %s", *told)
         _LOGGER.debug("%s", report)
 
@@ -104,25 +110,25 @@ class FusedForward:
     Args:
         forward: The model's; returns a dataclass whose fields hold the tensors.
         fusions: Rewrites the graph.
-        key: The model and the number of tokens.
+        key: As in `Fusions.calls`.
     """
 
-    def __init__(self, forward: Callable[..., Any], fusions: Fusions, key: tuple[str, int]) -> None:
+    def __init__(self, forward: Callable[..., Any], fusions: Fusions, key: Key) -> None:
         # The engine asks what the model's forward takes.
         functools.update_wrapper(self, forward)
         self._forward = forward
         self._fusions = fusions
         self._key = key
-        self._read: tuple[object, ...] | None = None
+        self._given: tuple[object, ...] = ()
         self._call: TracedCall | None = None
         self._output: Any = None
         self._names: list[str] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the step; the first run of a set of static buffers is the model's own."""
-        read = tuple(map(_identity, (*args, *kwargs.values())))
-        if self._read != read:
-            self._read = read
+        given = (*args, *kwargs.values())
+        if len(given) != len(self._given) or not all(map(_is_same, self._given, given)):
+            self._given = given
             return self._trace(*args, **kwargs)
         if self._call is None:
             return self._forward(*args, **kwargs)
@@ -130,13 +136,10 @@ class FusedForward:
 
     def _trace(self, *args: Any, **kwargs: Any) -> Any:
         def step() -> list[torch.Tensor]:
-            self._output = output = self._forward(*args, **kwargs)
-            self._names = [
-                field.name
-                for field in dataclasses.fields(output)
-                if isinstance(getattr(output, field.name), torch.Tensor)
-            ]
-            return [getattr(output, name) for name in self._names]
+            self._output = self._forward(*args, **kwargs)
+            found = _tensors(self._output)
+            self._names = list(found)
+            return list(found.values())
 
         self._call = None
         try:
@@ -155,5 +158,17 @@ class FusedForward:
         return dataclasses.replace(self._output, **dict(zip(self._names, tensors, strict=True)))
 
 
-def _identity(argument: object) -> object:
-    return argument.data_ptr() if isinstance(argument, torch.Tensor) else id(argument)
+def _tensors(output: Any) -> dict[str, torch.Tensor]:
+    """Return the tensors of a step's output by the names of their fields."""
+    found = {field.name: getattr(output, field.name) for field in dataclasses.fields(output)}
+    nested = [name for name, value in found.items() if isinstance(value, (list, tuple, dict))]
+    if nested:
+        raise TypeError(f"the step returned tensors, or others, in containers: {nested}")
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _is_same(first: object, second: object) -> bool:
+    """Return whether two arguments are one object, or tensors that show the same memory."""
+    if isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor):
+        return first.data_ptr() == second.data_ptr()
+    return first is second
