@@ -48,6 +48,8 @@ EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
 # The kernel divides by the scale, of which the engine keeps the reciprocal alone: to compute that
 # again costs as much as is saved where one token is normed.
 NOT_OF_ONE_TOKEN = "fuse_add_rms_norm_quant"
+# What two ranks run too.
+RANKED = "W8A8_DYNAMIC"
 COLUMNS = dict.fromkeys(
     (
         "name",
@@ -77,21 +79,24 @@ class FusedVariant(Variant):
     Attributes:
         quantisation: Of the checkpoint.
         added: What graphs go through behind our passes; None for nothing.
+        ranks: How many processes hold a part of each layer.
     """
 
     quantisation: str = FLOAT
     added: str | None = None
+    ranks: int = 1
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the engine's processes."""
-        given = super().environment()
+        given = {**super().environment(), "CANN_SIM_DEVICES": str(self.ranks)}
         return given if self.added is None else {**given, ADDED_PASS: self.added}
 
 
 def described(variant: FusedVariant) -> dict[str, Any]:
     """Return what the row of a variant begins with."""
     # Rows are compared with the stock engine's of the same dtype.
-    kind = {"dtype": f"{variant.dtype}, {variant.quantisation}"}
+    ranks = f", {variant.ranks} ranks" if variant.ranks > 1 else ""
+    kind = {"dtype": f"{variant.dtype}, {variant.quantisation}{ranks}"}
     return {**describe(variant), **kind, "quantisation": variant.quantisation}
 
 
@@ -99,7 +104,7 @@ def run_variant(variant: FusedVariant, folder: Path, count: int) -> list[dict[st
     """Run the load on an engine, and return its one row."""
     checkpoint = write_checkpoints(folder, variant)
     options = {} if variant.quantisation == FLOAT else {"quantization": "modelslim"}
-    engine = make_engine(variant, checkpoint, **options)
+    engine = make_engine(variant, checkpoint, tp_size=variant.ranks, **options)
     prompts, lengths = compare_load(count)
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
@@ -193,15 +198,19 @@ def choose_variants(options: argparse.Namespace) -> list[FusedVariant]:
         "captured": {"variable": '{"fusions": true, "decode": "capture"}'},
         "control": {"variable": variable, "added": "make_norms_wrong"},
     }
+    kinds = [(quantisation, 1) for quantisation in options.quantisations]
+    if RANKED in options.quantisations:
+        kinds.append((RANKED, 2))
     return [
         FusedVariant(
             name=name,
             dtype="bfloat16",
             num_layers=options.layers,
             quantisation=quantisation,
+            ranks=ranks,
             **given,
         )
-        for quantisation in options.quantisations
+        for quantisation, ranks in kinds
         for name, given in named.items()
         if not options.only or name in options.only
     ]

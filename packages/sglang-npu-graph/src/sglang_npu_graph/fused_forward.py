@@ -79,8 +79,6 @@ class Fusions:
                 reason = "it is compiled by torch.compile"
             elif name not in COVERED:
                 reason = "this model was not tried"
-            elif tp_group.world_size > 1:
-                reason = "it runs on several ranks"
             if reason is None:
                 yield FusedForward(forward, self, (name, num_tokens, id(model)))
                 return
