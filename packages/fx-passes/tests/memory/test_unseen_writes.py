@@ -17,6 +17,7 @@ import fx_passes
 from fx_passes.engine_forms import vllm_ascend_forms
 from fx_passes.functional import FunctionalBackend
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rotary_embedding
+from fx_passes.generic_passes import ShareEqualCallsPass
 from fx_passes.memory import EffectTable, witness_of_write
 from fx_passes.testing import (
     AttentionHeads,
@@ -348,3 +349,32 @@ def test_results_that_overloads_take_as_a_list_are_written() -> None:
     assert set(effect.aliases) == {workspace, first, second}
     assert effects.hides_writes(node)
     assert not effect.barrier
+
+
+def test_equal_calls_around_such_a_write_are_not_shared() -> None:
+    library = torch.library.Library("fx_test", "FRAGMENT")  # type: ignore[no-untyped-call]
+
+    def fill(value: Tensor, *, out: list[Tensor]) -> Tensor:
+        out[0].copy_(value)
+        return value.clone()
+
+    try:
+        library.define("fill.out(Tensor value, *, Tensor[] out) -> Tensor")  # type: ignore[no-untyped-call]
+        library.impl("fill.out", fill, "CPU")  # type: ignore[no-untyped-call]
+        buffer, value = torch.zeros(4), torch.ones(4)
+
+        def step() -> list[Tensor]:
+            before = buffer + 1
+            torch.ops.fx_test.fill.out(value, out=[buffer])
+            return [before, buffer + 1]
+
+        call = fx_passes.trace_call(step)
+        pipeline = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), ShareEqualCallsPass()))
+        pipeline.run(call.graph_module)
+        buffer.zero_()
+        before, behind = call.run()
+    finally:
+        library._destroy()  # type: ignore[no-untyped-call]
+
+    assert torch.equal(before, torch.ones(4))
+    assert torch.equal(behind, torch.full((4,), 2.0))
