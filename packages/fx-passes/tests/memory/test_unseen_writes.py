@@ -361,20 +361,20 @@ def test_equal_calls_around_such_a_write_are_not_shared() -> None:
     try:
         library.define("fill.out(Tensor value, *, Tensor[] out) -> Tensor")  # type: ignore[no-untyped-call]
         library.impl("fill.out", fill, "CPU")  # type: ignore[no-untyped-call]
-        buffer, value = torch.zeros(4), torch.ones(4)
+        buffer, value = torch.full((4,), 2.0), torch.ones(4)
 
         def step() -> list[Tensor]:
-            before = buffer + 1
+            before = buffer.reciprocal() * 2
             torch.ops.fx_test.fill.out(value, out=[buffer])
-            return [before, buffer + 1]
+            return [before, buffer.reciprocal() * 3]
 
         call = fx_passes.trace_call(step)
         pipeline = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), ShareEqualCallsPass()))
         pipeline.run(call.graph_module)
-        buffer.zero_()
+        buffer.fill_(2.0)
         before, behind = call.run()
     finally:
         library._destroy()  # type: ignore[no-untyped-call]
 
-    assert torch.equal(before, torch.ones(4))
-    assert torch.equal(behind, torch.full((4,), 2.0))
+    assert torch.equal(before, torch.full((4,), 1.0))
+    assert torch.equal(behind, torch.full((4,), 3.0))
