@@ -22,7 +22,7 @@ PAGE = ROOT / "docs" / "engines-sglang.md"
 OTHERS = {
     "fusions of fx-passes": "not adopted: Dynamo fails on the engine's model",
     "LoRA": "not run",
-    "tensor and data parallelism": "not run",
+    "data parallelism": "not run",
     "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",
 }
 
