@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 # How far below the likeliest token rounding may leave the chosen one, in standard deviations of the
-# logits. The engine folds two projections into others, and prefills in bfloat16 in either dtype:
-# seen were 0.11, the engine alone and with ours alike, and 3.8 with wrong lengths.
+# logits. Engines fold two projections of latent attention into others, and vLLM-Ascend prefills it
+# in bfloat16 in either dtype: seen were 0.11 there and 0.14 in SGLang, the engine alone and with
+# ours alike, and 2.2 and more with wrong lengths.
 WORST_TOKEN = 0.25
 # Where rounding decides between two experts, logits differ by more than that: with experts the
-# share of tokens counts that are the likeliest. Seen were 0.95, and 0.90 with wrong lengths.
+# share of tokens counts that are the likeliest. Seen were 0.95 and more, and 0.90 and less with
+# wrong lengths.
 LEAST_LIKELIEST = 0.925
 
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "engines-sglang.md"
 # What is not run, and why.
 OTHERS = {
-    "LoRA": "not run",
-    "tensor and data parallelism": "not run",
+    "data parallelism": "not run",
     "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",
 }
 
