@@ -159,6 +159,8 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             num_layers=options.layers,
             mode=mode,
             model=model,
+            # Compiled by it at torch 2.13, the engine's Mistral gives tokens that are not its own.
+            by_ex=not model.startswith("Mistral"),
             **KEYS.get(name, {}),
         )
         for number, ((model, dtype, mode), names) in enumerate(RUNS.items())
@@ -197,6 +199,22 @@ def write_model(variant: ModelVariant, folder: Path) -> None:
     tiny_deepseek.write_checkpoint(folder, num_heads=heads, has_experts=has_experts, **given)
 
 
+def write_seen(variant: ModelVariant, checkpoint: Path) -> Path:
+    """Return the checkpoint of what the engine computes, for transformers to judge by.
+
+    The engine hands its window over as the number of tokens in front of a token, which is one more.
+    """
+    if not variant.model.startswith("Mistral"):
+        return checkpoint
+    import tiny_mistral
+    import torch
+
+    folder = checkpoint.with_name(f"{checkpoint.name}-seen")
+    dtype, window = getattr(torch, variant.dtype), tiny_mistral.WINDOW + 1
+    tiny_mistral.write_checkpoint(folder, num_layers=variant.num_layers, dtype=dtype, window=window)
+    return folder
+
+
 def run_apart(
     variant: ModelVariant,
     number: int,
@@ -212,6 +230,7 @@ def run_apart(
     call = functools.partial(run, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]
+        checkpoint = write_seen(variant, checkpoint)
         call = functools.partial(judgements, rows, dtype, checkpoint, options.sequences)
     log = options.out.with_name(f"{options.out.stem}-{number}.log")
     return run_forked(call, described(variant), log)
