@@ -12,16 +12,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 WINDOW = 64
-"""Tokens that a token sees, itself included; most prompts of the load are longer."""
+"""Most prompts of the load are longer."""
 
 
-def write_checkpoint(folder: Path, *, num_layers: int, dtype: torch.dtype, seed: int = 0) -> None:
+def write_checkpoint(
+    folder: Path, *, num_layers: int, dtype: torch.dtype, window: int = WINDOW, seed: int = 0
+) -> None:
     """Write a checkpoint that does not give the same token again and again.
 
     Args:
         folder: Is made.
         num_layers: Of the model.
         dtype: Of the weights.
+        window: Tokens that a token sees, itself included.
         seed: Of the weights.
     """
     torch.manual_seed(seed)
@@ -34,7 +37,7 @@ def write_checkpoint(folder: Path, *, num_layers: int, dtype: torch.dtype, seed:
         num_key_value_heads=2,
         head_dim=128,
         max_position_embeddings=1024,
-        sliding_window=WINDOW,
+        sliding_window=window,
         tie_word_embeddings=False,
         # Attention has to decide the token, or wrong lengths would not be seen.
         initializer_range=0.2,

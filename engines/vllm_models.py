@@ -138,6 +138,9 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             num_layers=options.layers,
             mode=mode,
             model=model,
+            # With its fusions, at torch 2.13, the engine's Mistral gives wrong tokens.
+            own_fusions=not model.startswith("Mistral"),
+            by_ex=not model.startswith("Mistral"),
             **KEYS.get(name, {}),
         )
         for number, ((model, dtype, mode), names) in enumerate(RUNS.items())
@@ -151,6 +154,22 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             ModelVariant(num_layers=layers, timed=timed, **made) for layers in options.timed_layers
         ]
     return chosen
+
+
+def write_seen(variant: ModelVariant, checkpoint: Path) -> Path:
+    """Return the checkpoint of what the engine computes, for transformers to judge by.
+
+    The engine hands its window over as the number of tokens in front of a token, which is one more.
+    """
+    if not variant.model.startswith("Mistral"):
+        return checkpoint
+    import tiny_mistral
+    import torch
+
+    folder = checkpoint.with_name(f"{checkpoint.name}-seen")
+    dtype, window = getattr(torch, variant.dtype), tiny_mistral.WINDOW + 1
+    tiny_mistral.write_checkpoint(folder, num_layers=variant.num_layers, dtype=dtype, window=window)
+    return folder
 
 
 def run_apart(
@@ -168,6 +187,7 @@ def run_apart(
     call = functools.partial(run, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]
+        checkpoint = write_seen(variant, checkpoint)
         call = functools.partial(judgements, rows, dtype, checkpoint, options.sequences)
     log = options.out.with_name(f"{options.out.stem}-{number}.log")
     return run_forked(call, described(variant), log)

@@ -76,6 +76,7 @@ class Variant:
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
         own_fusions: Whether the engine's own fusions run.
+        by_ex: Whether the engine compiles by npugraph_ex, as it does unless told otherwise.
         ranks: How many processes share each layer.
         capture_sizes: Numbers of tokens of the graphs, where nothing is timed.
     """
@@ -89,6 +90,7 @@ class Variant:
     mode: str = "FULL_DECODE_ONLY"
     quantisation: str | None = None
     own_fusions: bool = True
+    by_ex: bool = True
     ranks: int = 1
     capture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
 
@@ -108,8 +110,11 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
     config: dict[str, Any] = {}
     if variant.key is not None:
         config["npu_graph"] = variant.key
-    if not variant.own_fusions:
-        config["ascend_compilation_config"] = dict.fromkeys(OWN_FUSIONS, False)
+    left_out = () if variant.own_fusions else OWN_FUSIONS
+    if not variant.by_ex:
+        left_out += ("enable_npugraph_ex",)
+    if left_out:
+        config["ascend_compilation_config"] = dict.fromkeys(left_out, False)
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,

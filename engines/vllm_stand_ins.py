@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torchvision_operators
@@ -50,6 +50,7 @@ def install() -> None:
     block_table = importlib.import_module("vllm_ascend.worker.block_table")
     block_table._compute_slot_mapping_kernel = SlotMapping()
     choose_experts_by_torch_npu()
+    make_contiguous_beside_windows()
 
 
 def choose_experts_by_torch_npu() -> None:
@@ -64,6 +65,24 @@ def choose_experts_by_torch_npu() -> None:
     for name in ("moe_gating_top_k", "npu_moe_init_routing"):
         call = getattr(device.A5DeviceAdaptor, name)
         setattr(device.DeviceOperator, name, staticmethod(call))
+
+
+def make_contiguous_beside_windows() -> None:
+    """Let prefill with a sliding window have keys and values in rows of their own.
+
+    The operator's document asks for that, and the simulator refuses others. The engine makes them
+    so wherever there is no window; with one it hands over a part of the fused projection.
+    """
+    attention = importlib.import_module("vllm_ascend.attention.attention_v1")
+    impl = attention.AscendAttentionBackendImpl
+    forward = impl.forward_fused_infer_attention
+
+    def forward_contiguous(self: Any, query: Any, key: Any, value: Any, *given: Any) -> Any:
+        if self.sliding_window is not None:
+            key, value = key.contiguous(), value.contiguous()
+        return forward(self, query, key, value, *given)
+
+    impl.forward_fused_infer_attention = forward_contiguous
 
 
 def inspect_models_here() -> None:

@@ -86,7 +86,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         lane = UpdateLane(self._npu, updater=self._options.updater)
         self.attention_update = AttentionUpdate(lane, frozenset(layers.keys() - drafted))
         updates = dict.fromkeys(layers.keys() - drafted, self.attention_update)
-        if isinstance(getattr(self.drafter, "_runnable", None), ACLGraphWrapper):
+        if drafted and isinstance(self.drafter._runnable, ACLGraphWrapper):  # noqa: SLF001
             steps = self.speculative_config.num_speculative_tokens
             self.draft_update = DraftUpdate(lane, drafted, steps)
             updates |= dict.fromkeys(drafted, self.draft_update)

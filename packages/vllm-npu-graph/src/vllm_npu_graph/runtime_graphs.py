@@ -11,7 +11,7 @@ from vllm.config import CUDAGraphMode
 from vllm.forward_context import get_forward_context
 from vllm.model_executor.offloader.base import get_offloader
 from vllm_ascend.compilation import acl_graph
-from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
+from vllm_ascend.compilation.acl_graph import ACLGraphWrapper, _acl_graph_wrappers
 
 from npu_graph_runtime import GraphedCallable, GraphKey, RunMode, weights_of
 from vllm_npu_graph.options import Options
@@ -152,6 +152,5 @@ def make_piece_graphs(*, vllm_config: Any, **given: Any) -> ACLGraphWrapper:
 def unserved_graphs() -> list[RuntimeGraphs]:
     """Return the wrappers of this process that capture nothing yet."""
     # The engine's own list of what its sleep mode releases.
-    known = acl_graph._acl_graph_wrappers  # noqa: SLF001
-    made = [each for each in known if isinstance(each, RuntimeGraphs)]
+    made = [each for each in _acl_graph_wrappers if isinstance(each, RuntimeGraphs)]
     return [each for each in made if each._graphed is None]  # noqa: SLF001 - of this module
