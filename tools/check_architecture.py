@@ -53,8 +53,6 @@ PRIVATE_NAMES: Mapping[str, str] = MappingProxyType(
         "npu_graph_runtime/torch_internals.py": "torch: kernels and schemas, for the fake device",
         "piecewise_split/torch_internals.py": "torch: operators and modes in graphs of Dynamo",
         "sglang_npu_graph/marked_functions.py": "SGLang: what a marked function is, and whose",
-        "vllm_npu_graph/model_runner.py": "vLLM-Ascend: the wrapper of a draft's graphs",
-        "vllm_npu_graph/runtime_graphs.py": "vLLM-Ascend: which wrappers its sleep mode releases",
     }
 )
 """Files that may use private names of others, and whose; file or package says the versions.
