@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "engines-sglang.md"
 # What is not run, and why.
 OTHERS = {
     "fusions of fx-passes": "not adopted: Dynamo fails on the engine's model",
-    "data parallelism": "not run",
+    "data parallelism with sequences on both ranks; with our graphs": "not run",
     "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",
 }
 
