@@ -114,6 +114,7 @@ class Measured:
         calls = self.ipc_channels.recv_from_rpc
         if calls is not None and get_parallel().tp_rank > 0:
             calls.close(linger=0)
+            self.ipc_channels = dataclasses.replace(self.ipc_channels, recv_from_rpc=None)
 
     def graph_runner(self: Any) -> Any:
         """Return what replays the decode graphs."""

@@ -66,6 +66,10 @@ def install() -> None:
         cast_to_float32_logits,
         registry.HookType.REPLACE,
     )
+    # Likewise, where ranks have sequences of their own.
+    registry.HookRegistry.register(
+        "sglang.srt.layers.dp_attention.memcpy", copy_rows, registry.HookType.REPLACE
+    )
     # An operator of sgl-kernel-npu; the engine has the same for other devices in Triton.
     trees = importlib.import_module("sglang.kernels.ops.speculative.spec_tree")
     registry.HookRegistry.register(
@@ -118,6 +122,23 @@ def verify_tree_greedy(
 def cast_to_float32_logits(logits: torch.Tensor, output: torch.Tensor) -> torch.Tensor:
     """Stand for the engine's kernel of this name."""
     return output.copy_(logits)
+
+
+def copy_rows(
+    to: torch.Tensor,
+    rows: torch.Tensor,
+    _dim: int,
+    offset: torch.Tensor,
+    count: torch.Tensor,
+    offset_src: bool,
+) -> None:
+    """Stand for the engine's kernel: so many rows, from or to the place that the device holds."""
+    place = torch.arange(len(to), device=to.device)
+    source = place + offset if offset_src else place - offset
+    inside = (place if offset_src else source) < count
+    inside = inside & (source >= 0) & (source < len(rows))
+    found = rows[source.clamp(0, len(rows) - 1)]
+    to.copy_(torch.where(inside.view(-1, *[1] * (to.ndim - 1)), found, to))
 
 
 class KernelPackage(importlib.abc.MetaPathFinder, importlib.abc.Loader):
