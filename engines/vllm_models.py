@@ -96,7 +96,8 @@ def described(variant: ModelVariant) -> dict[str, Any]:
     ranks = f", {variant.ranks} ranks" if variant.ranks > 1 else ""
     model = {"model": f"{variant.model}, {variant.dtype}{ranks}", "mode": variant.mode}
     dtype = f"{model['model']}, {variant.mode}"
-    return {**describe(variant), **model, "dtype": dtype, "ranks": variant.ranks}
+    told = {} if variant.by_ex else {"note": "compiled without npugraph_ex and fusions"}
+    return {**describe(variant), **model, "dtype": dtype, "ranks": variant.ranks, **told}
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
