@@ -32,7 +32,7 @@ def make_parser(engine: str, description: str | None) -> argparse.ArgumentParser
         description: Of the script.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--sequences", type=int, default=50)
+    parser.add_argument("--sequences", type=int, default=200)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--timed-layers", type=int, nargs="*", default=[28, 64])
     parser.add_argument("--timed-sequences", type=int, nargs="*", default=[4, 16, 64, 256])

@@ -166,7 +166,7 @@ def run_session(
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a variant")
     parser.add_argument("--run", help=argparse.SUPPRESS)
-    parser.set_defaults(layers=2, sequences=200, script=script)
+    parser.set_defaults(layers=2, script=script)
     options = parser.parse_args()
     if options.run:
         run_given(options.run, ModelVariant, run)

@@ -294,7 +294,6 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("sglang", __doc__)
-    parser.set_defaults(sequences=200)
     parser.add_argument("--limit", type=float, default=900, help="seconds for a variant")
     parser.add_argument("--run", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -157,7 +157,6 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-drafts", __doc__)
-    parser.set_defaults(sequences=200)
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     options = parser.parse_args()
     variants = choose_variants(options)

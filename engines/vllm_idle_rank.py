@@ -149,7 +149,7 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-idle-rank", __doc__)
-    parser.set_defaults(layers=2, sequences=200)
+    parser.set_defaults(layers=2)
     options = parser.parse_args()
     variants = choose_variants(options)
     return run_session(variants, options, run_apart, COLUMNS, find_wrong)

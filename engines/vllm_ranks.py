@@ -77,7 +77,7 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-ranks", __doc__)
-    parser.set_defaults(layers=2, sequences=200)
+    parser.set_defaults(layers=2)
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
     options = parser.parse_args()
     variants = choose_variants(options)
