@@ -294,7 +294,7 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-fusions", __doc__)
-    parser.set_defaults(sequences=200, layers=2)
+    parser.set_defaults(layers=2)
     parser.add_argument("--quantisations", nargs="*", default=list(EXPECTED), choices=EXPECTED)
     options = parser.parse_args()
     vllm_stand_ins.set_environment()

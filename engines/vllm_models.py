@@ -197,7 +197,7 @@ def run_apart(
 def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-models", __doc__)
-    parser.set_defaults(layers=2, sequences=200, timed_layers=[28], timed_sequences=[4, 16])
+    parser.set_defaults(layers=2, timed_layers=[28], timed_sequences=[4, 16])
     parser.add_argument(
         "--runs", type=int, nargs="*", help="numbers in RUNS, and of the turns behind"
     )
