@@ -106,7 +106,7 @@ def test_packed_queries_attend_to_latent_pages(
 def test_parts_of_one_query_are_made_contiguous() -> None:
     batch = Latent([1, 3], [40, 200])
     whole = torch.cat([batch.query, batch.query_rope], -1).to("npu")
-    views = whole.split([LATENT, ROPE], -1)
+    views = torch.split(whole, [LATENT, ROPE], -1)
     assert not any(view.is_contiguous() for view in views)
     outputs = [
         torch_npu.npu_fused_infer_attention_score(
