@@ -102,12 +102,13 @@ def run_piece_turns(
     which they inherit.
     """
     os.environ["CANN_SIM_KERNELS"] = "null"
+    llm = make_engine(variant, checkpoint)
+    # Behind the engine, whose modules import each other.
     from vllm_ascend.compilation.acl_graph import ACLGraphWrapper
     from vllm_ascend.worker.model_runner_v1 import NPUModelRunner
 
     from vllm_npu_graph.runtime_graphs import RuntimeGraphs
 
-    llm = make_engine(variant, checkpoint)
     runner = runner_of(llm)
     calls = {"ours": RuntimeGraphs.__call__, "stock": ACLGraphWrapper.__call__}
     setattr(RuntimeGraphs, "__call__", calls["stock"])  # noqa: B010 - a method of a class
