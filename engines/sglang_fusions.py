@@ -1,42 +1,57 @@
 """SGLang's decode steps on simulated CANN, fused by fx_passes: what is fused, and its tokens.
 
 Run as ``cann-sim run -- python engines/sglang_fusions.py``. `stock` is the engine alone, `fused`
-has its decode graphs captured of what our passes made of the model's forward. `apart` is `fused`
-with each fused operator computed by the operators it replaced: where that gives the tokens of
-`stock`, the rounding inside those operators is all that `fused` differs by. `control` is `fused`
-with norms that are wrong. Rows go to build/engines/sglang-fusions.json.
+has its decode graphs captured of what our passes made of the model's forward, by the engine, or by
+npu-graph-runtime (`captured`). `apart` is `fused` with each fused operator computed by the
+operators it replaced: where that gives the tokens of `stock`, the rounding inside those operators
+is all that `fused` differs by. `control` is `fused` with norms that are wrong. Rows go to
+build/engines/sglang-fusions.json.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
 import json
 import re
-import signal
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sglang_stand_ins
 from decode_load import compare_load
-from process_group import rows_of_variant, run_given
-from session_rows import compare_tokens, print_table
-from session_run import ROOT
+from session_rows import DESCRIBED, beside_stock, find_errors
+from session_run import make_parser
+from sglang_models import ModelVariant, described, run_apart, run_session
 from sglang_scheduler import ADDED_PASS
-from sglang_session import Variant, describe, make_engine
+from sglang_session import make_engine
+from tiny_models import scheme_of
 from token_margins import first_differences
 
-OUT = ROOT / "build" / "engines" / "sglang-fusions.json"
-FLOAT = "float"
+if TYPE_CHECKING:
+    import argparse
+
+# What runs, by model and number of ranks.
+RUNS = (
+    ("Qwen3", 1),
+    ("Qwen3, W8A8_DYNAMIC", 1),
+    ("Qwen3, W8A8", 1),
+    ("Qwen3, W8A8_DYNAMIC", 2),
+)
+NAMES: dict[str, dict[str, Any]] = {
+    "stock": {"plugins": "none"},
+    "fused": {"variable": '{"fusions": true}'},
+    "apart": {"variable": '{"fusions": true}'},
+    "captured": {"variable": '{"fusions": true, "decode": "capture"}'},
+    "control": {"variable": '{"fusions": true}'},
+}
+# What graphs go through behind our passes, by the name of the variant.
+ADDED = {"apart": "take_apart", "control": "make_norms_wrong"}
 TOLD = re.compile(r"hook took effect: \w+ of (\d+) tokens is fused: (.*)")
 # What the engine writes and nobody needs, at each layer.
 NEEDLESS = {"remove_reshape": (0, 2), "remove_cast": (0, 2)}
-# For each kind of checkpoint the rules that match, as (a, b): a times, and b times more for each
-# layer. The engine itself fuses all that is not quantised.
-EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
-    FLOAT: NEEDLESS,
+# By how a checkpoint is quantised the rules that match, as (a, b): a times, and b times more for
+# each layer. The engine itself fuses all that is not quantised.
+EXPECTED: dict[str | None, dict[str, tuple[int, int]]] = {
+    None: NEEDLESS,
     # Before the first norm there is nothing to add; behind the last nothing is quantised.
     "W8A8_DYNAMIC": {
         **NEEDLESS,
@@ -48,100 +63,72 @@ EXPECTED: dict[str, dict[str, tuple[int, int]]] = {
 # The kernel divides by the scale, of which the engine keeps the reciprocal alone: to compute that
 # again costs as much as is saved where one token is normed.
 NOT_OF_ONE_TOKEN = "fuse_add_rms_norm_quant"
-# What two ranks run too.
-RANKED = "W8A8_DYNAMIC"
-COLUMNS = dict.fromkeys(
-    (
-        "name",
-        "dtype",
-        "num_layers",
-        "sequences",
-        "retracted",
-        "replays",
-        "replayed_kernels",
-        "fused",
-        "differ",
-        "widest",
-        "num_tokens",
-        "equal_tokens",
-    ),
-    "",
-)
 # By how much the two tokens may differ where two variants first do: natural logarithms of their
 # probabilities by the stock engine.
-WIDEST = {FLOAT: 0.0, "W8A8_DYNAMIC": 0.3, "W8A8": 0.6}
+WIDEST = {None: 0.0, "W8A8_DYNAMIC": 0.3, "W8A8": 0.6}
+COLUMNS = {
+    **DESCRIBED,
+    **dict.fromkeys(("retracted", "replays", "replayed_kernels", "fused", "differ"), ""),
+    "widest": ".3f",
+    "num_tokens": "",
+    "equal_tokens": "",
+}
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FusedVariant(Variant):
-    """One engine to run.
-
-    Attributes:
-        quantisation: Of the checkpoint.
-        added: What graphs go through behind our passes; None for nothing.
-        ranks: How many processes hold a part of each layer.
-    """
-
-    quantisation: str = FLOAT
-    added: str | None = None
-    ranks: int = 1
+class FusedVariant(ModelVariant):
+    """One engine to run, whose graphs may go through more than our passes."""
 
     def environment(self) -> dict[str, str]:
         """Return the environment of the engine's processes."""
-        given = {**super().environment(), "CANN_SIM_DEVICES": str(self.ranks)}
-        return given if self.added is None else {**given, ADDED_PASS: self.added}
+        given, added = super().environment(), ADDED.get(self.name)
+        return given if added is None else {**given, ADDED_PASS: added}
 
 
-def described(variant: FusedVariant) -> dict[str, Any]:
-    """Return what the row of a variant begins with."""
-    # Rows are compared with the stock engine's of the same dtype.
-    ranks = f", {variant.ranks} ranks" if variant.ranks > 1 else ""
-    kind = {"dtype": f"{variant.dtype}, {variant.quantisation}{ranks}"}
-    return {**describe(variant), **kind, "quantisation": variant.quantisation}
-
-
-def run_variant(variant: FusedVariant, folder: Path, count: int) -> list[dict[str, Any]]:
+def run_fused(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run the load on an engine, and return its one row."""
-    checkpoint = write_checkpoints(folder, variant)
-    options = {} if variant.quantisation == FLOAT else {"quantization": "modelslim"}
-    engine = make_engine(variant, checkpoint, tp_size=variant.ranks, **options)
+    engine = make_engine(variant, checkpoint, **variant.options())
     prompts, lengths = compare_load(count)
     sampling = [
         {"max_new_tokens": length, "temperature": 0, "ignore_eos": True} for length in lengths
     ]
-    counted = folder / f"{variant.name}-counted.json"
-    engine.collective_rpc("begin_load", shift=0)
-    outputs = engine.generate(
-        input_ids=prompts, sampling_params=sampling, return_logprob=True, top_logprobs_num=8
-    )
-    engine.collective_rpc("end_load", out=str(counted))
+    with tempfile.TemporaryDirectory() as folder:
+        counted = Path(folder) / "counted.json"
+        engine.collective_rpc("begin_load", shift=0)
+        outputs = engine.generate(
+            input_ids=prompts, sampling_params=sampling, return_logprob=True, top_logprobs_num=8
+        )
+        engine.collective_rpc("end_load", out=str(counted))
+        row = json.loads(counted.read_text())
     tops = [output["meta_info"]["output_top_logprobs"] for output in outputs]
-    row = {
-        **described(variant),
+    row |= {
         "sequences": count,
         "tokens": [list(output["output_ids"]) for output in outputs],
         "tops": [
             [([each[1] for each in top], [each[0] for each in top], 1.0) for top in sequence]
             for sequence in tops
         ],
-        **json.loads(counted.read_text()),
     }
-    return [row]
+    return [row | described(variant)]
 
 
-def write_checkpoints(folder: Path, variant: FusedVariant) -> Path:
-    """Write the checkpoint of a variant, if it is not there, and return it."""
-    import torch
-    from quantised_checkpoint import quantise_checkpoint
-    from tiny_qwen3 import write_checkpoint
-
-    source, checkpoint = folder / FLOAT, folder / variant.quantisation
-    if not source.exists():
-        dtype = getattr(torch, variant.dtype)
-        write_checkpoint(source, num_layers=variant.num_layers, dtype=dtype)
-    if not checkpoint.exists():
-        quantise_checkpoint(source, checkpoint, variant.quantisation)
-    return checkpoint
+def run_fused_apart(
+    variant: ModelVariant,
+    number: int,
+    rows: list[dict[str, Any]],
+    options: argparse.Namespace,
+    folder: Path,
+) -> list[dict[str, Any]]:
+    """Run a variant in processes of its own; its row says what was fused, and where it differs."""
+    made = run_apart(variant, number, rows, options, folder)
+    log = options.out.with_name(f"{options.out.stem}-{number}.log")
+    for row in made:
+        row["fusions"] = read_fusions(log)
+        row["fused"] = sum(sum(each.values()) for each in row["fusions"].values())
+    for row, stock, _ in beside_stock([*rows, *made]):
+        if stock is not None and "differ" not in row:
+            margins = first_differences(row["tokens"], stock["tokens"], stock["tops"])
+            row |= {"differ": len(margins), "widest": max(margins, default=0.0)}
+    return made
 
 
 def read_fusions(log: Path) -> dict[str, dict[str, int]]:
@@ -153,28 +140,20 @@ def read_fusions(log: Path) -> dict[str, dict[str, int]]:
     return found
 
 
-def measure_margins(rows: list[dict[str, Any]]) -> None:
-    """Add to each row in how many sequences it differs, and the widest of the margins there."""
-    stock = {row["dtype"]: row for row in rows if row["name"] == "stock" and "tokens" in row}
-    for row in rows:
-        theirs = stock.get(row["dtype"])
-        if "tokens" in row and theirs is not None:
-            margins = first_differences(row["tokens"], theirs["tokens"], theirs["tops"])
-            row |= {"differ": len(margins), "widest": round(max(margins, default=0.0), 3)}
-
-
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
-    wrong = [f"{row['name']}, {row['dtype']}: {row['error']}" for row in rows if "error" in row]
-    for row in rows:
-        what, name = f"{row['name']}, {row['dtype']}", row["name"]
-        if "equal_tokens" not in row or name == "stock":
+    wrong = find_errors(rows)
+    for row, stock, what in beside_stock(rows):
+        name, kind = row["name"], scheme_of(row["model"])
+        if stock is None:
+            wrong.append(f"{what}: there is no stock engine to compare with")
+        if stock is None or name == "stock":
             continue
-        equal, kind = row["equal_tokens"] == row["num_tokens"], row["quantisation"]
+        equal = row["equal_tokens"] == row["num_tokens"]
         if (name == "apart" and not equal) or (name == "control" and equal):
             wrong.append(f"{what}: {row['equal_tokens']} of {row['num_tokens']} tokens of stock")
         if (row["widest"] > WIDEST[kind]) != (name == "control"):
-            wrong.append(f"{what}: differs by {row['widest']} (rule: {WIDEST[kind]})")
+            wrong.append(f"{what}: differs by {row['widest']:.3f} (rule: {WIDEST[kind]})")
         if not row["fusions"]:
             wrong.append(f"{what}: the engine's log tells of no fused graph")
         for size, found in row["fusions"].items():
@@ -188,78 +167,32 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
-def choose_variants(options: argparse.Namespace) -> list[FusedVariant]:
+def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants that a run was asked for."""
-    variable = '{"fusions": true}'
-    named: dict[str, dict[str, Any]] = {
-        "stock": {"plugins": "none"},
-        "fused": {"variable": variable},
-        "apart": {"variable": variable, "added": "take_apart"},
-        "captured": {"variable": '{"fusions": true, "decode": "capture"}'},
-        "control": {"variable": variable, "added": "make_norms_wrong"},
-    }
-    kinds = [(quantisation, 1) for quantisation in options.quantisations]
-    if RANKED in options.quantisations:
-        kinds.append((RANKED, 2))
     return [
         FusedVariant(
             name=name,
             dtype="bfloat16",
             num_layers=options.layers,
-            quantisation=quantisation,
+            model=model,
             ranks=ranks,
             **given,
         )
-        for quantisation, ranks in kinds
-        for name, given in named.items()
-        if not options.only or name in options.only
+        for number, (model, ranks) in enumerate(RUNS)
+        for name, given in NAMES.items()
+        if options.runs is None or number in options.runs
     ]
 
 
-def main() -> int:
-    """Run all variants; return 1 if something is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sequences", type=int, default=200)
-    parser.add_argument("--layers", type=int, default=2)
-    parser.add_argument("--quantisations", nargs="*", default=list(EXPECTED), choices=EXPECTED)
-    parser.add_argument("--only", nargs="*", help="names of variants: stock, fused, ...")
-    parser.add_argument("--limit", type=float, default=1200, help="seconds for a variant")
-    parser.add_argument("--run", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.run:
-        run_given(options.run, FusedVariant, run_variant)
-        return 0
-    sglang_stand_ins.set_environment()
-    # What ends the session ends what it started.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    OUT.parent.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for number, variant in enumerate(choose_variants(options)):
-            log = OUT.with_name(f"{OUT.stem}-{number}.log")
-            made = rows_of_variant(
-                __file__,
-                variant,
-                Path(folder),
-                options.sequences,
-                environment=variant.environment(),
-                described=described(variant),
-                log=log,
-                out=Path(folder) / f"{number}.json",
-                limit=options.limit,
-            )
-            for row in made:
-                row["fusions"] = read_fusions(log)
-                row["fused"] = sum(sum(each.values()) for each in row["fusions"].values())
-            rows += made
-            compare_tokens(rows)
-            measure_margins(rows)
-            OUT.write_text(json.dumps(rows, indent=1))
-    print_table(rows, COLUMNS, "SGLang 0.5.23's decode steps fused, on simulated CANN")
-    wrong = verdict(rows)
-    print("\n".join(wrong) or "every variant is right")
-    return 1 if wrong else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(
+        run_session(
+            __file__,
+            make_parser("sglang-fusions", __doc__),
+            choose_variants,
+            run=run_fused,
+            apart=run_fused_apart,
+            judge=verdict,
+            columns=COLUMNS,
+        )
+    )

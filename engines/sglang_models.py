@@ -149,10 +149,12 @@ def choose_variants(
 def run_session(
     script: str,
     parser: argparse.ArgumentParser,
-    choose: Callable[[argparse.Namespace], list[ModelVariant]],
+    choose: Callable[[argparse.Namespace], Sequence[ModelVariant]],
     *,
     run: Callable[..., list[dict[str, Any]]] = run_variant,
     apart: Callable[..., list[dict[str, Any]]] = run_apart,
+    judge: Callable[[list[dict[str, Any]]], list[str]] = verdict,
+    columns: dict[str, str] = COLUMNS,
 ) -> int:
     """Run the variants of a session; return 1 if something is wrong.
 
@@ -162,6 +164,8 @@ def run_session(
         choose: Returns its variants.
         run: Runs one in a process of its own.
         apart: Starts that process, or lets transformers judge.
+        judge: Returns what is wrong with the rows.
+        columns: Of the table of tokens.
     """
     parser.add_argument("--runs", type=int, nargs="*", help="numbers in RUNS; all without it")
     parser.add_argument("--limit", type=float, default=900, help="seconds for a variant")
@@ -175,7 +179,7 @@ def run_session(
     # What ends the session ends what it started.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     rows = run_variants(choose(options), options, apart)
-    return conclude(rows, COLUMNS, "SGLang 0.5.23", verdict(rows))
+    return conclude(rows, columns, "SGLang 0.5.23", judge(rows))
 
 
 if __name__ == "__main__":
