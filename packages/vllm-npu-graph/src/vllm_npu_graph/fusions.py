@@ -92,8 +92,9 @@ class FusingCompiler(AscendCompiler):  # type: ignore[misc]
         return super().compile(self._fused(graph), *args, **kwargs)
 
     def load(self, handle: Any, graph: GraphModule, *args: Any, **kwargs: Any) -> Any:
-        """Compile again: what was kept does not say what was fused."""
-        return super().load((handle[0], None), self._fused(graph), *args, **kwargs)
+        """Compile a fused graph again: what was kept does not say what was fused."""
+        fused = self._fused(graph)
+        return super().load(handle if fused is graph else (handle[0], None), fused, *args, **kwargs)
 
     def _fused(self, graph: GraphModule) -> GraphModule:
         config = self.vllm_config.compilation_config.inductor_compile_config
