@@ -109,7 +109,7 @@ def test_configure_without_settings_runs_everything() -> None:
         ({"disabled": ["rule"]}, "near: rules"),
         ({"ranges": {"double_negatoin": (0, 8)}}, "near: double_negation"),
         ({"ranges": {"rules": (8, 2)}}, "start <= end"),
-        ({"require": ["rule"]}, "near: rules"),
+        ({"require": ["rules"]}, "'require' is for those who ask the report"),
         ({"require": "rules"}, r"expected 'require' to be a list of names, such as \['rules'\]"),
         ({"exact": 1}, "expected 'exact' to be true or false, found 1"),
         ("rules", "expected a mapping of enabled, disabled, ranges, exact, require"),
@@ -124,6 +124,11 @@ def test_configure_with_an_unknown_name_raises_and_keeps_the_switches(
         passes.configure(SimpleNamespace(additional_config={"fx_passes": settings}))
 
     assert passes.selection == PassSelection()
+
+
+def test_a_required_rule_that_is_not_there_is_refused() -> None:
+    with pytest.raises(PipelineError, match="near: rules"):
+        PostGradPasses(pipeline_of()).configure({"require": ["rule"]})
 
 
 def test_exact_runs_only_what_changes_no_bit() -> None:

@@ -144,13 +144,19 @@ class PostGradPasses(CustomGraphPass):
                 there), or that mapping itself: see `PassSelection.read`.
 
         Raises:
-            PipelineError: A setting, pass or rule does not exist.
+            PipelineError: A setting, pass or rule does not exist, or vLLM's configuration has
+                `require`, which nothing would ask for.
         """
         found: object = config
         if not isinstance(config, Mapping):
             additional = getattr(config, "additional_config", None)
             found = additional.get(_KEY, {}) if isinstance(additional, Mapping) else {}
         selection = PassSelection.read(found)
+        if selection.require and found is not config:
+            raise PipelineError(
+                "configuring passes: 'require' is for those who ask the report for it when all "
+                "graphs are compiled, which vLLM does not: leave it out, or use vllm-npu-graph"
+            )
         selection.select(self.pipeline)
         self.selection = selection
 
