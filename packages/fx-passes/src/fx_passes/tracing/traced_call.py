@@ -140,7 +140,7 @@ class _PlainTensors(TorchFunctionMode):
 
 
 def _has_own_class(kind: type) -> bool:
-    """Return whether tensors of a class do what plain tensors do."""
+    """Return whether a class is none of torch's, and its tensors do what plain ones do."""
     return (
         kind not in {torch.Tensor, torch.nn.Parameter}
         and issubclass(kind, torch.Tensor)
@@ -151,31 +151,25 @@ def _has_own_class(kind: type) -> bool:
 def _lift(module: GraphModule, mode: FakeTensorMode) -> list[Tensor]:
     """Make an input of each tensor that the module holds, and return the tensors."""
     graph = module.graph
+    first, held = next(iter(graph.nodes)), list(graph.find_nodes(op="get_attr"))
     lifted: dict[object, Node] = {}
     given: list[Tensor] = []
-    for node in list(graph.find_nodes(op="get_attr")):
+    for node in held:
         tensor = getattr(module, str(node.target))
         # The same memory is one input, whatever objects showed it.
         key = (tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), tensor.device)
         if key not in lifted:
-            with graph.inserting_before(next(iter(graph.nodes))):
-                made = graph.placeholder(f"memory_{len(given)}")
+            with graph.inserting_before(first):
+                made = lifted[key] = graph.placeholder(f"memory_{len(given)}")
             # Tensors of one storage have fake values of one storage: the analysis of memory asks.
             made.meta["val"] = mode.from_tensor(tensor)
-            lifted[key] = made
             given.append(tensor)
         node.replace_all_uses_with(lifted[key])
+    for node in held:
         graph.erase_node(node)
     for name in [*dict(module.named_parameters()), *dict(module.named_buffers())]:
         delattr(module, name)
-    _put_first(graph, list(lifted.values()))
     return given
-
-
-def _put_first(graph: Graph, inputs: list[Node]) -> None:
-    """Let the inputs stand in their order, in front of everything else."""
-    for node in reversed(inputs):
-        next(iter(graph.nodes)).prepend(node)
 
 
 def _in_one_mode(value: object, mode: FakeTensorMode) -> object:
