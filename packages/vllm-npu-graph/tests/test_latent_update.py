@@ -38,6 +38,14 @@ class Metadata:
     decode: Decode | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the engine's forward context says about a step."""
+
+    batch_descriptor: str
+    attn_metadata: dict[str, Metadata]
+
+
 @dataclass(kw_only=True)
 class Step:
     """Two layers and their graph."""
@@ -76,9 +84,9 @@ class Step:
 
     def check(self, given: list[int], all_lengths: list[int]) -> None:
         before = cann_sim.counters().synchronisations
-        self.update.begin("decode", self.metadata(given))
-        self.graph.replay()
-        assert self.update.finish()
+        context = Context(batch_descriptor="decode", attn_metadata=self.metadata(given))
+        with self.update.replaying(context):
+            self.graph.replay()
         assert cann_sim.counters().synchronisations == before
         expected = self.model.eager(SEQUENCES, {"actual_seq_kvlen": all_lengths})
         assert_layers_equal(self.outputs, expected)
