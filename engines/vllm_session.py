@@ -79,6 +79,7 @@ class Variant:
         by_ex: Whether the engine compiles by npugraph_ex, as it does unless told otherwise.
         ranks: How many processes share each layer.
         capture_sizes: Numbers of tokens of the graphs, where nothing is timed.
+        paged_sizes: Those with ATB's paged attention.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Variant:
     by_ex: bool = True
     ranks: int = 1
     capture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    paged_sizes: tuple[int, ...] = ()
 
 
 def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
@@ -110,6 +112,8 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
     config: dict[str, Any] = {}
     if variant.key is not None:
         config["npu_graph"] = variant.key
+    if variant.paged_sizes:
+        config["pa_shape_list"] = list(variant.paged_sizes)
     left_out = () if variant.own_fusions else OWN_FUSIONS
     if not variant.by_ex:
         left_out += ("enable_npugraph_ex",)

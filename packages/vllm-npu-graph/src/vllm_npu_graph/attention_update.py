@@ -31,10 +31,11 @@ class AttentionUpdate(UpdatableLayers):
 
 
 def read_lengths(metadata: Any) -> dict[str, Lengths]:
-    """Return the step parameters of FIA v1, from the engine's metadata of a step."""
+    """Return those of FIA v1 and of paged attention, from the engine's metadata of a step."""
     return {
         "actual_seq_lengths": metadata.actual_seq_lengths_q,
         "actual_seq_lengths_kv": metadata.seq_lens_list,
+        "context_lens": metadata.seq_lens_list,
         "block_table": metadata.block_tables,
     }
 

@@ -25,7 +25,7 @@ class _RecordedImpl:
 
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
-    """Attention on FIA v1: the engine's but for its capture."""
+    """Attention on FIA v1, or on ATB's paged attention: the engine's but for its capture."""
 
     @staticmethod
     def find_uncovered(impl: Any) -> str | None:
@@ -63,6 +63,26 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
         kind = "fused_infer_attention_v1" + ("_rebound" if window is None else "")
         self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
         return output.view(-1, self.num_heads, self.head_size), query_lengths[-1]
+
+    def full_graph_pa(
+        self, query: torch.Tensor, attn_metadata: Any, output: torch.Tensor
+    ) -> torch.Tensor:
+        """Capture one launch of paged attention, of one token a sequence; returns the output."""
+        arguments = {
+            "query": query,
+            "key_cache": self.key_cache,
+            "value_cache": self.value_cache,
+            "num_kv_heads": self.num_kv_heads,
+            "num_heads": self.num_heads,
+            "scale_value": self.scale,
+            "block_table": attn_metadata.block_tables,
+            # The engine's are longer than any sequence may be, for the size of its workspace.
+            "context_lens": [1] * len(query),
+            "out": output,
+        }
+        kind = "paged_attention_rebound"
+        self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
+        return output
 
 
 class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
