@@ -34,6 +34,10 @@ RUNS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Qwen3", "PIECEWISE"): ("stock", "graphs"),
     ("DeepSeek", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Qwen3-MoE", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("Qwen3, DCP", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("DeepSeek, DCP", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("Qwen3, PCP", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("DeepSeek, PCP", "FULL_DECODE_ONLY"): ("stock", "ours"),
 }
 
 
@@ -47,6 +51,8 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             mode=mode,
             model=model,
             ranks=RANKS,
+            decode_parts=RANKS if model.endswith("DCP") else 1,
+            prefill_parts=RANKS if model.endswith("PCP") else 1,
             **KEYS.get(name, {}),
         )
         for number, ((model, mode), names) in enumerate(RUNS.items())

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from attn_update.errors import StepParameterError
 from attn_update.planning.step_parameters import StepParameters
 from attn_update.planning.update_plan import UpdatePlan
+from attn_update.recording.automatic_recording import AutomaticRecording
 from attn_update.recording.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -93,9 +94,37 @@ class UpdatableLayers:
         Raises:
             AttnUpdateError: From `Recorder.attention`.
         """
-        group = self._captured.setdefault((id(metadata), kind_name), _Group(layers=[], read=read))
-        group.layers.append(layer_name)
-        return self._recorder.attention(layer_name, kind_name, arguments, group=group.layers[0])
+        group = self._join(layer_name, kind_name, metadata, read)
+        return self._recorder.attention(layer_name, kind_name, arguments, group=group)
+
+    @contextmanager
+    def recording_layer(
+        self,
+        layer_name: str,
+        kind_name: str,
+        metadata: object,
+        read: Callable[[Any], Mapping[str, Lengths]],
+    ) -> Iterator[None]:
+        """Capture the attention of a layer, by the one call of its operator that is made inside.
+
+        Args:
+            layer_name: As for `attention`.
+            kind_name: Of what is called.
+            metadata: As for `attention`.
+            read: As for `attention`.
+
+        Raises:
+            AttnUpdateError: From `Recorder.attention`.
+        """
+        group = self._join(layer_name, kind_name, metadata, read)
+        operator = self._recorder.kinds[kind_name].operator
+        with AutomaticRecording(
+            self._recorder,
+            operators=dict.fromkeys((operator, operator.partition(".")[0]), kind_name),
+            layer_name=lambda _operator, _position: layer_name,
+            group=lambda _layer: group,
+        ):
+            yield
 
     def is_recorded(self, key: Hashable) -> bool:
         """Return whether the graph of a key was captured with recorded attention."""
@@ -163,6 +192,18 @@ class UpdatableLayers:
         was_open, self._is_open = self._is_open, False
         if was_open:
             self.lane.abandon()
+
+    def _join(
+        self,
+        layer_name: str,
+        kind_name: str,
+        metadata: object,
+        read: Callable[[Any], Mapping[str, Lengths]],
+    ) -> str:
+        """Add a layer to those that share its metadata; return the name of their group."""
+        group = self._captured.setdefault((id(metadata), kind_name), _Group(layers=[], read=read))
+        group.layers.append(layer_name)
+        return group.layers[0]
 
 
 class _Group(NamedTuple):

@@ -5,7 +5,7 @@ Nothing of the engine is imported here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update import StepParameterError, UpdatableLayers
 
@@ -40,23 +40,32 @@ def read_lengths(metadata: Any) -> dict[str, Lengths]:
     }
 
 
-def latent_reader(table: Tensor) -> Callable[[Any], dict[str, Lengths]]:
-    """Return what reads the step parameters of latent attention of one token a sequence.
+class DecodeReader(NamedTuple):
+    """Reads the step parameters of attention of one token a sequence.
 
     The engine gives the lengths of the sequences that a step has, and writes their blocks into the
-    table that was captured, [sequences, blocks of the longest].
+    table that was captured.
+
+    Attributes:
+        table: That was captured, [sequences, blocks of the longest].
+        lengths: Returns those of the sequences of a step, by argument.
     """
-    count, address = len(table), table.data_ptr()
 
-    def read(metadata: Any) -> dict[str, Lengths]:
-        decode = metadata.decode
-        if decode is None or decode.block_table.data_ptr() != address:
-            found = "no sequence decodes" if decode is None else "it stands in other memory"
-            raise StepParameterError(
-                f"reading the lengths of latent attention: expected a step whose block table is "
-                f"the captured one, of {count} rows, found that {found}"
-            )
-        lengths = decode.seq_lens_list
-        return {"actual_seq_kvlen": [*lengths, *[0] * (count - len(lengths))]}
+    table: Tensor
+    lengths: Callable[[Any], Mapping[str, list[int]]]
 
-    return read
+    def __call__(self, metadata: Any) -> dict[str, Lengths]:
+        """Return the step parameters in the metadata of a step; missing sequences have no keys."""
+        decode = metadata.decode if hasattr(metadata, "decode") else metadata.decode_meta
+        count, found = len(self.table), "no sequence decodes"
+        if decode is not None:
+            table = getattr(decode, "block_table", None)
+            table = decode.block_tables if table is None else table
+            if table.data_ptr() == self.table.data_ptr():
+                given = self.lengths(metadata)
+                return {name: [*own, *[0] * (count - len(own))] for name, own in given.items()}
+            found = "it stands in other memory"
+        raise StepParameterError(
+            f"reading the lengths of a step that decodes: expected one whose block table is the "
+            f"captured one, of {count} rows, found that {found}"
+        )

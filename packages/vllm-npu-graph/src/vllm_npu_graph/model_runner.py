@@ -15,7 +15,12 @@ from npu_graph_runtime import CaptureSession, NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
 from vllm_npu_graph.draft_update import DraftUpdate
 from vllm_npu_graph.recorded_graphs import RecordedGraphs
-from vllm_npu_graph.recorded_impl import RecordedAttentionImpl, RecordedLatentImpl
+from vllm_npu_graph.recorded_impl import (
+    RecordedAttentionImpl,
+    RecordedContextImpl,
+    RecordedLatentContextImpl,
+    RecordedLatentImpl,
+)
 from vllm_npu_graph.runtime_graphs import RuntimeGraphs, StepContext, unserved_graphs
 
 if TYPE_CHECKING:
@@ -119,7 +124,8 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
 def _recorded(impl: object) -> Any:
     """Return the class that stands for an implementation of the engine; None if there is none."""
-    made: tuple[Any, ...] = (RecordedAttentionImpl, RecordedLatentImpl)
+    plain: tuple[Any, ...] = (RecordedAttentionImpl, RecordedLatentImpl)
+    made = (*plain, RecordedContextImpl, RecordedLatentContextImpl)
     return next((each for each in made if type(impl) is each.__bases__[-1]), None)
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.forward_context import get_forward_context
 from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBackendImpl
+from vllm_ascend.attention.context_parallel.attention_cp import AscendAttentionCPImpl
+from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
-from vllm_npu_graph.attention_update import latent_reader, read_lengths
+from vllm_npu_graph.attention_update import DecodeReader, read_lengths
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vllm_npu_graph.attention_update import AttentionUpdate
 
 
@@ -22,6 +27,24 @@ class _RecordedImpl:
         self.__dict__.update(impl.__dict__)
         self._layer_name = layer_name
         self._update = update
+
+    @contextmanager
+    def _recording(self, kind: str, metadata: Any, lengths: Any, table: Any) -> Iterator[None]:
+        """Let what the engine calls outside a capture be what a capture records, of a kind.
+
+        Step parameters and block table are read as `DecodeReader` does.
+        """
+        context = get_forward_context()
+        if not context.capturing:
+            yield
+            return
+        # The engine's own capture of it is left out.
+        context.capturing, read = False, DecodeReader(table=table, lengths=lengths)
+        try:
+            with self._update.recording_layer(self._layer_name, kind, metadata, read):
+                yield
+        finally:
+            context.capturing = True
 
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
@@ -98,31 +121,54 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
         return None
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
-        """Capture one launch, of one token a sequence; what is not captured is the engine's own.
-
-        Queries are [sequences, heads, size]; returns [sequences, heads * size of a value].
-        """
-        if not get_forward_context().capturing:
+        """Run one launch, of one token a sequence; returns [sequences, heads * size of a value]."""
+        metadata, kind = given[5], "latent_attention_v2"
+        with self._recording(kind, metadata, self._read, metadata.decode.block_table):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
-        q_nope, q_pe, k_nope, k_pe, block_size, attn_metadata, *_ = given
-        decode, count = attn_metadata.decode, len(q_nope)
-        keys = k_nope.view(-1, self.num_kv_heads, block_size, self.kv_lora_rank)
-        arguments = {
-            "query": q_nope.view(count, self.num_heads, 1, -1).contiguous(),
-            "key": keys,
-            "value": keys,
-            "query_rope": q_pe.view(count, self.num_heads, 1, -1),
-            "key_rope": k_pe.view(-1, self.num_kv_heads, block_size, self.qk_rope_head_dim),
-            "num_query_heads": self.num_heads,
-            "num_key_value_heads": self.num_kv_heads,
-            "input_layout": "BNSD_NBSD",
-            "softmax_scale": self.scale,
-            "block_table": decode.block_table,
-            "block_size": block_size,
-            "actual_seq_kvlen": decode.seq_lens_list,
+
+    @staticmethod
+    def _read(metadata: Any) -> dict[str, Any]:
+        return {"actual_seq_kvlen": metadata.decode.seq_lens_list}
+
+
+class RecordedContextImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
+    """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
+
+    @staticmethod
+    def find_uncovered(impl: Any) -> str | None:
+        """Return why a layer with the engine's implementation is left to it; None if it is not."""
+        if impl.vllm_config.speculative_config is not None:
+            return "a part of the keys, and several tokens a sequence, which verify a draft"
+        return RecordedAttentionImpl.find_uncovered(impl)
+
+    def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
+        """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
+        table, kind = attn_metadata.decode_meta.block_tables, "fused_infer_attention_v1"
+        with self._recording(kind, attn_metadata, self._read, table):
+            return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
+
+    def _read(self, metadata: Any) -> dict[str, Any]:
+        parts = metadata.decode_meta.num_computed_tokens_of_pcp_dcp
+        return {
+            "actual_seq_lengths": metadata.actual_seq_lengths_q,
+            "actual_seq_lengths_kv": parts[:, self.pcp_rank, self.dcp_rank].tolist(),
         }
-        read = latent_reader(decode.block_table)
-        output, _ = self._update.attention(
-            self._layer_name, "latent_attention_v2", attn_metadata, arguments, read
-        )
-        return self._v_up_proj(output)  # type: ignore[no-any-return]
+
+
+class RecordedLatentContextImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
+    """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
+
+    @staticmethod
+    def find_uncovered(impl: Any) -> str | None:
+        """Return why a layer with the engine's implementation is left to it; None if it is not."""
+        return RecordedLatentImpl.find_uncovered(impl)
+
+    def _forward_decode(self, *given: Any) -> torch.Tensor:
+        """Run one launch and join the parts; returns [sequences, heads * size of a value]."""
+        metadata, kind = given[5], "latent_attention_v1"
+        with self._recording(kind, metadata, self._read, metadata.decode.block_table):
+            return super()._forward_decode(*given)  # type: ignore[no-any-return]
+
+    @staticmethod
+    def _read(metadata: Any) -> dict[str, Any]:
+        return {"actual_seq_lengths_kv": metadata.decode.cp_seq_len}
