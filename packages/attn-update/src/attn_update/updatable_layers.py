@@ -94,8 +94,9 @@ class UpdatableLayers:
         Raises:
             AttnUpdateError: From `Recorder.attention`.
         """
-        group = self._join(layer_name, kind_name, metadata, read)
-        return self._recorder.attention(layer_name, kind_name, arguments, group=group)
+        group = self._captured.setdefault((id(metadata), kind_name), _Group(layers=[], read=read))
+        group.layers.append(layer_name)
+        return self._recorder.attention(layer_name, kind_name, arguments, group=group.layers[0])
 
     @contextmanager
     def recording_layer(
@@ -116,14 +117,13 @@ class UpdatableLayers:
         Raises:
             AttnUpdateError: From `Recorder.attention`.
         """
-        group = self._join(layer_name, kind_name, metadata, read)
         operator = self._recorder.kinds[kind_name].operator
-        with AutomaticRecording(
-            self._recorder,
-            operators=dict.fromkeys((operator, operator.partition(".")[0]), kind_name),
-            layer_name=lambda _operator, _position: layer_name,
-            group=lambda _layer: group,
-        ):
+        operators = dict.fromkeys((operator, operator.partition(".")[0]), kind_name)
+
+        def attention(arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
+            return self.attention(layer_name, kind_name, metadata, arguments, read)
+
+        with _LayerRecording(self._recorder, operators, attention):
             yield
 
     def is_recorded(self, key: Hashable) -> bool:
@@ -193,17 +193,25 @@ class UpdatableLayers:
         if was_open:
             self.lane.abandon()
 
-    def _join(
+
+class _LayerRecording(AutomaticRecording):  # type: ignore[no-untyped-call]
+    """Gives what is called inside to the attention of one layer."""
+
+    def __init__(
         self,
-        layer_name: str,
-        kind_name: str,
-        metadata: object,
-        read: Callable[[Any], Mapping[str, Lengths]],
-    ) -> str:
-        """Add a layer to those that share its metadata; return the name of their group."""
-        group = self._captured.setdefault((id(metadata), kind_name), _Group(layers=[], read=read))
-        group.layers.append(layer_name)
-        return group.layers[0]
+        recorder: Recorder,
+        operators: Mapping[str, str],
+        attention: Callable[[Mapping[str, object]], tuple[Tensor, ...]],
+    ) -> None:
+        super().__init__(recorder, operators=operators)
+        self._attention = attention
+
+    def attention(
+        self, operator: str, kind_name: str, arguments: dict[str, Any]
+    ) -> tuple[Tensor, ...]:
+        """Record the layer's call."""
+        del operator, kind_name
+        return self._attention(arguments)
 
 
 class _Group(NamedTuple):

@@ -40,32 +40,40 @@ def read_lengths(metadata: Any) -> dict[str, Lengths]:
     }
 
 
-class DecodeReader(NamedTuple):
-    """Reads the step parameters of attention of one token a sequence.
+def read_latent(metadata: Any) -> dict[str, Any]:
+    """Return those of latent attention, on FIA v2 and, over a part of the keys, on v1."""
+    decode = metadata.decode
+    return (
+        {}
+        if decode is None
+        else {
+            "actual_seq_qlen": decode.actual_seq_lengths_q,
+            "actual_seq_kvlen": decode.seq_lens_list,
+            "actual_seq_lengths_kv": decode.cp_seq_len,
+            "block_table": decode.block_table,
+        }
+    )
 
-    The engine gives the lengths of the sequences that a step has, and writes their blocks into the
-    table that was captured.
+
+class KeptTable(NamedTuple):
+    """Reads a step whose blocks the engine writes into the table that was captured.
 
     Attributes:
         table: That was captured, [sequences, blocks of the longest].
-        lengths: Returns those of the sequences of a step, by argument.
+        read: Returns lengths of the sequences of a step by argument, or None, and their table.
     """
 
     table: Tensor
-    lengths: Callable[[Any], Mapping[str, list[int]]]
+    read: Callable[[Any], dict[str, Any]]
 
     def __call__(self, metadata: Any) -> dict[str, Lengths]:
-        """Return the step parameters in the metadata of a step; missing sequences have no keys."""
-        decode = metadata.decode if hasattr(metadata, "decode") else metadata.decode_meta
-        count, found = len(self.table), "no sequence decodes"
-        if decode is not None:
-            table = getattr(decode, "block_table", None)
-            table = decode.block_tables if table is None else table
-            if table.data_ptr() == self.table.data_ptr():
-                given = self.lengths(metadata)
-                return {name: [*own, *[0] * (count - len(own))] for name, own in given.items()}
-            found = "it stands in other memory"
-        raise StepParameterError(
-            f"reading the lengths of a step that decodes: expected one whose block table is the "
-            f"captured one, of {count} rows, found that {found}"
-        )
+        """Return the step parameters; sequences that the step does not have have no keys."""
+        given, count = self.read(metadata), len(self.table)
+        table = given.pop("block_table", None)
+        if table is None or table.data_ptr() != self.table.data_ptr():
+            found = "no sequence decodes" if table is None else "it stands in other memory"
+            raise StepParameterError(
+                f"reading the lengths of sequences that decode: expected a step whose block table "
+                f"is the captured one, of {count} rows, found that {found}"
+            )
+        return {name: [*own, *[0] * (count - len(own))] for name, own in given.items() if own}

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from attn_update import UpdateLane
 
 
+_LENGTHS = (
+    ("actual_seq_lengths", "actual_seq_lengths_kv"),
+    ("actual_seq_qlen", "actual_seq_kvlen"),
+)
+
+
 class DraftUpdate(AttentionUpdate):
     """Records a layer once in each step of the draft, by the name of both.
 
@@ -39,8 +45,8 @@ class DraftUpdate(AttentionUpdate):
         if step > 0:
             # Captured by the engine like the first, and replayed with one token a sequence.
             count, table = len(arguments["query"]), arguments["block_table"]
-            arguments["actual_seq_lengths"] = list(range(1, count + 1))
-            arguments["actual_seq_lengths_kv"] = [1] * count
+            queries, keys = _LENGTHS[kind.startswith("latent")]
+            arguments |= {queries: list(range(1, count + 1)), keys: [1] * count}
             arguments["block_table"] = table.new_empty(count, table.shape[1])
         return super().attention(f"{layer_name}, step {step}", kind, metadata, arguments, read)
 

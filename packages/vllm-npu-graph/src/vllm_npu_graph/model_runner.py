@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 # What was tried with attention update: drafts that are looked up, and those of a model.
-_DRAFTS = ("ngram", "eagle3")
+_DRAFTS = ("ngram", "eagle3", "mtp")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]

@@ -12,7 +12,7 @@ from vllm_ascend.attention.context_parallel.attention_cp import AscendAttentionC
 from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
-from vllm_npu_graph.attention_update import DecodeReader, read_lengths
+from vllm_npu_graph.attention_update import KeptTable, read_latent, read_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,22 +29,24 @@ class _RecordedImpl:
         self._update = update
 
     @contextmanager
-    def _recording(self, kind: str, metadata: Any, lengths: Any, table: Any) -> Iterator[None]:
-        """Let what the engine calls outside a capture be what a capture records, of a kind.
+    def _recording(self, kind: str, metadata: Any, read: Any) -> Iterator[None]:
+        """Let a capture record what the engine calls outside of one; its own capture is left out.
 
-        Step parameters and block table are read as `DecodeReader` does.
+        Args:
+            kind: Of the call.
+            metadata: Of the layer.
+            read: Returns step parameters, and the block table.
         """
         context = get_forward_context()
         if not context.capturing:
             yield
             return
-        # The engine's own capture of it is left out.
-        context.capturing, read = False, DecodeReader(table=table, lengths=lengths)
-        try:
-            with self._update.recording_layer(self._layer_name, kind, metadata, read):
-                yield
-        finally:
-            context.capturing = True
+        context.capturing = False
+        if not kind.endswith("_unpadded"):
+            read = KeptTable(read(metadata)["block_table"], read)
+        with self._update.recording_layer(self._layer_name, kind, metadata, read):
+            yield
+        context.capturing = True
 
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
@@ -108,6 +110,36 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
         return output
 
 
+class RecordedContextImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
+    """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
+
+    @staticmethod
+    def find_uncovered(impl: Any) -> str | None:
+        """Return why a layer with the engine's implementation is left to it; None if it is not."""
+        if impl.vllm_config.speculative_config is not None:
+            return "a part of the keys, for several tokens a sequence, which verify a draft"
+        return RecordedAttentionImpl.find_uncovered(impl)
+
+    def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
+        """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
+        with self._recording("fused_infer_attention_v1", attn_metadata, self._read):
+            return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
+
+    def _read(self, metadata: Any) -> dict[str, Any]:
+        decode = metadata.decode_meta
+        return (
+            {}
+            if decode is None
+            else {
+                "actual_seq_lengths": metadata.actual_seq_lengths_q,
+                "actual_seq_lengths_kv": decode.num_computed_tokens_of_pcp_dcp[
+                    :, self.pcp_rank, self.dcp_rank
+                ].tolist(),
+                "block_table": decode.block_tables,
+            }
+        )
+
+
 class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
     """Latent attention (MLA) on FIA v2: the engine's but for its capture."""
 
@@ -116,43 +148,14 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
         """Return why a layer with the engine's implementation is left to it; None if it is not."""
         if impl.fa_quant_layer or impl.enable_kv_nz:
             return "latent attention on a quantised cache, or on one in the format NZ"
-        if impl.speculative_config is not None:
-            return "latent attention of several tokens a sequence, which verify a draft"
         return None
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
-        """Run one launch, of one token a sequence; returns [sequences, heads * size of a value]."""
-        metadata, kind = given[5], "latent_attention_v2"
-        with self._recording(kind, metadata, self._read, metadata.decode.block_table):
+        """Run one launch; returns [tokens, heads * size of a value]."""
+        # Steps that draft, or verify drafts, have tables of their own.
+        kind = "latent_attention_v2" + ("_unpadded" if self.speculative_config else "")
+        with self._recording(kind, given[5], read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _read(metadata: Any) -> dict[str, Any]:
-        return {"actual_seq_kvlen": metadata.decode.seq_lens_list}
-
-
-class RecordedContextImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
-    """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
-
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.vllm_config.speculative_config is not None:
-            return "a part of the keys, and several tokens a sequence, which verify a draft"
-        return RecordedAttentionImpl.find_uncovered(impl)
-
-    def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
-        """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
-        table, kind = attn_metadata.decode_meta.block_tables, "fused_infer_attention_v1"
-        with self._recording(kind, attn_metadata, self._read, table):
-            return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
-
-    def _read(self, metadata: Any) -> dict[str, Any]:
-        parts = metadata.decode_meta.num_computed_tokens_of_pcp_dcp
-        return {
-            "actual_seq_lengths": metadata.actual_seq_lengths_q,
-            "actual_seq_lengths_kv": parts[:, self.pcp_rank, self.dcp_rank].tolist(),
-        }
 
 
 class RecordedLatentContextImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
@@ -161,14 +164,11 @@ class RecordedLatentContextImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore
     @staticmethod
     def find_uncovered(impl: Any) -> str | None:
         """Return why a layer with the engine's implementation is left to it; None if it is not."""
+        if impl.speculative_config is not None:
+            return "a part of the keys, for several tokens a sequence, which verify a draft"
         return RecordedLatentImpl.find_uncovered(impl)
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads * size of a value]."""
-        metadata, kind = given[5], "latent_attention_v1"
-        with self._recording(kind, metadata, self._read, metadata.decode.block_table):
+        with self._recording("latent_attention_v1", given[5], read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _read(metadata: Any) -> dict[str, Any]:
-        return {"actual_seq_lengths_kv": metadata.decode.cp_seq_len}
