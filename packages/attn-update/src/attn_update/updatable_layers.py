@@ -7,6 +7,7 @@ parameters from one is given at capture, one reader for each kind of attention.
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.errors import StepParameterError
@@ -64,11 +65,16 @@ class UpdatableLayers:
         self._captured = {}
         with self._recorder.recording(key):
             yield
-        if self._captured:
-            self._plans[key] = UpdatePlan.compile(self._recorder, key, layers=self._layers)
-            self._groups[key] = {each.layers[0]: each for each in self._captured.values()}
-        else:
+        if not self._captured:
             self._recorder.release(key)
+            return
+        plan = UpdatePlan.compile(self._recorder, key, layers=self._layers)
+        groups = {each.layers[0]: each for each in self._captured.values()}
+        declared = {
+            name: replace(group, pad=groups[name].pad) for name, group in plan.groups.items()
+        }
+        self._plans[key] = UpdatePlan.compile(self._recorder, key, groups=declared)
+        self._groups[key] = groups
 
     def attention(
         self,
@@ -77,6 +83,8 @@ class UpdatableLayers:
         metadata: object,
         arguments: Mapping[str, object],
         read: Callable[[Any], Mapping[str, Lengths]],
+        *,
+        pad: bool = False,
     ) -> tuple[Tensor, ...]:
         """Capture the attention of a layer.
 
@@ -87,6 +95,9 @@ class UpdatableLayers:
             arguments: Of the operator, as for `Recorder.attention`.
             read: Returns the step parameters that are in the metadata of a step; what the kind does
                 not take is left out.
+            pad: Whether a step may have fewer sequences than were captured, as in
+                `ParameterGroup.pad`. If the kind keeps the captured block table, into which the
+                engine writes, the one that is read has to be it.
 
         Returns:
             The outputs of the operator.
@@ -94,7 +105,8 @@ class UpdatableLayers:
         Raises:
             AttnUpdateError: From `Recorder.attention`.
         """
-        group = self._captured.setdefault((id(metadata), kind_name), _Group(layers=[], read=read))
+        made = _Group(layers=[], read=read, pad=pad)
+        group = self._captured.setdefault((id(metadata), kind_name), made)
         group.layers.append(layer_name)
         return self._recorder.attention(layer_name, kind_name, arguments, group=group.layers[0])
 
@@ -105,6 +117,8 @@ class UpdatableLayers:
         kind_name: str,
         metadata: object,
         read: Callable[[Any], Mapping[str, Lengths]],
+        *,
+        pad: bool = False,
     ) -> Iterator[None]:
         """Capture the attention of a layer, by the one call of its operator that is made inside.
 
@@ -113,6 +127,7 @@ class UpdatableLayers:
             kind_name: Of what is called.
             metadata: As for `attention`.
             read: As for `attention`.
+            pad: As for `attention`.
 
         Raises:
             AttnUpdateError: From `Recorder.attention`.
@@ -121,7 +136,7 @@ class UpdatableLayers:
         operators = dict.fromkeys((operator, operator.partition(".")[0]), kind_name)
 
         def attention(arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
-            return self.attention(layer_name, kind_name, metadata, arguments, read)
+            return self.attention(layer_name, kind_name, metadata, arguments, read, pad=pad)
 
         with _LayerRecording(self._recorder, operators, attention):
             yield
@@ -171,8 +186,7 @@ class UpdatableLayers:
             if any(each is not own[0] for each in own) or own[0] is None:
                 problem = _metadata_problem(group.layers, own)
                 raise StepParameterError(f"reading the lengths of a step of {key}: {problem}")
-            given = group.read(own[0])
-            groups[name] = {argument: given[argument] for argument in plan.groups[name].arguments}
+            groups[name] = _read_step(plan, name, group.read(own[0]))
         self.lane.begin(plan, StepParameters(key=key, groups=groups))
         self._is_open = True
 
@@ -219,6 +233,26 @@ class _Group(NamedTuple):
 
     layers: list[str]
     read: Callable[[Any], Mapping[str, Lengths]]
+    pad: bool
+
+
+def _read_step(plan: UpdatePlan, name: str, given: Mapping[str, Lengths]) -> dict[str, Lengths]:
+    """Return the step parameters of a group, out of what was read from its metadata."""
+    what, group = f"reading the lengths of a step of {plan.key}", plan.groups[name]
+    for argument in group.arguments:
+        if given.get(argument) is None:
+            raise StepParameterError(
+                f"{what}: expected {argument!r} in the metadata of {name!r}, found none"
+            )
+    captured: Any = plan.records.records[name].arguments.get("block_table")
+    if group.pad and captured is not None and "block_table" not in group.arguments:
+        found: Any = given.get("block_table")
+        if found is not None and found.data_ptr() != captured.data_ptr():
+            raise StepParameterError(
+                f"{what}: expected the block table of {name!r} that was captured, found one in "
+                f"other memory, which the graph does not read"
+            )
+    return {argument: given[argument] for argument in group.arguments}
 
 
 def _metadata_problem(layers: list[str], given: list[object]) -> str:

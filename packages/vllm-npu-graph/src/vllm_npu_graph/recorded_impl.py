@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -12,7 +13,7 @@ from vllm_ascend.attention.context_parallel.attention_cp import AscendAttentionC
 from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
-from vllm_npu_graph.attention_update import KeptTable, read_latent, read_lengths
+from vllm_npu_graph.attention_update import read_latent, read_lengths, read_part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,34 +33,21 @@ class _RecordedImpl:
     def _recording(self, kind: str, metadata: Any, read: Any) -> Iterator[None]:
         """Let a capture record what the engine calls outside of one; its own capture is left out.
 
-        Args:
-            kind: Of the call.
-            metadata: Of the layer.
-            read: Returns step parameters, and the block table.
+        The engine gives the sequences that a step has, and mostly keeps the captured block table.
         """
         context = get_forward_context()
         if not context.capturing:
             yield
             return
         context.capturing = False
-        if not kind.endswith("_unpadded"):
-            read = KeptTable(read(metadata)["block_table"], read)
-        with self._update.recording_layer(self._layer_name, kind, metadata, read):
+        name, pad = self._layer_name, not kind.endswith("_unpadded")
+        with self._update.recording_layer(name, kind, metadata, read, pad=pad):
             yield
         context.capturing = True
 
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
     """Attention on FIA v1, or on ATB's paged attention: the engine's but for its capture."""
-
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.sinks is not None:
-            return "attention with sinks"
-        if impl.enable_hamming_sparse or impl.enable_c8_quant:
-            return "sparse attention, or a quantised cache"
-        return None
 
     def full_graph_fia(self, *given: Any) -> tuple[torch.Tensor, int]:
         """Capture one launch; returns the output, [tokens, heads, head size], and the tokens."""
@@ -113,42 +101,15 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
 class RecordedContextImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
     """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
 
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.vllm_config.speculative_config is not None:
-            return "a part of the keys, for several tokens a sequence, which verify a draft"
-        return RecordedAttentionImpl.find_uncovered(impl)
-
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
-        with self._recording("fused_infer_attention_v1", attn_metadata, self._read):
+        read = partial(read_part, place=(self.pcp_rank, self.dcp_rank))
+        with self._recording("fused_infer_attention_v1", attn_metadata, read):
             return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
-
-    def _read(self, metadata: Any) -> dict[str, Any]:
-        decode = metadata.decode_meta
-        return (
-            {}
-            if decode is None
-            else {
-                "actual_seq_lengths": metadata.actual_seq_lengths_q,
-                "actual_seq_lengths_kv": decode.num_computed_tokens_of_pcp_dcp[
-                    :, self.pcp_rank, self.dcp_rank
-                ].tolist(),
-                "block_table": decode.block_tables,
-            }
-        )
 
 
 class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
     """Latent attention (MLA) on FIA v2: the engine's but for its capture."""
-
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.fa_quant_layer or impl.enable_kv_nz:
-            return "latent attention on a quantised cache, or on one in the format NZ"
-        return None
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
         """Run one launch; returns [tokens, heads * size of a value]."""
@@ -161,14 +122,26 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
 class RecordedLatentContextImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
     """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
 
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.speculative_config is not None:
-            return "a part of the keys, for several tokens a sequence, which verify a draft"
-        return RecordedLatentImpl.find_uncovered(impl)
-
     def _forward_decode(self, *given: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads * size of a value]."""
         with self._recording("latent_attention_v1", given[5], read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
+
+
+def find_recorded(impl: object) -> Any:
+    """Return the class that stands for an implementation of the engine; None if there is none."""
+    made = (RecordedAttentionImpl, RecordedContextImpl)
+    latent = (RecordedLatentImpl, RecordedLatentContextImpl)
+    return next((each for each in (*made, *latent) if type(impl) is each.__bases__[-1]), None)
+
+
+def find_uncovered(impl: Any) -> str | None:
+    """Return why a layer with an implementation of the engine is left to it; None if it is not."""
+    if find_recorded(impl) is None:
+        return type(impl).__name__
+    if getattr(impl, "sinks", None) is not None:
+        return "attention with sinks"
+    names = ("enable_hamming_sparse", "enable_c8_quant", "fa_quant_layer", "enable_kv_nz")
+    if any(getattr(impl, name, False) for name in names):
+        return "sparse attention, or a cache that is quantised or in the format NZ"
+    return None
