@@ -46,7 +46,7 @@ OTHERS = {
     "`libplatform.so`, `libregister.so` and others)",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
-    "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a session "
+    "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",
     "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself",
 }

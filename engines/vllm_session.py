@@ -142,7 +142,7 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
         num_gpu_blocks_override=None if variant.timed else BLOCKS // parts,
         block_size=BLOCK_SIZE,
         enable_prefix_caching=False,
-        # The engine puts sampled tokens into the wrong places if it plans ahead and splits prompts.
+        # A split prompt is padded with what stands behind it: -1, where the engine planned ahead.
         async_scheduling=None if variant.prefill_parts == 1 else False,
         compilation_config={
             "cudagraph_mode": variant.mode,

@@ -37,13 +37,7 @@ class DraftUpdate(AttentionUpdate):
         return _by_launch(context.draft_attn_metadatas)
 
     def attention(
-        self,
-        layer_name: str,
-        kind_name: str,
-        metadata: object,
-        arguments: Any,
-        *given: Any,
-        **own: Any,
+        self, layer_name: str, kind_name: str, metadata: Any, arguments: Any, *read: Any, **pad: Any
     ) -> Any:
         """Capture a layer in the step whose metadata it is given."""
         steps = get_forward_context().draft_attn_metadatas
@@ -55,7 +49,7 @@ class DraftUpdate(AttentionUpdate):
             arguments |= {queries: list(range(1, count + 1)), keys: [1] * count}
             arguments["block_table"] = table.new_empty(count, table.shape[1])
         name = f"{layer_name}, step {step}"
-        return super().attention(name, kind_name, metadata, arguments, *given, **own)
+        return super().attention(name, kind_name, metadata, arguments, *read, **pad)
 
 
 def _by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:

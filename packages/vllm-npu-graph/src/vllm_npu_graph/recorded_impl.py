@@ -31,10 +31,7 @@ class _RecordedImpl:
 
     @contextmanager
     def _recording(self, kind: str, metadata: Any, read: Any) -> Iterator[None]:
-        """Let a capture record what the engine calls outside of one; its own capture is left out.
-
-        The engine gives the sequences that a step has, and mostly keeps the captured block table.
-        """
+        """Let a capture record what the engine calls outside of one, not its own capture of it."""
         context = get_forward_context()
         if not context.capturing:
             yield
@@ -98,7 +95,7 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
         return output
 
 
-class RecordedContextImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
+class RecordedPartImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
     """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
 
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
@@ -119,7 +116,7 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-class RecordedLatentContextImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
+class RecordedLatentPartImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
     """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
@@ -130,9 +127,8 @@ class RecordedLatentContextImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore
 
 def find_recorded(impl: object) -> Any:
     """Return the class that stands for an implementation of the engine; None if there is none."""
-    made = (RecordedAttentionImpl, RecordedContextImpl)
-    latent = (RecordedLatentImpl, RecordedLatentContextImpl)
-    return next((each for each in (*made, *latent) if type(impl) is each.__bases__[-1]), None)
+    made = (RecordedAttentionImpl, RecordedPartImpl, RecordedLatentImpl, RecordedLatentPartImpl)
+    return next((each for each in made if type(impl) is each.__bases__[-1]), None)
 
 
 def find_uncovered(impl: Any) -> str | None:
