@@ -29,7 +29,7 @@ class AttentionUpdate(UpdatableLayers):
 
 
 def read_lengths(metadata: Any) -> dict[str, Lengths]:
-    """Return those of FIA v1 and of paged attention, from the engine's metadata of a step."""
+    """Return the step parameters of FIA v1 and of paged attention in the engine's metadata."""
     return {
         "actual_seq_lengths": metadata.actual_seq_lengths_q,
         "actual_seq_lengths_kv": metadata.seq_lens_list,
@@ -39,7 +39,7 @@ def read_lengths(metadata: Any) -> dict[str, Lengths]:
 
 
 def read_part(metadata: Any, place: tuple[int, int]) -> dict[str, Any]:
-    """Return those of FIA v1 over a part of the keys, whose place is that of a rank."""
+    """Return those of FIA v1 over a part of the keys, of the rank of a place in PCP and DCP."""
     decode = metadata.decode_meta
     return {
         "actual_seq_lengths": metadata.actual_seq_lengths_q,
