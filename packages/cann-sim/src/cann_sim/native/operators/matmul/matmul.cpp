@@ -26,7 +26,11 @@ at::Tensor Product(const Tensor& left, const Tensor& right) {
 void RequireFactors(const Tensor& left, const Tensor& right, bool mixed = false) {
   RequireSimulated(left, kFloats);
   const bool widens = mixed && (left.dtype() == c10::ScalarType::Float || right.dtype() == c10::ScalarType::Float);
-  widens ? RequireSimulated(right, kFloats) : RequireSameDtype(right, left);
+  if (widens) {
+    RequireSimulated(right, kFloats);
+  } else {
+    RequireSameDtype(right, left);
+  }
   RequireRank(left, 1, kMaxRank);
   RequireRank(right, 1, kMaxRank);
   const int64_t inner = right.rank() == 1 ? right.size(0) : right.size(-2);
