@@ -3,10 +3,10 @@
 Run as ``cann-sim run -- python engines/vllm_ranks.py``. The engine starts two workers, each with a
 simulated device of its own, which hold a half of every layer (tensor parallelism) and add up what
 they computed by HCCL; with DCP a half of the keys of each sequence too, with PCP that, a half of
-each prompt, and whole layers. `stock` is the engine without this repository, `ours` has our attention
-update, `both` also our graphs, `graphs` only those, `control` is the engine of `ours` once more,
-with key lengths that are one too small on all ranks. transformers judges each token. Rows go to
-build/engines/vllm-ranks.json.
+each prompt, and whole layers. `stock` is the engine without this repository, `ours` has our
+attention update, `both` also our graphs, `graphs` only those, `control` is the engine of `ours`
+once more, with key lengths that are one too small on all ranks. transformers judges each token.
+Rows go to build/engines/vllm-ranks.json.
 """
 
 from __future__ import annotations
