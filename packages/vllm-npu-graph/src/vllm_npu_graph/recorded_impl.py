@@ -140,4 +140,7 @@ def find_uncovered(impl: Any) -> str | None:
     names = ("enable_hamming_sparse", "enable_c8_quant", "fa_quant_layer", "enable_kv_nz")
     if any(getattr(impl, name, False) for name in names):
         return "sparse attention, or a cache that is quantised or in the format NZ"
+    drafts = getattr(impl, "speculative_config", None)
+    if isinstance(impl, AscendMLAImpl) and drafts is not None and drafts.method != "mtp":
+        return f"latent attention, beside drafts by {drafts.method}"
     return None
