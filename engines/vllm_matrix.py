@@ -48,7 +48,7 @@ OTHERS = {
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
     "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",
-    "DeepSeek, drafts by ngram": "the engine alone ends in its update of the first whole graph, with "
+    "DeepSeek, drafts by ngram": "the engine alone ends in its update of a whole graph, with "
     "more key lengths than sequences; attention update is left to it",
     "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself",
 }
