@@ -41,9 +41,6 @@ OTHERS = {
     "library, which is not simulated",
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
     "with a TypeError on `repeat_interleave` of the engine's adapters; without it not run yet",
-    "sleep and wake": "not run; the engine's allocator for it is in its compiled library "
-    "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
-    "`libplatform.so`, `libregister.so` and others)",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
@@ -93,7 +90,9 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
 
 
 SESSIONS = {
-    **dict.fromkeys(("vllm-ranks.json", "vllm-idle-rank.json", "vllm-drafts.json"), of_models),
+    **dict.fromkeys(
+        ("vllm-ranks.json", "vllm-idle-rank.json", "vllm-drafts.json", "vllm-sleep.json"), of_models
+    ),
     "vllm.json": of_session,
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,

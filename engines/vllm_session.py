@@ -36,7 +36,7 @@ from worker_counts import COUNTED
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 Load = tuple[list[list[int]], list[int]]
@@ -95,19 +95,25 @@ class Variant:
     capture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
 
 
-def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
+def make_engine(
+    variant: Variant,
+    checkpoint: Path,
+    additional_config: Mapping[str, object] | None = None,
+    **options: Any,
+) -> Any:
     """Return the engine of a variant, which captured its decode graphs.
 
     Args:
         variant: Of the session.
         checkpoint: Of the model.
+        additional_config: Of vllm-ascend, besides what is here.
         options: Of the engine, besides those here.
     """
     from vllm import LLM
 
     vllm_stand_ins.install()
     own: dict[str, Any] = {"worker_cls": WORKER} if variant.worker else {}
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = dict(additional_config or {})
     if variant.key is not None:
         config["npu_graph"] = variant.key
     left_out = () if variant.own_fusions else OWN_FUSIONS
