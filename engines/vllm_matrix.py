@@ -21,6 +21,7 @@ PARTS = {
     "ours": "attention update",
     "graphs": "graphs",
     "both": "attention update, graphs",
+    "default": "attention update, in the engine's default, in which it hangs alone",
     "behind": "fusions behind the engine's",
     "fused": "fusions in place of the engine's",
     "exact": "fusions that change no bit",
@@ -37,10 +38,8 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "LoRA of ranks below 128": "not run; the engine computes them by operators of its own compiled "
-    "library, which is not simulated",
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
-    "with a TypeError on `repeat_interleave` of the engine's adapters; without it not run yet",
+    "with a TypeError on `repeat_interleave` of the engine's adapters",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
 }
 
@@ -91,7 +90,14 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
 
 SESSIONS = {
     **dict.fromkeys(
-        ("vllm-ranks.json", "vllm-idle-rank.json", "vllm-drafts.json", "vllm-sleep.json"), of_models
+        (
+            "vllm-ranks.json",
+            "vllm-idle-rank.json",
+            "vllm-drafts.json",
+            "vllm-lora.json",
+            "vllm-sleep.json",
+        ),
+        of_models,
     ),
     "vllm.json": of_session,
     "vllm-fusions*.json": of_fusions,

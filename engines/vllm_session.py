@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-Load = tuple[list[list[int]], list[int]]
-"""Prompts, and how many tokens each is given."""
+Load = tuple[list[list[int]], list[int]] | tuple[list[list[int]], list[int], list[Any]]
+"""Prompts, how many tokens each is given, and with adapters which, as the engine names them."""
 
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
 OWN_FUSIONS = ("fuse_norm_quant", "fuse_qknorm_rope", "fuse_muls_add")
@@ -99,6 +99,7 @@ def make_engine(
     variant: Variant,
     checkpoint: Path,
     additional_config: Mapping[str, object] | None = None,
+    compilation_config: Mapping[str, object] | None = None,
     **options: Any,
 ) -> Any:
     """Return the engine of a variant, which captured its decode graphs.
@@ -107,6 +108,7 @@ def make_engine(
         variant: Of the session.
         checkpoint: Of the model.
         additional_config: Of vllm-ascend, besides what is here.
+        compilation_config: Of vLLM, besides what is here.
         options: Of the engine, besides those here.
     """
     from vllm import LLM
@@ -137,6 +139,7 @@ def make_engine(
         compilation_config={
             "cudagraph_mode": variant.mode,
             "cudagraph_capture_sizes": list(variant.timed or variant.capture_sizes),
+            **(compilation_config or {}),
         },
         additional_config=config,
         **own,
@@ -154,7 +157,9 @@ def runner_of(llm: Any) -> Any:
     return worker_of(llm).model_runner
 
 
-def generate(llm: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
+def generate(
+    llm: Any, prompts: list[list[int]], lengths: list[int], adapters: list[Any] | None = None
+) -> list[list[int]]:
     """Return so many tokens behind each prompt, the likeliest at each place."""
     from vllm import SamplingParams
 
@@ -163,7 +168,7 @@ def generate(llm: Any, prompts: list[list[int]], lengths: list[int]) -> list[lis
         for length in lengths
     ]
     given = [{"prompt_token_ids": prompt} for prompt in prompts]
-    outputs = llm.generate(given, sampling, use_tqdm=False)
+    outputs = llm.generate(given, sampling, use_tqdm=False, lora_request=adapters)
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
