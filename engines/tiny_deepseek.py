@@ -5,14 +5,20 @@ Its attention is latent (MLA), with the sizes of rank and rotary part that the N
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors.torch import load_file, save_file
+from tiny_eagle3 import EMBEDDINGS
 from tiny_qwen3 import VOCABULARY
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+# As that of `tiny_eagle3`, beside what this attention adds.
+OWN_TOKEN = 8.0
 
 
 def write_checkpoint(
@@ -62,3 +68,35 @@ def write_checkpoint(
         initializer_range=0.2,
     )
     DeepseekV3ForCausalLM(config).to(dtype).save_pretrained(folder)
+
+
+def add_draft(folder: Path, *, dtype: torch.dtype, seed: int = 7) -> None:
+    """Add to a checkpoint a layer that drafts (MTP), as DeepSeek's has one behind its last.
+
+    About every second draft is the token that was given last; see `tiny_eagle3.write_draft`.
+
+    Args:
+        folder: Of a checkpoint without experts.
+        dtype: Of its weights.
+        seed: Of the layer's weights.
+    """
+    write_checkpoint(folder / "draft", num_layers=1, dtype=dtype, seed=seed)
+    weights = load_file(folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    number, hidden = config["num_hidden_layers"], config["hidden_size"]
+    config |= {"num_nextn_predict_layers": 1, "first_k_dense_replace": number + 1}
+    layer, own = f"model.layers.{number}.", torch.zeros(hidden, 2 * hidden)
+    own[:, :hidden].fill_diagonal_(OWN_TOKEN)
+    weights |= {
+        name.replace("model.layers.0.", layer): weight
+        for name, weight in load_file(folder / "draft" / "model.safetensors").items()
+        if name.startswith("model.layers.0.")
+    }
+    for name in ("enorm", "hnorm", "shared_head.norm"):
+        weights[f"{layer}{name}.weight"] = torch.ones(hidden, dtype=dtype)
+    weights[f"{layer}eh_proj.weight"] = own.to(dtype)
+    # Not the tensors themselves: two of one memory are not saved.
+    for name in ("embed_tokens", "shared_head.head"):
+        weights[f"{layer}{name}.weight"] = weights[EMBEDDINGS].clone()
+    save_file(weights, str(folder / "model.safetensors"), metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config, indent=1))

@@ -47,7 +47,10 @@ def write_model(variant: Described, folder: Path) -> None:
         tiny_qwen3.write_checkpoint(source, **given)
         quantise_checkpoint(source, folder, scheme)
     elif variant.model.startswith("Qwen3"):
-        tiny_qwen3.write_checkpoint(folder, has_experts="MoE" in variant.model, **given)
+        # Each of two ranks has to hold the same head of keys, if it is to hold a part of them.
+        heads = 1 if variant.model.endswith("CP") else 2
+        has_experts = "MoE" in variant.model
+        tiny_qwen3.write_checkpoint(folder, num_kv_heads=heads, has_experts=has_experts, **given)
     elif variant.model.startswith("Mistral"):
         tiny_mistral.write_checkpoint(folder, **given)
     else:

@@ -27,6 +27,7 @@ def write_checkpoint(
     *,
     num_layers: int,
     dtype: torch.dtype,
+    num_kv_heads: int = 2,
     has_experts: bool = False,
     seed: int = 0,
 ) -> None:
@@ -36,6 +37,7 @@ def write_checkpoint(
         folder: Is made.
         num_layers: Of the model.
         dtype: Of the weights.
+        num_kv_heads: Heads of keys and values, of four heads of queries.
         has_experts: Whether all layers choose among eight experts.
         seed: Of the weights.
     """
@@ -46,7 +48,7 @@ def write_checkpoint(
         "intermediate_size": 128,
         "num_hidden_layers": num_layers,
         "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        "num_key_value_heads": num_kv_heads,
         "head_dim": 128,
         "max_position_embeddings": 1024,
         "tie_word_embeddings": False,

@@ -2,12 +2,13 @@
 
 Run as ``cann-sim run -- python engines/vllm_drafts.py``. Drafts are made by looking the last tokens
 up in what was decoded before (``ngram``), or by an EAGLE-3 head of random weights (``eagle3``),
-whose steps the engine captures into one graph. `ours` updates the attention of the steps that
-verify, and of the draft; `graphs` captures and replays the former by our graphs, and `both` does
-both. Tokens and drafts have to be those of `stock`, and so do the numbers of steps and of drafted
-tokens that were accepted. In `control` the steps that verify have key lengths that are one too
-small: other tokens. In `draft control` those of the draft do: since each draft is verified the
-tokens are the same, and the drafts are others. Rows go to build/engines/vllm-drafts.json.
+whose steps the engine captures into one graph; those of a DeepSeek by a layer of its own (``mtp``).
+`ours` updates the attention of the steps that verify, and of the draft; `graphs` captures and
+replays the former by our graphs, and `both` does both. Tokens and drafts have to be those of
+`stock`, and so do the numbers of steps and of drafted tokens that were accepted. In `control` the
+steps that verify have key lengths that are one too small: other tokens. In `draft control` those of
+the draft do: since each draft is verified the tokens are the same, and the drafts are others. Rows
+go to build/engines/vllm-drafts.json.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-LAYERS = 4  # the draft reads three of them
-METHODS = ("ngram", "eagle3")
+# Of which model the method drafts for.
+METHODS = {"ngram": "Qwen3", "eagle3": "Qwen3", "mtp": "DeepSeek"}
+LAYERS = {"ngram": 4, "eagle3": 4, "mtp": 2}  # EAGLE-3 reads three of them
 NAMES = ("stock", "ours", "graphs", "both", "transformers")
 DRAFTED = 2
 SIZES = tuple(count * (1 + DRAFTED) for count in (1, 2, 4, 8, MOST_SEQUENCES))
@@ -46,12 +48,12 @@ def run_tokens(
     speculative: dict[str, Any] = {"method": method, "num_speculative_tokens": DRAFTED}
     if method == "ngram":
         speculative |= {"prompt_lookup_max": 2, "prompt_lookup_min": 1}
-    else:
+    elif method == "eagle3":
         speculative["model"] = str(checkpoint.with_name("draft"))
     llm = make_engine(variant, checkpoint, speculative_config=speculative)
     rows = [measure_drafts(llm, variant, count, method)]
     if variant.name == "ours":
-        if method == "eagle3":
+        if method != "ngram":
             llm.collective_rpc(worker_counts.shift_draft_lengths, args=(-1,))
             rows.append(measure_drafts(llm, variant, count, method) | {"name": "draft control"})
         llm.collective_rpc(worker_counts.shift_lengths, args=(-1,))
@@ -62,10 +64,10 @@ def run_tokens(
 def measure_drafts(llm: Any, variant: ModelVariant, count: int, method: str) -> dict[str, Any]:
     """Run the load; return its row, with what was drafted where a model drafts."""
     accepted = count_accepted(llm)
-    if method == "eagle3":
+    if method != "ngram":
         llm.collective_rpc(worker_drafts.begin_keeping)
     row = measure_load(llm, variant, compare_load(count)) | described(variant)
-    if method == "eagle3":
+    if method != "ngram":
         row["drafts"] = llm.collective_rpc(worker_drafts.end_keeping)[0]
     row["accepted"] = sum(accepted)
     row["note"] = (
@@ -121,8 +123,8 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
         ModelVariant(
             name=name,
             dtype="bfloat16",
-            num_layers=LAYERS,
-            model=f"Qwen3, drafts by {method}",
+            num_layers=LAYERS[method],
+            model=f"{METHODS[method]}, drafts by {method}",
             capture_sizes=SIZES,
             **KEYS.get(name, {}),
         )
@@ -139,13 +141,20 @@ def run_apart(
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
-    checkpoint = folder / "checkpoint"
+    method = variant.model.rpartition(" ")[2]
+    checkpoint = folder / method / "checkpoint"
     if not checkpoint.exists():
+        import tiny_deepseek
+        import tiny_eagle3
         import torch
-        from tiny_eagle3 import write_draft
 
+        checkpoint.parent.mkdir()
         write_model(variant, checkpoint)
-        write_draft(folder / "draft", dtype=torch.bfloat16, target=checkpoint)
+        if method == "eagle3":
+            draft = checkpoint.with_name("draft")
+            tiny_eagle3.write_draft(draft, dtype=torch.bfloat16, target=checkpoint)
+        elif method == "mtp":
+            tiny_deepseek.add_draft(checkpoint, dtype=torch.bfloat16)
     call = functools.partial(run_tokens, variant, checkpoint, options.sequences, rows)
     if variant.name == "transformers":
         dtype = described(variant)["dtype"]

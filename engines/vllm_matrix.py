@@ -41,6 +41,10 @@ OTHERS = {
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
     "with a TypeError on `repeat_interleave` of the engine's adapters",
     "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
+    "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
+    "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
+    "of it needs such a model, and images through its processor",
+    "drafts over a part of the keys (DCP, PCP)": "not run; the engine updates them itself",
 }
 
 

@@ -2,7 +2,7 @@
 
 Run as ``cann-sim run -- python engines/vllm_models.py``. One model is DeepSeek-V3, whose attention
 is latent (MLA), also with a number of heads that is padded, and with experts; one is Qwen3-MoE, and
-one Mistral with a sliding window.
+one Mistral with a sliding window. A dense Qwen3 has ATB's paged attention in graphs of some sizes.
 `stock` is the engine without this repository, `ours` has our attention update, `both` also our
 graphs, `control` is the engine of `ours` once more, with key lengths that are one too small.
 transformers judges each token. `turns` decodes the DeepSeek with kernels that do nothing, the
@@ -52,7 +52,10 @@ RUNS: dict[tuple[str, str, str], tuple[str, ...]] = {
     ("DeepSeek, experts", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Qwen3-MoE", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Mistral, window of 64", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
+    ("Qwen3, paged attention", "bfloat16", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
 }
+# Graphs of these sizes have it, the others FIA.
+PAGED_SIZES = (1, 4, 16)
 # So many sequences do not all fit at once: some are preempted.
 MANY_SEQUENCES = 100
 COLUMNS = {
@@ -140,6 +143,7 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             mode=mode,
             model=model,
             # With its fusions, at torch 2.13, the engine's Mistral gives wrong tokens.
+            paged_sizes=PAGED_SIZES if "paged" in model else (),
             own_fusions=not model.startswith("Mistral"),
             by_ex=not model.startswith("Mistral"),
             **KEYS.get(name, {}),

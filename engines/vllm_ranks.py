@@ -2,10 +2,11 @@
 
 Run as ``cann-sim run -- python engines/vllm_ranks.py``. The engine starts two workers, each with a
 simulated device of its own, which hold a half of every layer (tensor parallelism) and add up what
-they computed by HCCL. `stock` is the engine without this repository, `ours` has our attention
-update, `both` also our graphs, `graphs` only those, `control` is the engine of `ours` once more,
-with key lengths that are one too small on all ranks. transformers judges each token. Rows go to
-build/engines/vllm-ranks.json.
+they computed by HCCL; with DCP a half of the keys of each sequence too, with PCP that, a half of
+each prompt, and whole layers. `stock` is the engine without this repository, `ours` has our
+attention update, `both` also our graphs, `graphs` only those, `control` is the engine of `ours`
+once more, with key lengths that are one too small on all ranks. transformers judges each token.
+Rows go to build/engines/vllm-ranks.json.
 """
 
 from __future__ import annotations
@@ -34,6 +35,10 @@ RUNS: dict[tuple[str, str], tuple[str, ...]] = {
     ("Qwen3", "PIECEWISE"): ("stock", "graphs"),
     ("DeepSeek", "FULL_DECODE_ONLY"): ("stock", "ours"),
     ("Qwen3-MoE", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("Qwen3, DCP", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
+    ("DeepSeek, DCP", "FULL_DECODE_ONLY"): ("stock", "ours", "both"),
+    ("Qwen3, PCP", "FULL_DECODE_ONLY"): ("stock", "ours"),
+    ("DeepSeek, PCP", "FULL_DECODE_ONLY"): ("stock", "ours"),
 }
 
 
@@ -47,6 +52,8 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             mode=mode,
             model=model,
             ranks=RANKS,
+            decode_parts=RANKS if model.endswith("DCP") else 1,
+            prefill_parts=RANKS if model.endswith("PCP") else 1,
             **KEYS.get(name, {}),
         )
         for number, ((model, mode), names) in enumerate(RUNS.items())

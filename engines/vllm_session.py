@@ -77,8 +77,13 @@ class Variant:
         quantisation: How the checkpoint is quantised; None for floats.
         own_fusions: Whether the engine's own fusions run.
         by_ex: Whether the engine compiles by npugraph_ex, as it does unless told otherwise.
-        ranks: How many processes share each layer.
+        ranks: How many processes the model has.
+        decode_parts: Over how many of them the keys of a sequence are spread in decode (DCP); they
+            share each layer too.
+        prefill_parts: Over how many of them prompts and keys are spread (PCP); each of these has
+            whole layers.
         capture_sizes: Numbers of tokens of the graphs, where nothing is timed.
+        paged_sizes: Those with ATB's paged attention.
     """
 
     name: str
@@ -92,7 +97,10 @@ class Variant:
     own_fusions: bool = True
     by_ex: bool = True
     ranks: int = 1
+    decode_parts: int = 1
+    prefill_parts: int = 1
     capture_sizes: tuple[int, ...] = (1, 2, 4, 8, 16)
+    paged_sizes: tuple[int, ...] = ()
 
 
 def make_engine(
@@ -118,6 +126,10 @@ def make_engine(
     config: dict[str, Any] = dict(additional_config or {})
     if variant.key is not None:
         config["npu_graph"] = variant.key
+    if variant.paged_sizes:
+        config["pa_shape_list"] = list(variant.paged_sizes)
+    # A block has so many tokens on each of them.
+    parts = variant.decode_parts * variant.prefill_parts
     left_out = () if variant.own_fusions else OWN_FUSIONS
     if not variant.by_ex:
         left_out += ("enable_npugraph_ex",)
@@ -128,14 +140,18 @@ def make_engine(
         skip_tokenizer_init=True,
         dtype=variant.dtype,
         quantization="ascend" if variant.quantisation else None,
-        tensor_parallel_size=variant.ranks,
+        tensor_parallel_size=variant.ranks // variant.prefill_parts,
+        decode_context_parallel_size=variant.decode_parts,
+        prefill_context_parallel_size=variant.prefill_parts,
         max_model_len=512,
         max_num_seqs=max(variant.timed, default=MOST_SEQUENCES),
         gpu_memory_utilization=0.5,
         # Too few for the load: now and then a sequence that runs is preempted.
-        num_gpu_blocks_override=None if variant.timed else BLOCKS,
+        num_gpu_blocks_override=None if variant.timed else BLOCKS // parts,
         block_size=BLOCK_SIZE,
         enable_prefix_caching=False,
+        # A split prompt is padded with what stands behind it: -1, where the engine planned ahead.
+        async_scheduling=None if variant.prefill_parts == 1 else False,
         compilation_config={
             "cudagraph_mode": variant.mode,
             "cudagraph_capture_sizes": list(variant.timed or variant.capture_sizes),

@@ -86,8 +86,16 @@ def _shift_steps(update: Any, shift: int) -> None:
 def _shift_metadata(metadata: Any, shift: int) -> Any:
     """Return the metadata of a layer, with other key lengths."""
     made = holder = copy.copy(metadata)
-    if hasattr(made, "decode"):
-        # Of latent attention.
-        made.decode = holder = copy.copy(made.decode)
-    holder.seq_lens_list = [max(length + shift, 0) for length in holder.seq_lens_list]
+    # Of latent attention, and of that over a part of the keys.
+    for name in ("decode", "decode_meta"):
+        if getattr(made, name, None) is not None:
+            holder = copy.copy(getattr(made, name))
+            setattr(made, name, holder)
+    for name in ("seq_lens_list", "cp_seq_len"):
+        if getattr(holder, name, None) is not None:
+            lengths = [max(length + shift, 0) for length in getattr(holder, name)]
+            setattr(holder, name, lengths)
+    if getattr(holder, "num_computed_tokens_of_pcp_dcp", None) is not None:
+        parts = holder.num_computed_tokens_of_pcp_dcp
+        holder.num_computed_tokens_of_pcp_dcp = (parts + shift).clip(min=0)
     return made

@@ -71,6 +71,7 @@ from attn_update.task_device import (
     TaskDevice,
 )
 from attn_update.updatable_graph import CapturedLaunch, DispatchedGraph, UpdatableGraph
+from attn_update.updatable_layers import UpdatableLayers
 
 __all__ = [
     "DEFAULT_OPERATORS",
@@ -125,6 +126,7 @@ __all__ = [
     "UnknownKindError",
     "UnknownOperatorError",
     "UpdatableGraph",
+    "UpdatableLayers",
     "UpdateError",
     "UpdateLane",
     "UpdateOrder",

@@ -49,6 +49,21 @@ def test_batches_broadcast(conformance: Any, dtype: torch.dtype) -> None:
     conformance.check(torch.dot, *vectors, ulps=16, magnitude=product_size(*vectors))
 
 
+@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
+def test_batches_of_float32_take_a_half_beside_them(half: torch.dtype) -> None:
+    """As vLLM-Ascend's latent attention under context parallelism."""
+    a, b = random(3, 5, 16, dtype=torch.float32), random(3, 16, 7, seed=1, dtype=half)
+    result = torch.bmm(a.to("npu"), b.to("npu"))
+    assert result.dtype == torch.float32
+    assert torch.equal(result, torch.bmm(a.to("npu"), b.float().to("npu")))
+
+
+def test_batches_of_two_halves_are_refused() -> None:
+    a, b = random(3, 5, 16, dtype=torch.bfloat16), random(3, 16, 7, dtype=torch.float16)
+    with pytest.raises(RuntimeError, match="161002"):
+        torch.bmm(a.to("npu"), b.to("npu"))
+
+
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize(("beta", "alpha"), [(1, 1), (0.5, 2), (0, 1)])
 def test_scaled_sum_is_rounded_once(

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
     from attn_update import UpdateLane
 
 
+_LENGTHS = (
+    ("actual_seq_lengths", "actual_seq_lengths_kv"),
+    ("actual_seq_qlen", "actual_seq_kvlen"),
+)
+
+
 class DraftUpdate(AttentionUpdate):
     """Records a layer once in each step of the draft, by the name of both.
 
@@ -31,7 +37,7 @@ class DraftUpdate(AttentionUpdate):
         return _by_launch(context.draft_attn_metadatas)
 
     def attention(
-        self, layer_name: str, kind: str, metadata: object, arguments: Any, read: Any
+        self, layer_name: str, kind_name: str, metadata: Any, arguments: Any, *read: Any, **pad: Any
     ) -> Any:
         """Capture a layer in the step whose metadata it is given."""
         steps = get_forward_context().draft_attn_metadatas
@@ -39,10 +45,11 @@ class DraftUpdate(AttentionUpdate):
         if step > 0:
             # Captured by the engine like the first, and replayed with one token a sequence.
             count, table = len(arguments["query"]), arguments["block_table"]
-            arguments["actual_seq_lengths"] = list(range(1, count + 1))
-            arguments["actual_seq_lengths_kv"] = [1] * count
+            queries, keys = _LENGTHS[kind_name.startswith("latent")]
+            arguments |= {queries: list(range(1, count + 1)), keys: [1] * count}
             arguments["block_table"] = table.new_empty(count, table.shape[1])
-        return super().attention(f"{layer_name}, step {step}", kind, metadata, arguments, read)
+        name = f"{layer_name}, step {step}"
+        return super().attention(name, kind_name, metadata, arguments, *read, **pad)
 
 
 def _by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from npu_graph_runtime import CaptureSession, NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
 from vllm_npu_graph.draft_update import DraftUpdate
 from vllm_npu_graph.recorded_graphs import RecordedGraphs
-from vllm_npu_graph.recorded_impl import RecordedAttentionImpl, RecordedLatentImpl
+from vllm_npu_graph.recorded_impl import find_recorded, find_uncovered
 from vllm_npu_graph.runtime_graphs import RuntimeGraphs, StepContext, unserved_graphs
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 # What was tried with attention update: drafts that are looked up, and those of a model.
-_DRAFTS = ("ngram", "eagle3")
+_DRAFTS = ("ngram", "eagle3", "mtp")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
@@ -91,7 +91,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             self.draft_update = DraftUpdate(lane, drafted, steps)
             updates |= dict.fromkeys(drafted, self.draft_update)
         for name, update in updates.items():
-            layers[name].impl = _recorded(layers[name].impl)(layers[name].impl, name, update)
+            layers[name].impl = find_recorded(layers[name].impl)(layers[name].impl, name, update)
         told = (len(updates), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
 
@@ -100,32 +100,23 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
         drafts = self.speculative_config
-        if drafts is not None and (drafts.method not in _DRAFTS or drafts.parallel_drafting):
-            return f"drafts by {drafts.method}, or of several tokens at once, were not tried"
+        if drafts is not None and (
+            drafts.method not in _DRAFTS or drafts.parallel_drafting or self.use_cp
+        ):
+            return f"drafts by {drafts.method}, at once or with spread keys, were not tried"
         if drafted and self.parallel_config.data_parallel_size > 1:
             return "a rank without a sequence gives its draft's steps other metadata"
         if any(getattr(layers[name].impl, "sliding_window", None) for name in drafted):
             return "the draft's attention has a sliding window, and another table in each step"
         if self.enable_enpu or self.use_sparse or self.use_compress or not layers:
             return "the model's attention is sparse or compressed"
-        reasons = {name: _find_uncovered(layer.impl) for name, layer in layers.items()}
+        reasons = {name: find_uncovered(layer.impl) for name, layer in layers.items()}
         return next((f"{name} has {why}" for name, why in reasons.items() if why), None)
 
     def _update_full_graph_params_if_needed(self, context: Any, *given: Any) -> None:
         update = self.attention_update
         if update is None or not update.is_recorded(context.batch_descriptor):
             super()._update_full_graph_params_if_needed(context, *given)
-
-
-def _recorded(impl: object) -> Any:
-    """Return the class that stands for an implementation of the engine; None if there is none."""
-    made: tuple[Any, ...] = (RecordedAttentionImpl, RecordedLatentImpl)
-    return next((each for each in made if type(impl) is each.__bases__[-1]), None)
-
-
-def _find_uncovered(impl: object) -> str | None:
-    recorded = _recorded(impl)
-    return type(impl).__name__ if recorded is None else recorded.find_uncovered(impl)
 
 
 def _arguments(wrapper: Any) -> dict[str, Any]:

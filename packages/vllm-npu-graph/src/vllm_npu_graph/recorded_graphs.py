@@ -47,7 +47,7 @@ class RecordedGraphs(ACLGraphWrapper):  # type: ignore[misc]
             with self._update.recording(key):
                 return super().__call__(*args, **kwargs)
         if self._update.is_recorded(key):
-            with self._update.step(context):
+            with self._update.replaying(context):
                 return super().__call__(*args, **kwargs)
         # The engine updates this graph itself, in the order that it knows.
         torch.get_device_module("npu").current_stream().synchronize()

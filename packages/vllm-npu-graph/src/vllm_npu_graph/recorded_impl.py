@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from vllm.forward_context import get_forward_context
 from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBackendImpl
+from vllm_ascend.attention.context_parallel.attention_cp import AscendAttentionCPImpl
+from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaCPImpl
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
-from vllm_npu_graph.attention_update import latent_reader, read_lengths
+from vllm_npu_graph.attention_update import read_latent, read_lengths, read_part
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from vllm_npu_graph.attention_update import AttentionUpdate
 
 
@@ -23,18 +29,22 @@ class _RecordedImpl:
         self._layer_name = layer_name
         self._update = update
 
+    @contextmanager
+    def _recording(self, kind: str, metadata: Any, read: Any) -> Iterator[None]:
+        """Let a capture record what the engine calls outside of one, not its own capture of it."""
+        context = get_forward_context()
+        if not context.capturing:
+            yield
+            return
+        context.capturing = False
+        name, pad = self._layer_name, not kind.endswith("_unpadded")
+        with self._update.recording_layer(name, kind, metadata, read, pad=pad):
+            yield
+        context.capturing = True
+
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
-    """Attention on FIA v1: the engine's but for its capture."""
-
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.sinks is not None:
-            return "attention with sinks"
-        if impl.enable_hamming_sparse or impl.enable_c8_quant:
-            return "sparse attention, or a quantised cache"
-        return None
+    """Attention on FIA v1, or on ATB's paged attention: the engine's but for its capture."""
 
     def full_graph_fia(self, *given: Any) -> tuple[torch.Tensor, int]:
         """Capture one launch; returns the output, [tokens, heads, head size], and the tokens."""
@@ -64,45 +74,70 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
         self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
         return output.view(-1, self.num_heads, self.head_size), query_lengths[-1]
 
+    def full_graph_pa(
+        self, query: torch.Tensor, attn_metadata: Any, output: torch.Tensor
+    ) -> torch.Tensor:
+        """Capture one launch of paged attention, of one token a sequence; returns the output."""
+        arguments = {
+            "query": query,
+            "key_cache": self.key_cache,
+            "value_cache": self.value_cache,
+            "num_kv_heads": self.num_kv_heads,
+            "num_heads": self.num_heads,
+            "scale_value": self.scale,
+            "block_table": attn_metadata.block_tables,
+            # The engine's are longer than any sequence may be, for the size of its workspace.
+            "context_lens": [1] * len(query),
+            "out": output,
+        }
+        kind = "paged_attention_rebound"
+        self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
+        return output
+
+
+class RecordedPartImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
+    """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
+
+    def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
+        """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
+        read = partial(read_part, place=(self.pcp_rank, self.dcp_rank))
+        with self._recording("fused_infer_attention_v1", attn_metadata, read):
+            return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
+
 
 class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
     """Latent attention (MLA) on FIA v2: the engine's but for its capture."""
 
-    @staticmethod
-    def find_uncovered(impl: Any) -> str | None:
-        """Return why a layer with the engine's implementation is left to it; None if it is not."""
-        if impl.fa_quant_layer or impl.enable_kv_nz:
-            return "latent attention on a quantised cache, or on one in the format NZ"
-        if impl.speculative_config is not None:
-            return "latent attention of several tokens a sequence, which verify a draft"
-        return None
+    def _forward_decode(self, *given: Any) -> torch.Tensor:
+        """Run one launch; returns [tokens, heads * size of a value]."""
+        # Steps that draft, or verify drafts, have tables of their own.
+        kind = "latent_attention_v2" + ("_unpadded" if self.speculative_config else "")
+        with self._recording(kind, given[5], read_latent):
+            return super()._forward_decode(*given)  # type: ignore[no-any-return]
+
+
+class RecordedLatentPartImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
+    """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
-        """Capture one launch, of one token a sequence; what is not captured is the engine's own.
-
-        Queries are [sequences, heads, size]; returns [sequences, heads * size of a value].
-        """
-        if not get_forward_context().capturing:
+        """Run one launch and join the parts; returns [sequences, heads * size of a value]."""
+        with self._recording("latent_attention_v1", given[5], read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
-        q_nope, q_pe, k_nope, k_pe, block_size, attn_metadata, *_ = given
-        decode, count = attn_metadata.decode, len(q_nope)
-        keys = k_nope.view(-1, self.num_kv_heads, block_size, self.kv_lora_rank)
-        arguments = {
-            "query": q_nope.view(count, self.num_heads, 1, -1).contiguous(),
-            "key": keys,
-            "value": keys,
-            "query_rope": q_pe.view(count, self.num_heads, 1, -1),
-            "key_rope": k_pe.view(-1, self.num_kv_heads, block_size, self.qk_rope_head_dim),
-            "num_query_heads": self.num_heads,
-            "num_key_value_heads": self.num_kv_heads,
-            "input_layout": "BNSD_NBSD",
-            "softmax_scale": self.scale,
-            "block_table": decode.block_table,
-            "block_size": block_size,
-            "actual_seq_kvlen": decode.seq_lens_list,
-        }
-        read = latent_reader(decode.block_table)
-        output, _ = self._update.attention(
-            self._layer_name, "latent_attention_v2", attn_metadata, arguments, read
-        )
-        return self._v_up_proj(output)  # type: ignore[no-any-return]
+
+
+def find_recorded(impl: object) -> Any:
+    """Return the class that stands for an implementation of the engine; None if there is none."""
+    made = (RecordedAttentionImpl, RecordedPartImpl, RecordedLatentImpl, RecordedLatentPartImpl)
+    return next((each for each in made if type(impl) is each.__bases__[-1]), None)
+
+
+def find_uncovered(impl: Any) -> str | None:
+    """Return why a layer with an implementation of the engine is left to it; None if it is not."""
+    if find_recorded(impl) is None:
+        return type(impl).__name__
+    if getattr(impl, "sinks", None) is not None:
+        return "attention with sinks"
+    names = ("enable_hamming_sparse", "enable_c8_quant", "fa_quant_layer", "enable_kv_nz")
+    if any(getattr(impl, name, False) for name in names):
+        return "sparse attention, or a cache that is quantised or in the format NZ"
+    return None

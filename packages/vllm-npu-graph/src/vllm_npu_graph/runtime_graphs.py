@@ -103,7 +103,7 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
         context, update = get_forward_context(), self._update
         if context.cudagraph_runtime_mode == CUDAGraphMode.FULL == self.runtime_mode:
             if update is not None and update.is_recorded(context.batch_descriptor):
-                with update.step(context):
+                with update.replaying(context):
                     return self._graphed(*args, **kwargs)
             if not self.enable_enpu:
                 # As the engine does where its own updates follow this replay.

@@ -114,8 +114,7 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         recorder = self._recorder
         kind_name = self._operators.get(func.name())
-        position = recorder.position
-        if position is None or recorder.is_launching:
+        if recorder.position is None or recorder.is_launching:
             return func(*args, **kwargs)
         if kind_name is None:
             if func.namespace in self._transparent:
@@ -126,13 +125,25 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         arguments = _bind(func, args, kwargs)
         # The model's own workspace is not needed: the recorder has one that is never too small.
         arguments.pop("workspace", None)
-        layer_name = self._layer_name(func.name(), position)
-        group = "default" if self._group is None else self._group(layer_name)
-        outputs = recorder.attention(layer_name, kind_name, arguments, group=group)
+        outputs = self.attention(func.name(), kind_name, arguments)
         returned = outputs[: len(schema_of(func).returns)]
         if not returned:  # it writes into an argument
             return None
         return returned[0] if len(returned) == 1 else returned
+
+    def attention(
+        self, operator: str, kind_name: str, arguments: dict[str, Any]
+    ) -> tuple[torch.Tensor, ...]:
+        """Record a call of a known operator; return its outputs.
+
+        Args:
+            operator: That was called.
+            kind_name: What it is.
+            arguments: By name, without a workspace.
+        """
+        layer_name = self._layer_name(operator, self._recorder.position or 0)
+        group = "default" if self._group is None else self._group(layer_name)
+        return self._recorder.attention(layer_name, kind_name, arguments, group=group)
 
     def _look_inside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         keys = _kernel_keys((args, kwargs))

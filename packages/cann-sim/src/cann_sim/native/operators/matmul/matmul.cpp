@@ -22,9 +22,15 @@ at::Tensor Product(const Tensor& left, const Tensor& right) {
   return at::matmul(left.Widened(), right.Widened());
 }
 
-void RequireFactors(const Tensor& left, const Tensor& right) {
+// `mixed`: whether float32 may stand beside a half, which is then widened.
+void RequireFactors(const Tensor& left, const Tensor& right, bool mixed = false) {
   RequireSimulated(left, kFloats);
-  RequireSameDtype(right, left);
+  const bool widens = mixed && (left.dtype() == c10::ScalarType::Float || right.dtype() == c10::ScalarType::Float);
+  if (widens) {
+    RequireSimulated(right, kFloats);
+  } else {
+    RequireSameDtype(right, left);
+  }
   RequireRank(left, 1, kMaxRank);
   RequireRank(right, 1, kMaxRank);
   const int64_t inner = right.rank() == 1 ? right.size(0) : right.size(-2);
@@ -34,8 +40,8 @@ void RequireFactors(const Tensor& left, const Tensor& right) {
   }
 }
 
-Plan Matmul(const Tensor& self, const Tensor& mat2, const Tensor& out) {
-  RequireFactors(self, mat2);
+Plan Matmul(const Tensor& self, const Tensor& mat2, const Tensor& out, bool mixed = false) {
+  RequireFactors(self, mat2, mixed);
   return [=] { out.Store(Product(self, mat2)); };
 }
 
@@ -71,7 +77,7 @@ CANN_SIM_OPERATOR(aclnnBatchMatMul, (Tensor, self), (Tensor, mat2), (Tensor, out
   RequireRank(self, 3, 3);
   RequireRank(mat2, 3, 3);
   RequireShape(out, {std::max(self.size(0), mat2.size(0)), self.size(1), mat2.size(2)});
-  return Matmul(self, mat2, out);
+  return Matmul(self, mat2, out, /*mixed=*/true);
 }
 // The right matrix is in the NZ format, which reads as the plain one.
 CANN_SIM_OPERATOR(aclnnMatmulWeightNz, (Tensor, self), (Tensor, mat2), (Tensor, out), (Int8, cubeMathType)) {

@@ -1,4 +1,4 @@
-"""Recorded attention of layers that share their metadata, on simulated CANN without the engine."""
+"""Layers that share their metadata, recorded and updated on simulated CANN."""
 
 from __future__ import annotations
 
@@ -9,24 +9,39 @@ import pytest
 import torch
 
 import cann_sim
-from attn_update import LaneError, MissingLayerError, StepParameterError, UpdateLane
+from attn_update import (
+    LaneError,
+    MissingLayerError,
+    StepParameterError,
+    UpdatableLayers,
+    UpdateLane,
+)
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal
-from vllm_npu_graph.attention_update import AttentionUpdate, read_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from attn_update import Lengths
 
 NAMES = ("layers.0", "layers.1", "layers.2")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metadata:
-    """What the engine gives a layer."""
+    """What an engine gives a layer."""
 
-    actual_seq_lengths_q: list[int]
-    seq_lens_list: list[int]
-    block_tables: torch.Tensor
+    query_ends: list[int]
+    key_lengths: list[int]
+    table: torch.Tensor
+
+
+def read_lengths(metadata: Metadata) -> dict[str, Lengths]:
+    return {
+        "actual_seq_lengths": metadata.query_ends,
+        "actual_seq_lengths_kv": metadata.key_lengths,
+        "block_table": metadata.table,
+    }
 
 
 @dataclass(kw_only=True)
@@ -34,18 +49,14 @@ class Decode:
     """Three layers, of which the last has metadata of its own, and their graph."""
 
     model: PagedModel
-    update: AttentionUpdate
+    update: UpdatableLayers
     graph: Any = None
     outputs: Any = None
 
     def metadata(self, shared: list[int], own: list[int]) -> dict[str, Metadata]:
         arguments: Any = self.model.arguments(2, 0, shared)
-        first = Metadata(
-            actual_seq_lengths_q=[1, 2],
-            seq_lens_list=shared,
-            block_tables=arguments["block_table"],
-        )
-        last = replace(first, seq_lens_list=own)
+        first = Metadata(query_ends=[1, 2], key_lengths=shared, table=arguments["block_table"])
+        last = replace(first, key_lengths=own)
         return {"layers.0": first, "layers.1": first, "layers.2": last}
 
     def settle(self) -> None:
@@ -94,7 +105,7 @@ def decode() -> Iterator[Decode]:
     device = NpuDevice(0)
     with device.use_stream(device.create_stream()):
         model = PagedModel(device=device)
-        made = Decode(model=model, update=AttentionUpdate(UpdateLane(device), frozenset(NAMES)))
+        made = Decode(model=model, update=UpdatableLayers(UpdateLane(device), frozenset(NAMES)))
         made.capture()
         yield made
     device.synchronize()
@@ -139,18 +150,9 @@ def test_a_step_whose_replay_failed_is_given_up(decode: Decode) -> None:
     decode.check([9, 4], [2, 3])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Context:
-    """What the engine's forward context says about a step."""
-
-    batch_descriptor: str
-    attn_metadata: dict[str, Metadata]
-
-
-def test_a_step_is_what_the_forward_context_says(decode: Decode) -> None:
+def test_a_step_is_a_context_around_the_replay(decode: Decode) -> None:
     given = decode.metadata([5, 6], [7, 8])
-    context = Context(batch_descriptor="decode", attn_metadata=given)
-    with decode.update.step(context):
+    with decode.update.step("decode", given):
         decode.graph.replay()
     assert_layers_equal(decode.outputs[2:], decode.model.eager(2, [7, 8])[2:])
 
@@ -158,7 +160,7 @@ def test_a_step_is_what_the_forward_context_says(decode: Decode) -> None:
         decode.graph.replay()
         raise ZeroDivisionError
 
-    with pytest.raises(ZeroDivisionError), decode.update.step(context):
+    with pytest.raises(ZeroDivisionError), decode.update.step("decode", given):
         fail_behind_the_replay()
     decode.settle()
     decode.check([9, 4], [2, 3])
@@ -175,7 +177,7 @@ def test_the_engine_captures_again_into_its_pool_when_all_was_released(decode: D
     """torch_npu refuses a pool without a graph that still has memory in use, such as workspace."""
     npu = torch.get_device_module("npu")
     pool = npu.graph_pool_handle()
-    decode.update = AttentionUpdate(decode.update.lane, frozenset(NAMES))
+    decode.update = UpdatableLayers(decode.update.lane, frozenset(NAMES))
     for _ in range(2):
         decode.capture(key="other", pool=pool)
         other = decode.graph
