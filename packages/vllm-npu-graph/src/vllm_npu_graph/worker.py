@@ -37,17 +37,24 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
             from vllm_npu_graph.fusions import add_fusions  # noqa: PLC0415
 
             self.fusions = add_fusions(self.vllm_config, options.fusions)
-        if options is None or self.use_v2_model_runner:
+        if options is None:
             super().init_device()
             return
         options.check_engine()
         # Behind the check: what it builds upon may be missing in another version.
-        from vllm_npu_graph.model_runner import NpuGraphModelRunner  # noqa: PLC0415
+        if self.use_v2_model_runner:
+            from vllm_npu_graph.model_runner_v2 import (  # noqa: PLC0415
+                NpuGraphModelRunnerV2 as ModelRunner,
+            )
+        else:
+            from vllm_npu_graph.model_runner import (  # noqa: PLC0415
+                NpuGraphModelRunner as ModelRunner,
+            )
 
         # As in the engine, which names the class of its runner here and nowhere else.
         self.device = self._init_device()
         init_workspace_manager(self.device, 1)
-        self.model_runner = NpuGraphModelRunner(self.vllm_config, self.device, options)
+        self.model_runner = ModelRunner(self.vllm_config, self.device, options)
         if self.rank == 0:
             report_usage_stats(self.vllm_config)
 
