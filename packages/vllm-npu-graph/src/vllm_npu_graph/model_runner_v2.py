@@ -17,17 +17,15 @@ from vllm_npu_graph.attention_update import AttentionUpdate
 from vllm_npu_graph.recorded_impl import find_uncovered, recorded_impl
 
 if TYPE_CHECKING:
-    import torch
-
     from vllm_npu_graph.options import Options
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
-class NpuGraphModelRunnerV2(NPUModelRunner):  # type: ignore[misc]
+class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
     """The engine's runner; `attention_update` is None where models or modes are not covered."""
 
-    def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
+    def __init__(self, vllm_config: Any, device: Any, options: Options) -> None:
         super().__init__(vllm_config, device)
         self.attention_update: AttentionUpdate | None = None
         self._options = options
@@ -35,13 +33,11 @@ class NpuGraphModelRunnerV2(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves the graphs of model runner v2 to the engine")
 
     def initialize_kv_cache(self, kv_cache_config: Any) -> None:
-        """Make what captures graphs, then let ours stand for it where all attention is covered."""
+        """Make what captures graphs; let ours stand for it if all attention is covered."""
         super().initialize_kv_cache(kv_cache_config)
-        if not self._options.attention:
-            return
         context = self.compilation_config.static_forward_context
         layers = {name: layer for name, layer in context.items() if hasattr(layer, "impl")}
-        reason = self._find_reason(layers)
+        reason = self._find_reason(layers) if self._options.attention else "it was told to"
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
@@ -49,9 +45,19 @@ class NpuGraphModelRunnerV2(NPUModelRunner):  # type: ignore[misc]
         update = self.attention_update = AttentionUpdate(lane, layers)
         for name, layer in layers.items():
             layer.impl = recorded_impl(layer.impl)(layer.impl, name, update)
-        self.cudagraph_manager = RecordedGraphManager(self.cudagraph_manager, update)
+        self.cudagraph_manager = _RecordedGraphManager(self.cudagraph_manager, update)
         told = (len(layers), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
+
+    def _update_seq_lens_cpu(self, scheduled: Any, req_ids: list[str]) -> None:
+        """Count the lengths of a step; the engine waits for the device, which counts drafts too."""
+        if self.attention_update is None:
+            super()._update_seq_lens_cpu(scheduled, req_ids)
+            return
+        rows = [self.req_states.req_id_to_index[name] for name in req_ids]
+        added = [scheduled.num_scheduled_tokens[name] for name in req_ids]
+        counted = self.req_states.num_computed_tokens_np[rows] + added
+        self.input_buffers.seq_lens_np[: len(rows)] = counted
 
     def _find_reason(self, layers: dict[str, Any]) -> str | None:
         mode = self.cudagraph_manager.cudagraph_mode
@@ -64,12 +70,9 @@ class NpuGraphModelRunnerV2(NPUModelRunner):  # type: ignore[misc]
 
 
 class _RecordedCaptures(CudaGraphManager):  # type: ignore[misc]
-    """Stands behind the engine's classes, whose captures and replays come by here."""
-
     _update: AttentionUpdate
 
     def capture(self, create_forward_fn: Any, *args: Any) -> None:
-        """Capture all graphs, each recorded by its description."""
         with ExitStack() as recording:
 
             def create_forward(desc: Any, warmup: bool) -> Any:
@@ -82,15 +85,14 @@ class _RecordedCaptures(CudaGraphManager):  # type: ignore[misc]
             super().capture(create_forward, *args)
 
 
-class RecordedGraphManager(ModelAclGraphManager, _RecordedCaptures):  # type: ignore[misc]
-    """Stands for the engine's own, whose graphs are replayed in steps of the lane."""
+class _RecordedGraphManager(ModelAclGraphManager, _RecordedCaptures):  # type: ignore[misc]
+    """Stands for the engine's, whose captures come by the other base; its replays are steps."""
 
     def __init__(self, manager: ModelAclGraphManager, update: AttentionUpdate) -> None:
         self.__dict__.update(manager.__dict__)
         self._update = update
 
     def run_fullgraph(self, desc: Any) -> Any:
-        """Replay the graph of a description, and return its hidden states."""
         if not self._update.is_recorded(desc):
             return super().run_fullgraph(desc)
         with self._update.step(desc, self.model_runner.model_state.attn_metadata):
