@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ class Engine:
     @property
     def scripts(self) -> list[str]:
         """What the session runs: the engine with its own code and with ours, part by part."""
-        names = (f"engines/{self.name}_{part}.py" for part in _PARTS)
+        names = (f"engines/{self.name.replace('-', '_')}_{part}.py" for part in _PARTS)
         return [name for name in names if (ROOT / name).exists()]
 
 
@@ -92,6 +92,17 @@ VLLM = Engine(
         "wheel",
     ),
     build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.23.0")),
+)
+
+# Of which model runner v2 is run, which 0.23.0 switches off.
+VLLM_V2 = replace(
+    VLLM,
+    name="vllm-v2",
+    requirements=("vllm-ascend==0.26.0rc1",),
+    # The engine's two halves ask for versions that exclude each other: vLLM's stand.
+    overrides=("fastapi[standard]>=0.133,<0.137",),
+    from_source="vllm==0.26.0",
+    build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.26.0")),
 )
 
 SGLANG = Engine(
@@ -145,7 +156,7 @@ SGLANG = Engine(
     ),
 )
 
-ENGINES = {engine.name: engine for engine in (VLLM, SGLANG)}
+ENGINES = {engine.name: engine for engine in (VLLM, VLLM_V2, SGLANG)}
 
 
 def engine_environment(
@@ -204,13 +215,13 @@ def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, py
     session = installer.session
     # The engine's own tests are in it, for `engines/<engine>_own_tests.py`.
     sources = ROOT / "build" / "engines"
-    if not list(sources.glob(f"{engine.name}-*.tar.gz")):
+    archive_name = f"{str(engine.from_source).replace('==', '-')}.tar.gz"
+    if not (sources / archive_name).exists():
         options_of_source = ["--no-binary=:all:", "--dest", str(sources), str(engine.from_source)]
         command = [builder, "-m", "pip", "download", *options, *options_of_source]
         session.run(*command, env=settings, external=True)
     if not list(folder.glob("*.whl")):
-        (archive,) = sources.glob(f"{engine.name}-*.tar.gz")
         command = [builder, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder)]
-        session.run(*command, str(archive), env=settings, external=True)
+        session.run(*command, str(sources / archive_name), env=settings, external=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
