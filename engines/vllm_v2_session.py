@@ -214,6 +214,9 @@ def run_turns(
     """Let the sides decode in turns, and return a row for each and each number of sequences."""
     os.environ["CANN_SIM_KERNELS"] = "null"
     llm = start_engine(variant, checkpoint)
+    kernel = vllm_v2_stand_ins.Kernel(vllm_v2_stand_ins.count_without_kernels)
+    inputs = importlib.import_module("vllm.v1.worker.gpu.input_batch")
+    setattr(inputs, "_get_num_sampled_and_rejected_kernel", kernel)  # noqa: B010 - of the engine
     runner, watch = runner_of(llm), ReplayStopwatch()
     sides = make_sides(runner)
     watch.wrap(

@@ -170,6 +170,14 @@ def count_sampled(
     rejected.copy_((number - sampled).masked_fill(is_chunk, 0))
 
 
+def count_without_kernels(
+    _grid: tuple[int], sampled: torch.Tensor, rejected: torch.Tensor, *_given: torch.Tensor
+) -> None:
+    """Count one token of each sequence where kernels do nothing: copies alone give values there."""
+    sampled.copy_(torch.ones(sampled.shape, dtype=sampled.dtype))
+    rejected.copy_(torch.zeros(rejected.shape, dtype=rejected.dtype))
+
+
 def post_update(
     grid: tuple[int],
     rows: torch.Tensor,
