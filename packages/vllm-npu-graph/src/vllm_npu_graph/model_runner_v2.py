@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from vllm.config import CUDAGraphMode
 from vllm.v1.worker.gpu.cudagraph_utils import CudaGraphManager, ModelCudaGraphManager
 from vllm_ascend.worker.v2.aclgraph_utils import ModelAclGraphManager
@@ -14,10 +15,7 @@ from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
-from vllm_npu_graph.recorded_impl import find_uncovered, recorded_impl
-
-if TYPE_CHECKING:
-    from vllm_npu_graph.options import Options
+from vllm_npu_graph.recorded_impl import find_recorded, find_uncovered
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
@@ -25,9 +23,10 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
     """The engine's runner; `attention_update` is None where models or modes are not covered."""
 
-    def __init__(self, vllm_config: Any, device: Any, options: Options) -> None:
+    attention_update: AttentionUpdate | None = None
+
+    def __init__(self, vllm_config: Any, device: Any, options: Any) -> None:
         super().__init__(vllm_config, device)
-        self.attention_update: AttentionUpdate | None = None
         self._options = options
         if options.graphs:
             _LOGGER.warning("vllm-npu-graph leaves the graphs of model runner v2 to the engine")
@@ -44,20 +43,17 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         lane = UpdateLane(NpuDevice(self.device.index or 0), updater=self._options.updater)
         update = self.attention_update = AttentionUpdate(lane, layers)
         for name, layer in layers.items():
-            layer.impl = recorded_impl(layer.impl)(layer.impl, name, update)
+            layer.impl = find_recorded(layer.impl)(layer.impl, name, update)
         self.cudagraph_manager = _RecordedGraphManager(self.cudagraph_manager, update)
+        # Without drafts both counts are equal.
+        self.num_computed_tokens_cpu = torch.from_numpy(self.req_states.num_computed_tokens_np)
         told = (len(layers), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
 
-    def _update_seq_lens_cpu(self, scheduled: Any, req_ids: list[str]) -> None:
-        """Count the lengths of a step; the engine waits for the device, which counts drafts too."""
+    def _copy_num_computed_tokens_to_cpu(self) -> None:
+        """Leave it to the scheduler's count: the engine waits for this one in the next step."""
         if self.attention_update is None:
-            super()._update_seq_lens_cpu(scheduled, req_ids)
-            return
-        rows = [self.req_states.req_id_to_index[name] for name in req_ids]
-        added = [scheduled.num_scheduled_tokens[name] for name in req_ids]
-        counted = self.req_states.num_computed_tokens_np[rows] + added
-        self.input_buffers.seq_lens_np[: len(rows)] = counted
+            super()._copy_num_computed_tokens_to_cpu()
 
     def _find_reason(self, layers: dict[str, Any]) -> str | None:
         mode = self.cudagraph_manager.cudagraph_mode
@@ -70,8 +66,6 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
 
 
 class _RecordedCaptures(CudaGraphManager):  # type: ignore[misc]
-    _update: AttentionUpdate
-
     def capture(self, create_forward_fn: Any, *args: Any) -> None:
         with ExitStack() as recording:
 

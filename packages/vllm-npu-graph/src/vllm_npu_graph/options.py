@@ -61,12 +61,13 @@ class Options:
 
     def check_engine(self) -> None:
         """Refuse an engine of other versions than those of one of this package's extras."""
-        tried: dict[str, dict[str, str]] = {}
-        for pinned in map(_PINNED.match, requires("vllm-npu-graph") or ()):
-            if pinned is not None:
-                name, expected, extra = pinned.groups()
-                tried.setdefault(extra, {})[name] = expected
-        found = {name: _installed(name) for each in tried.values() for name in each}
+        pins = [pin.groups() for pin in map(_PINNED.match, requires("vllm-npu-graph") or ()) if pin]
+        tried = {extra: {name: own for name, own, by in pins if by == extra} for *_, extra in pins}
+        try:
+            # Builds without a device call themselves 0.23.0+empty.
+            found = {name: version(name).partition("+")[0] for name, *_ in pins}
+        except PackageNotFoundError as error:
+            found = {error.name: "none"}
         if found not in tried.values() and not self.any_version:
             texts = [" and ".join(map(" ".join, each.items())) for each in (*tried.values(), found)]
             raise EngineVersionError(
@@ -74,14 +75,6 @@ class Options:
                 f"{texts[-1]}; install one of the extras {', '.join(tried)} of vllm-npu-graph, or "
                 f"set any_version in {KEY!r} to go on"
             )
-
-
-def _installed(name: str) -> str:
-    try:
-        # Builds without a device call themselves 0.23.0+empty.
-        return version(name).partition("+")[0]
-    except PackageNotFoundError:
-        return "none"
 
 
 def _wrong(what: str, expected: str, found: object) -> OptionsError:
