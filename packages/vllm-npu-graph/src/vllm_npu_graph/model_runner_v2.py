@@ -44,7 +44,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         update = self.attention_update = AttentionUpdate(lane, layers)
         for name, layer in layers.items():
             layer.impl = find_recorded(layer.impl)(layer.impl, name, update)
-        self.cudagraph_manager = _RecordedGraphManager(self.cudagraph_manager, update)
+        self.cudagraph_manager: Any = _RecordedGraphManager(self.cudagraph_manager, update)
         # Without drafts both counts are equal.
         self.num_computed_tokens_cpu = torch.from_numpy(self.req_states.num_computed_tokens_np)
         told = (len(layers), lane.updater, lane.updater_reason)
