@@ -45,7 +45,7 @@ OTHERS = {
     "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
     "`libplatform.so`, `libregister.so` and others)",
     "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
-    "model runner v2 of vLLM 0.26.0: drafts, LoRA, graphs": "left to the engine, which the log says",
+    "model runner v2: drafts, LoRA, graphs": "left to the engine, which the log says",
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
     "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",

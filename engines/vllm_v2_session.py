@@ -236,11 +236,14 @@ def run_turns(
     rows = []
     for count in variant.timed:
         taken: dict[str, list[list[dict[str, float]]]] = defaultdict(list)
+        updates: dict[str, int] = defaultdict(int)
         for turn in range(TURNS):
             for side in sides:
                 side.take(runner)
                 watch.steps.clear()
+                before = cann_sim.counters().task_updates
                 generate(llm, [[1 + turn] * 8] * count, [STEPS_OF_TURN] * count)
+                updates[side.name] += cann_sim.counters().task_updates - before
                 # The first steps of a turn find the caches of another side's.
                 taken[side.name].append(watch.steps[2:])
         for side in sides:
@@ -256,6 +259,7 @@ def run_turns(
                     "name": side.name,
                     "sequences": count,
                     "full_steps": sum(map(len, turns)),
+                    "updates": updates[side.name],
                     "update_us": parts["update"],
                     "step_us": parts["step"],
                     "parts_us": parts,
@@ -275,6 +279,11 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
     of_v1 = [row for row in rows if row["dtype"].endswith(OF_V1)]
     wrong = find_wrong([row for row in rows if row not in of_v1])
+    timed = [row for row in rows if "updates" in row]
+    if len({(row["sequences"], row["updates"]) for row in timed}) > len(
+        {row["sequences"] for row in timed}
+    ):
+        wrong.append("turns: the sides did not make the same number of updates")
     for row, theirs, what in beside_stock(rows):
         if row in of_v1:
             wrong += find_wrong_tokens(row, what)
