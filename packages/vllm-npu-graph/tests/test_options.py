@@ -78,10 +78,13 @@ def test_engines_that_were_tried_are_taken(
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({**TRIED, "vllm": "0.24.0"}, "vllm-ascend 0.23.0, .* found vllm 0.24"),
-        ({**TRIED, "vllm-ascend": "0.23.0rc1"}, "found vllm 0.23.0 and vllm-ascend 0.23.0rc1"),
+        ({**TRIED, "vllm": "0.24.0"}, "found vllm-ascend 0.23.0 and vllm 0.24.0"),
+        (
+            {**TRIED, "vllm-ascend": "0.23.0rc1"},
+            "tried with vllm-ascend 0.23.0 and vllm 0.23.0, or",
+        ),
         # Each was tried with the other of its own time.
-        ({**NEWER, "vllm": "0.23.0"}, "or with vllm 0.26.0 and vllm-ascend 0.26.0rc1, found"),
+        ({**NEWER, "vllm": "0.23.0"}, "or with vllm-ascend 0.26.0rc1 and vllm 0.26.0, found"),
         ({"vllm": "0.23.0"}, "found vllm-ascend none"),
     ],
 )
