@@ -98,9 +98,10 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
 
 
 def of_v2(row: dict[str, Any]) -> dict[str, str]:
-    """Return those of a row of vllm_v2_session.py, which names model runner v1."""
-    dtype, _, runner = row["dtype"].partition(", runner ")
-    own = {"model": f"Qwen3, {dtype}; vLLM 0.26.0, model runner {runner or 'v2'}"}
+    """Return those of a row of vllm_v2_session.py, which names other models and runner v1."""
+    text, _, runner = row["dtype"].partition(", runner ")
+    dtype, _, model = text.partition(", ")
+    own = {"model": f"{model or 'Qwen3'}, {dtype}; vLLM 0.26.0, model runner {runner or 'v2'}"}
     if not runner:
         own["note"] = f"{row['waits_in_replays']} waits in {row['full_steps']} replays"
         own["note"] += f", {row['waits_for_lengths']} for lengths"

@@ -3,8 +3,8 @@
 Run as ``cann-sim run -- python engines/vllm_v2_session.py``. As in vllm_session.py, `stock` is the
 engine without this repository, `off` has our worker and not the key, `control` is the engine of
 `ours` once more, with key lengths that are one too small; `turns` measures host time with kernels
-that do nothing, in turns of one process. Rows that name v1 have model runner v1 of the same engine.
-Rows go to build/engines/vllm-v2.json.
+that do nothing, in turns of one process. What a row names behind its dtype is another model, or
+model runner v1 of the same engine. Rows go to build/engines/vllm-v2.json.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from session_rows import (
     DESCRIBED,
     TOKEN_COLUMNS,
     beside_stock,
+    find_errors,
     find_unexpected,
     find_wrong,
     find_wrong_tokens,
@@ -34,6 +35,8 @@ from session_rows import (
 )
 from session_run import make_parser
 from stopwatch import Stopwatch
+from tiny_models import write_model
+from vllm_models import ModelVariant
 from vllm_session import (
     STEPS_OF_TURN,
     TURNS,
@@ -56,6 +59,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OF_V1 = ", runner v1"
+MODELS = ("DeepSeek", "Qwen3-MoE")
 WAITS = ("waits_in_replays", "waits_for_lengths")
 COLUMNS = {
     **DESCRIBED,
@@ -73,8 +77,14 @@ def start_engine(variant: Variant, checkpoint: Path) -> Any:
     """Return an engine with the model runner of a variant."""
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0" if variant.dtype.endswith(OF_V1) else "1"
     vllm_v2_stand_ins.install()
-    dtype = variant.dtype.removesuffix(OF_V1)
+    dtype, _ = split_dtype(variant)
     return make_engine(dataclasses.replace(variant, dtype=dtype), checkpoint)
+
+
+def split_dtype(variant: Variant) -> tuple[str, str]:
+    """Return the dtype of a variant, and its model."""
+    dtype, _, other = variant.dtype.partition(", ")
+    return dtype, other if other in MODELS else "Qwen3"
 
 
 def run_load(
@@ -278,14 +288,15 @@ def run_judgement(
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong; nothing is missing if it is empty."""
     of_v1 = [row for row in rows if row["dtype"].endswith(OF_V1)]
-    wrong = find_wrong([row for row in rows if row not in of_v1])
+    judged = [row for row in rows if ", " not in row["dtype"]]
+    wrong = find_wrong(judged) + find_errors([row for row in rows if row not in judged])
     timed = [row for row in rows if "updates" in row]
     if len({(row["sequences"], row["updates"]) for row in timed}) > len(
         {row["sequences"] for row in timed}
     ):
         wrong.append("turns: the sides did not make the same number of updates")
     for row, theirs, what in beside_stock(rows):
-        if row in of_v1:
+        if row not in judged:
             wrong += find_wrong_tokens(row, what)
         if row["name"] == "stock" or theirs is None:
             continue
@@ -316,7 +327,10 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
     }
     chosen = [("bfloat16", name) for name in names]
     chosen += [("float16", name) for name in ("stock", "ours", "transformers")]
-    chosen += [(f"bfloat16{OF_V1}", name) for name in ("stock", "ours")]
+    others = (OF_V1, *[f", {model}" for model in MODELS])
+    chosen += [(f"bfloat16{other}", name) for other in others for name in ("stock", "ours")]
+    if options.dtypes:
+        chosen = [each for each in chosen if each[0] in options.dtypes]
     made = functools.partial(Variant, mode=options.mode)
     return [
         *[
@@ -344,13 +358,11 @@ def run_apart(
     folder: Path,
 ) -> list[dict[str, Any]]:
     """Run a variant in a process forked from this one, and return its rows."""
-    import torch
-    from tiny_qwen3 import write_checkpoint
-
-    dtype = variant.dtype.removesuffix(OF_V1)
-    checkpoint = folder / f"{dtype}-{variant.num_layers}"
+    dtype, model = split_dtype(variant)
+    checkpoint = folder / f"{model}-{dtype}-{variant.num_layers}"
     if not checkpoint.exists():
-        write_checkpoint(checkpoint, num_layers=variant.num_layers, dtype=getattr(torch, dtype))
+        named = ModelVariant(name="", model=model, dtype=dtype, num_layers=variant.num_layers)
+        write_model(named, checkpoint)
     is_judgement = variant.name == "transformers"
     run = run_turns if variant.timed else run_judgement if is_judgement else run_load
     call = functools.partial(run, variant, checkpoint, options.sequences, rows)
@@ -361,6 +373,7 @@ def main() -> int:
     """Run all variants; return 1 if something is wrong."""
     parser = make_parser("vllm-v2", __doc__)
     parser.add_argument("--mode", default="FULL_DECODE_ONLY")
+    parser.add_argument("--dtypes", nargs="*", help="of rows, with what stands behind a dtype")
     parser.set_defaults(timed_layers=[28], timed_sequences=[4, 16])
     options = parser.parse_args()
     return run_session(choose_variants(options), options, run_apart, COLUMNS, verdict)
