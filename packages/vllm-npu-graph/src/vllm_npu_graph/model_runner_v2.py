@@ -45,13 +45,12 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         for name, layer in layers.items():
             layer.impl = find_recorded(layer.impl)(layer.impl, name, update)
         self.cudagraph_manager: Any = _RecordedGraphManager(self.cudagraph_manager, update)
-        # Without drafts both counts are equal.
         self.num_computed_tokens_cpu = torch.from_numpy(self.req_states.num_computed_tokens_np)
         told = (len(layers), lane.updater, lane.updater_reason)
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
 
     def _copy_num_computed_tokens_to_cpu(self) -> None:
-        """Leave it to the scheduler's count: the engine waits for this one in the next step."""
+        """Leave it to the scheduler's count, equal without drafts: the engine waits for this one."""
         if self.attention_update is None:
             super()._copy_num_computed_tokens_to_cpu()
 
