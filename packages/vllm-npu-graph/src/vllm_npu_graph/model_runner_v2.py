@@ -50,7 +50,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         _LOGGER.info("vllm-npu-graph updates the attention of %d layers by %s (%s)", *told)
 
     def _copy_num_computed_tokens_to_cpu(self) -> None:
-        """Leave it to the scheduler's count, equal without drafts: the engine waits for this one."""
+        """Leave it to the scheduler's count, equal without drafts: the engine waits for its own."""
         if self.attention_update is None:
             super()._copy_num_computed_tokens_to_cpu()
 
