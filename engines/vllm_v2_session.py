@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OF_V1 = ", runner v1"
-MODELS = ("DeepSeek", "Qwen3-MoE")
+MODELS = ("DeepSeek",)
 WAITS = ("waits_in_replays", "waits_for_lengths")
 COLUMNS = {
     **DESCRIBED,
