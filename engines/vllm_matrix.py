@@ -46,6 +46,8 @@ OTHERS = {
     "`libplatform.so`, `libregister.so` and others)",
     "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
     "model runner v2: drafts, LoRA, graphs": "left to the engine, which the log says",
+    "vLLM 0.26.0: Qwen3-MoE": "the engine alone does not start (vllm-ascend 0.26.0rc1): "
+    "`UnquantizedFusedMoEMethod` has no attribute `is_monolithic`",
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
     "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",
