@@ -107,7 +107,7 @@ def of_v2(row: dict[str, Any]) -> dict[str, str]:
     if not runner:
         own["note"] = f"{row['waits_in_replays']} waits in {row['full_steps']} replays"
         own["note"] += f", {row['waits_for_lengths']} for lengths"
-    return {**own, "mode": "FULL_DECODE_ONLY"}
+    return {**own, "mode": row.get("mode", "FULL_DECODE_ONLY")}
 
 
 SESSIONS = {
@@ -116,7 +116,7 @@ SESSIONS = {
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,
     "vllm-models*.json": of_models,
-    "vllm-v2.json": of_v2,
+    "vllm-v2*.json": of_v2,
 }
 """Files of rows, and what says of what model and mode a row is."""
 

@@ -118,6 +118,7 @@ def measure_load(llm: Any, variant: Variant, load: Any) -> dict[str, Any]:
         delattr(owner, attribute)
     return {
         **describe(variant),
+        "mode": variant.mode,
         "sequences": len(tokens),
         "preempted": len(preempted),
         "tokens": tokens,
