@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
@@ -232,9 +233,9 @@ def count_preemptions(llm: Any) -> list[str]:
     scheduler, preempted = llm.llm_engine.engine_core.engine_core.scheduler, []
     preempt = type(scheduler)._preempt_request.__get__(scheduler)
 
-    def counted(request: Any, *args: Any) -> None:
+    def counted(request: Any, *args: Any, **kwargs: Any) -> None:
         preempted.append(request.request_id)
-        preempt(request, *args)
+        preempt(request, *args, **kwargs)
 
     scheduler._preempt_request = counted
     return preempted
@@ -512,7 +513,8 @@ def run_session(
 
     rows = run_variants(variants, options, run_apart)
     del kept
-    return conclude(rows, columns, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    engine = " + ".join(f"{name} {version(name)}" for name in ("vllm", "vllm-ascend"))
+    return conclude(rows, columns, engine, verdict(rows))
 
 
 def main() -> int:

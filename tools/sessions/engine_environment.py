@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +64,7 @@ class Engine:
     @property
     def scripts(self) -> list[str]:
         """What the session runs: the engine with its own code and with ours, part by part."""
-        names = (f"engines/{self.name}_{part}.py" for part in _PARTS)
+        names = (f"engines/{self.name.replace('-', '_')}_{part}.py" for part in _PARTS)
         return [name for name in names if (ROOT / name).exists()]
 
 
@@ -101,6 +101,18 @@ VLLM = Engine(
         ("VLLM_VERSION_OVERRIDE", "0.23.0"),
         ("SOC_VERSION", "ascend910b1"),  # which vllm-ascend asks the device for
     ),
+)
+
+# Of which model runner v2 is run, which 0.23.0 switches off.
+VLLM_V2 = replace(
+    VLLM,
+    name="vllm-v2",
+    requirements=("vllm-ascend==0.26.0rc1",),
+    # The engine's two halves ask for versions that exclude each other: vLLM's stand.
+    overrides=("fastapi[standard]>=0.133,<0.137",),
+    from_source="vllm==0.26.0",
+    read_sources=(),
+    build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.26.0")),
 )
 
 SGLANG = Engine(
@@ -154,7 +166,7 @@ SGLANG = Engine(
     ),
 )
 
-ENGINES = {engine.name: engine for engine in (VLLM, SGLANG)}
+ENGINES = {engine.name: engine for engine in (VLLM, VLLM_V2, SGLANG)}
 
 
 def engine_environment(

@@ -55,6 +55,6 @@ def read_latent(metadata: Any) -> dict[str, Any]:
     return {
         "actual_seq_qlen": decode and decode.actual_seq_lengths_q,
         "actual_seq_kvlen": decode and decode.seq_lens_list,
-        "actual_seq_lengths_kv": decode and decode.cp_seq_len,
+        "actual_seq_lengths_kv": getattr(decode, "cp_seq_len", None),
         "block_table": decode and decode.block_table,
     }
