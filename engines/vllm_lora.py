@@ -23,7 +23,7 @@ from forked_variant import run_forked
 from session_run import make_parser
 from tiny_models import write_model
 from vllm_models import COLUMNS, KEYS, ModelVariant, described, verdict
-from vllm_session import make_engine, measure_engine, run_session
+from vllm_session import ROTATION, make_engine, measure_engine, run_session
 
 if TYPE_CHECKING:
     import argparse
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
 NAMES = ("stock", "ours", "both", "default", "hangs", "transformers")
 # What the simulated device says of a step that waits for an event which nothing records.
 DEADLOCK = "which was never recorded"
-# Its registration runs torch_npu's rotary embedding on memory that nothing wrote, which that keeps
-# for good; the engine's graphs of adapters hold it unfused.
-CONFIG = {"ascend_compilation_config": {"fuse_qknorm_rope": False}}
-NOTE = "without the engine's `fuse_qknorm_rope`"
 
 
 def names_of(count: int) -> list[str | None]:
@@ -50,7 +46,6 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
     llm = make_engine(
         variant,
         checkpoint,
-        CONFIG,
         compilation_config={"cudagraph_specialize_lora": has_graphs_apart},
         enable_lora=True,
         max_loras=len(ADAPTERS),
@@ -68,7 +63,8 @@ def run_tokens(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict
     if variant.name in {"both", "default"}:
         # Their control would be that of `ours` once more.
         made = made[:1]
-    told = {"note": f"{NOTE}; {'two graphs a size' if has_graphs_apart else 'one graph a size'}"}
+    graphs = "two graphs a size" if has_graphs_apart else "one graph a size"
+    told = {"note": f"{described(variant)['note']}; {graphs}"}
     return [row | described(variant) | {"name": row["name"], **told} for row in made]
 
 
@@ -96,7 +92,11 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
     """Return the variants of a run; the last is the judge."""
     keys = {**KEYS, "default": KEYS["ours"], "hangs": KEYS["stock"]}
     made = functools.partial(
-        ModelVariant, dtype="bfloat16", num_layers=options.layers, model="Qwen3, adapters"
+        ModelVariant,
+        dtype="bfloat16",
+        num_layers=options.layers,
+        model="Qwen3, adapters",
+        left_out=(ROTATION,),
     )
     return [made(name=name, **keys.get(name, {})) for name in NAMES]
 

@@ -44,7 +44,10 @@ Load = tuple[list[list[int]], list[int]] | tuple[list[list[int]], list[int], lis
 """Prompts, how many tokens each is given, and with adapters which, as the engine names them."""
 
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
-OWN_FUSIONS = ("fuse_norm_quant", "fuse_qknorm_rope", "fuse_muls_add")
+# Its registration runs torch_npu's rotary embedding on memory that nothing wrote, which that keeps
+# for good: graphs that hold the embedding unfused are wrong with it (docs/upstream).
+ROTATION = "fuse_qknorm_rope"
+OWN_FUSIONS = ("fuse_norm_quant", ROTATION, "fuse_muls_add")
 TURNS, STEPS_OF_TURN = 6, 12
 COLUMNS = {
     **DESCRIBED,
@@ -76,8 +79,7 @@ class Variant:
             empty where tokens are compared.
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
-        own_fusions: Whether the engine's own fusions run.
-        by_ex: Whether the engine compiles by npugraph_ex, as it does unless told otherwise.
+        left_out: What of the engine's compilation is switched off.
         ranks: How many processes the model has.
         decode_parts: Over how many of them the keys of a sequence are spread in decode (DCP); they
             share each layer too.
@@ -95,8 +97,7 @@ class Variant:
     timed: tuple[int, ...] = ()
     mode: str = "FULL_DECODE_ONLY"
     quantisation: str | None = None
-    own_fusions: bool = True
-    by_ex: bool = True
+    left_out: tuple[str, ...] = ()
     ranks: int = 1
     decode_parts: int = 1
     prefill_parts: int = 1
@@ -131,11 +132,8 @@ def make_engine(
         config["pa_shape_list"] = list(variant.paged_sizes)
     # A block has so many tokens on each of them.
     parts = variant.decode_parts * variant.prefill_parts
-    left_out = () if variant.own_fusions else OWN_FUSIONS
-    if not variant.by_ex:
-        left_out += ("enable_npugraph_ex",)
-    if left_out:
-        config["ascend_compilation_config"] = dict.fromkeys(left_out, False)
+    if variant.left_out:
+        config["ascend_compilation_config"] = dict.fromkeys(variant.left_out, False)
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,

@@ -15,6 +15,7 @@ from vllm_ascend.worker.v2.model_runner import NPUModelRunner
 from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
 from vllm_npu_graph.attention_update import AttentionUpdate
+from vllm_npu_graph.recorded_graphs import ReleasedEntries
 from vllm_npu_graph.recorded_impl import find_recorded, find_uncovered
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
@@ -84,6 +85,7 @@ class _RecordedGraphManager(ModelAclGraphManager, _RecordedCaptures):  # type: i
     def __init__(self, manager: ModelAclGraphManager, update: AttentionUpdate) -> None:
         self.__dict__.update(manager.__dict__)
         self._update = update
+        self.graphs = ReleasedEntries(update.release_all)
 
     def run_fullgraph(self, desc: Any) -> Any:
         if not self._update.is_recorded(desc):

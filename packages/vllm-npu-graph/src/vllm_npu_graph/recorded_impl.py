@@ -40,9 +40,11 @@ class _RecordedImpl:
             return
         _EXTRA_CTX.capturing = False
         name, pad = self._layer_name, not kind.endswith("_unpadded")
-        with self._update.recording_layer(name, kind, metadata, read, pad=pad):
-            yield
-        _EXTRA_CTX.capturing = True
+        try:
+            with self._update.recording_layer(name, kind, metadata, read, pad=pad):
+                yield
+        finally:
+            _EXTRA_CTX.capturing = True
 
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
@@ -102,7 +104,7 @@ class RecordedPartImpl(_RecordedImpl, _PartImpl):  # type: ignore[misc]
 
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
-        read = partial(read_part, place=(self.pcp_rank, self.dcp_rank))
+        read = partial(read_part, at=(self.pcp_rank, self.dcp_rank))
         with self._recording("fused_infer_attention_v1", attn_metadata, read):
             return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
 
