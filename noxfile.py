@@ -203,7 +203,8 @@ def engine(session: nox.Session, engine: Engine) -> None:
     scripts = engine.scripts
     for text in session.posargs:
         if text.startswith("--part="):
-            path = f"engines/{engine.name}_{text.partition('=')[2]}.py"
+            stem = engine.name.replace("-", "_")
+            path = f"engines/{stem}_{text.partition('=')[2]}.py"
             if path not in engine.scripts:
                 session.error(f"there is no {path}; there are: {', '.join(engine.scripts)}")
             scripts = [path]

@@ -13,7 +13,7 @@ import functools
 import sys
 from typing import TYPE_CHECKING, Any
 
-from decode_load import compare_load, judge_tokens
+from adapter_load import ADAPTERS, adapter_names, adapter_of, judge_rows, write_adapters
 from session_run import make_parser
 from sglang_models import (
     ModelVariant,
@@ -31,52 +31,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 RUNS = (("Qwen3, adapters", "bfloat16"),)
-ADAPTERS = {"first": 8, "second": 4}
-"""Names and ranks."""
 
 
 def run_variant(variant: ModelVariant, checkpoint: Path, count: int) -> list[dict[str, Any]]:
     """Run a variant in this process and those of its engine, and return its rows."""
-    paths = {name: str(checkpoint.with_name(f"{checkpoint.name}-{name}")) for name in ADAPTERS}
-    names = [None, *ADAPTERS]
+    paths = {name: str(adapter_of(checkpoint, name)) for name in ADAPTERS}
     rows = run_load(
         variant,
         checkpoint,
         count,
-        given={"lora_path": [names[number % len(names)] for number in range(count)]},
+        given={"lora_path": adapter_names(count)},
         lora_paths=paths,
-        max_loras_per_batch=len(names),
+        max_loras_per_batch=1 + len(ADAPTERS),
         lora_backend="ascend",
         **variant.options(),
     )
     return [row | described(variant) | {"name": row["name"]} for row in rows]
-
-
-def merged_of(checkpoint: Path, name: str) -> Path:
-    """Return where the model with an adapter added is."""
-    return checkpoint.with_name(f"{checkpoint.name}-with-{name}")
-
-
-def judge_rows(rows: list[dict[str, Any]], checkpoint: Path, count: int) -> list[dict[str, Any]]:
-    """Return what transformers says of the tokens of each row, by the adapter of each sequence."""
-    prompts, _ = compare_load(count)
-    models = [checkpoint, *(merged_of(checkpoint, name) for name in ADAPTERS)]
-    judged = []
-    for row in rows:
-        if "tokens" not in row:
-            continue
-        found = [
-            judge_tokens(
-                model, prompts[number :: len(models)], row["tokens"][number :: len(models)]
-            )
-            for number, model in enumerate(models)
-        ]
-        figures = {
-            "likeliest_tokens": sum(likeliest for likeliest, _ in found),
-            "worst_token": max(worst for _, worst in found),
-        }
-        judged.append({"judged": row["name"], "dtype": row["dtype"], **figures})
-    return judged
 
 
 def run_apart_with_adapters(
@@ -89,15 +59,10 @@ def run_apart_with_adapters(
     """Run a variant in processes of its own, which end with it, and return its rows."""
     checkpoint = checkpoint_of(variant, folder)
     if not checkpoint.exists():
-        from tiny_lora import write_adapter
-
         write_model(variant, checkpoint)
-        for seed, (name, rank) in enumerate(ADAPTERS.items()):
-            adapter = checkpoint.with_name(f"{checkpoint.name}-{name}")
-            merged = merged_of(checkpoint, name)
-            write_adapter(checkpoint, adapter, merged, rank=rank, seed=seed)
+        write_adapters(checkpoint)
     if variant.name == "transformers":
-        return judge_rows(rows, checkpoint, options.sequences)
+        return judge_rows(rows, checkpoint, adapter_names(options.sequences))
     return run_apart(variant, number, rows, options, folder)
 
 

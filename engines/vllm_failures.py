@@ -191,8 +191,8 @@ CASES = (
     Case(
         name="other version",
         run=find_other_version,
-        expected="EngineVersionError: loading vllm-npu-graph: tried with vllm-ascend 0.23.0, found "
-        "0.99.0",
+        expected="EngineVersionError: loading vllm-npu-graph: tried with vllm-ascend 0.23.0 "
+        "and vllm 0.23.0, ",
     ),
     Case(
         name="unknown option",

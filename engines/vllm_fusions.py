@@ -30,6 +30,7 @@ from session_run import conclude, make_parser, run_variants
 from token_margins import TokenMargins, first_differences
 from vllm_graphs import PLUGINS
 from vllm_session import (
+    OWN_FUSIONS,
     Variant,
     count_preemptions,
     describe,
@@ -240,9 +241,9 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
     """Return the variants that a run was asked for."""
     made = functools.partial(Variant, dtype="bfloat16", num_layers=options.layers, mode="PIECEWISE")
     stock = made(name="stock", worker=False)
-    unfused = dataclasses.replace(stock, name="unfused", own_fusions=False)
+    unfused = dataclasses.replace(stock, name="unfused", left_out=OWN_FUSIONS)
     behind = made(name="behind", key={"fusions": True})
-    fused = dataclasses.replace(behind, name="fused", own_fusions=False)
+    fused = dataclasses.replace(behind, name="fused", left_out=OWN_FUSIONS)
     exact = dataclasses.replace(fused, name="exact", key={"fusions": {"exact": True}})
     apart = dataclasses.replace(fused, name="apart")
     control = dataclasses.replace(fused, name="control")

@@ -21,6 +21,7 @@ PARTS = {
     "ours": "attention update",
     "graphs": "graphs",
     "both": "attention update, graphs",
+    "default": "attention update, in the engine's default, in which it hangs alone",
     "behind": "fusions behind the engine's",
     "fused": "fusions in place of the engine's",
     "exact": "fusions that change no bit",
@@ -37,14 +38,12 @@ REASONS: dict[tuple[str, str], str] = {
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
-    "LoRA of ranks below 128": "not run; the engine computes them by operators of its own compiled "
-    "library, which is not simulated",
     "LoRA from rank 128 on": "the engine alone does not start: npugraph_ex of torch_npu 2.13 ends "
-    "with a TypeError on `repeat_interleave` of the engine's adapters; without it not run yet",
-    "sleep and wake": "not run; the engine's allocator for it is in its compiled library "
-    "(`vllm_ascend_C`), which links to libraries of CANN that are not simulated (`libruntime.so`, "
-    "`libplatform.so`, `libregister.so` and others)",
-    "model runner v2": "vllm-ascend 0.23.0 switches it off beside vLLM 0.23.0",
+    "with a TypeError on `repeat_interleave` of the engine's adapters",
+    "model runner v2 of vLLM 0.23.0": "vllm-ascend 0.23.0 switches it off",
+    "model runner v2: drafts, LoRA, graphs": "left to the engine, which the log says",
+    "vLLM 0.26.0: Qwen3-MoE": "the engine alone does not start (vllm-ascend 0.26.0rc1): "
+    "`UnquantizedFusedMoEMethod` has no attribute `is_monolithic`",
     "encoder graphs": "not run: the engine captures the vision encoders of InternVL, Qwen2-VL, "
     "Qwen2.5-VL, Qwen3-VL and Step3-VL (`cudagraph_mm_encoder`), and updates them itself; a run "
     "of it needs such a model, and images through its processor",
@@ -98,12 +97,33 @@ def of_models(row: dict[str, Any]) -> dict[str, str]:
     return {"model": row["model"], "mode": row["mode"]}
 
 
+def of_v2(row: dict[str, Any]) -> dict[str, str]:
+    """Return those of a row of vllm_v2_session.py, which names other models and runner v1."""
+    text, _, runner = row["dtype"].partition(", runner ")
+    dtype, _, model = text.partition(", ")
+    own = {"model": f"{model or 'Qwen3'}, {dtype}; vLLM 0.26.0, model runner {runner or 'v2'}"}
+    if not runner:
+        own["note"] = f"{row['waits_in_replays']} waits in {row['full_steps']} replays"
+        own["note"] += f", {row['waits_for_lengths']} for lengths"
+    return {**own, "mode": row.get("mode", "FULL_DECODE_ONLY")}
+
+
 SESSIONS = {
-    **dict.fromkeys(("vllm-ranks.json", "vllm-idle-rank.json", "vllm-drafts.json"), of_models),
+    **dict.fromkeys(
+        (
+            "vllm-ranks.json",
+            "vllm-idle-rank.json",
+            "vllm-drafts.json",
+            "vllm-lora.json",
+            "vllm-sleep.json",
+        ),
+        of_models,
+    ),
     "vllm.json": of_session,
     "vllm-fusions*.json": of_fusions,
     "vllm-graphs.json": of_graphs,
     "vllm-models*.json": of_models,
+    "vllm-v2*.json": of_v2,
 }
 """Files of rows, and what says of what model and mode a row is."""
 
@@ -159,7 +179,8 @@ def page(rows: list[dict[str, Any]], before: str = "") -> str:
     return f"""# vLLM 0.23.0 with vllm-ascend 0.23.0: what ran with our parts
 
 Made by `python engines/vllm_matrix.py --write` from the rows of the sessions of `./nox -s
-"engine(vllm)"`, on simulated CANN. Sequences join and leave, and are preempted where blocks are
+"engine(vllm)"`, on simulated CANN; rows that name vLLM 0.26.0 are of `"engine(vllm-v2)"`, with
+vllm-ascend 0.26.0rc1. Sequences join and leave, and are preempted where blocks are
 short; one that is preempted twice counts twice. *stock* is the engine without our parts, *unfused*
 that with its own fusions off. A margin is how far the other token lay below the engine's own, in
 standard deviations of the engine's logits, where two variants first differ.

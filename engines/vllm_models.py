@@ -30,7 +30,7 @@ from session_rows import (
 )
 from session_run import make_parser
 from tiny_models import write_model
-from vllm_session import Variant, describe, run_load, run_session, run_turns
+from vllm_session import ROTATION, Variant, describe, run_load, run_session, run_turns
 from worker_counts import COUNTED
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def described(variant: ModelVariant) -> dict[str, Any]:
     ranks = f", {variant.ranks} ranks" if variant.ranks > 1 else ""
     model = {"model": f"{variant.model}, {variant.dtype}{ranks}", "mode": variant.mode}
     dtype = f"{model['model']}, {variant.mode}"
-    told = {} if variant.by_ex else {"note": "compiled without npugraph_ex and fusions"}
+    told = {"note": f"without {' and '.join(variant.left_out)}"} if variant.left_out else {}
     return {**describe(variant), **model, "dtype": dtype, "ranks": variant.ranks, **told}
 
 
@@ -142,10 +142,8 @@ def choose_variants(options: argparse.Namespace) -> list[ModelVariant]:
             num_layers=options.layers,
             mode=mode,
             model=model,
-            # With its fusions, at torch 2.13, the engine's Mistral gives wrong tokens.
             paged_sizes=PAGED_SIZES if "paged" in model else (),
-            own_fusions=not model.startswith("Mistral"),
-            by_ex=not model.startswith("Mistral"),
+            left_out=(ROTATION,) if model.startswith("Mistral") else (),
             **KEYS.get(name, {}),
         )
         for number, ((model, dtype, mode), names) in enumerate(RUNS.items())

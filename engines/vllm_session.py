@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import vllm_stand_ins
@@ -36,14 +37,17 @@ from worker_counts import COUNTED
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
-Load = tuple[list[list[int]], list[int]]
-"""Prompts, and how many tokens each is given."""
+Load = tuple[list[list[int]], list[int]] | tuple[list[list[int]], list[int], list[Any]]
+"""Prompts, how many tokens each is given, and with adapters which, as the engine names them."""
 
 WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
-OWN_FUSIONS = ("fuse_norm_quant", "fuse_qknorm_rope", "fuse_muls_add")
+# Its registration runs torch_npu's rotary embedding on memory that nothing wrote, which that keeps
+# for good: graphs that hold the embedding unfused are wrong with it (docs/upstream).
+ROTATION = "fuse_qknorm_rope"
+OWN_FUSIONS = ("fuse_norm_quant", ROTATION, "fuse_muls_add")
 TURNS, STEPS_OF_TURN = 6, 12
 COLUMNS = {
     **DESCRIBED,
@@ -75,8 +79,7 @@ class Variant:
             empty where tokens are compared.
         mode: Which graphs the engine captures.
         quantisation: How the checkpoint is quantised; None for floats.
-        own_fusions: Whether the engine's own fusions run.
-        by_ex: Whether the engine compiles by npugraph_ex, as it does unless told otherwise.
+        left_out: What of the engine's compilation is switched off.
         ranks: How many processes the model has.
         decode_parts: Over how many of them the keys of a sequence are spread in decode (DCP); they
             share each layer too.
@@ -94,8 +97,7 @@ class Variant:
     timed: tuple[int, ...] = ()
     mode: str = "FULL_DECODE_ONLY"
     quantisation: str | None = None
-    own_fusions: bool = True
-    by_ex: bool = True
+    left_out: tuple[str, ...] = ()
     ranks: int = 1
     decode_parts: int = 1
     prefill_parts: int = 1
@@ -103,30 +105,35 @@ class Variant:
     paged_sizes: tuple[int, ...] = ()
 
 
-def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
+def make_engine(
+    variant: Variant,
+    checkpoint: Path,
+    additional_config: Mapping[str, object] | None = None,
+    compilation_config: Mapping[str, object] | None = None,
+    **options: Any,
+) -> Any:
     """Return the engine of a variant, which captured its decode graphs.
 
     Args:
         variant: Of the session.
         checkpoint: Of the model.
+        additional_config: Of vllm-ascend, besides what is here.
+        compilation_config: Of vLLM, besides what is here.
         options: Of the engine, besides those here.
     """
     from vllm import LLM
 
     vllm_stand_ins.install()
     own: dict[str, Any] = {"worker_cls": WORKER} if variant.worker else {}
-    config: dict[str, Any] = {}
+    config: dict[str, Any] = dict(additional_config or {})
     if variant.key is not None:
         config["npu_graph"] = variant.key
     if variant.paged_sizes:
         config["pa_shape_list"] = list(variant.paged_sizes)
     # A block has so many tokens on each of them.
     parts = variant.decode_parts * variant.prefill_parts
-    left_out = () if variant.own_fusions else OWN_FUSIONS
-    if not variant.by_ex:
-        left_out += ("enable_npugraph_ex",)
-    if left_out:
-        config["ascend_compilation_config"] = dict.fromkeys(left_out, False)
+    if variant.left_out:
+        config["ascend_compilation_config"] = dict.fromkeys(variant.left_out, False)
     return LLM(
         model=str(checkpoint),
         skip_tokenizer_init=True,
@@ -147,6 +154,7 @@ def make_engine(variant: Variant, checkpoint: Path, **options: Any) -> Any:
         compilation_config={
             "cudagraph_mode": variant.mode,
             "cudagraph_capture_sizes": list(variant.timed or variant.capture_sizes),
+            **(compilation_config or {}),
         },
         additional_config=config,
         **own,
@@ -164,7 +172,9 @@ def runner_of(llm: Any) -> Any:
     return worker_of(llm).model_runner
 
 
-def generate(llm: Any, prompts: list[list[int]], lengths: list[int]) -> list[list[int]]:
+def generate(
+    llm: Any, prompts: list[list[int]], lengths: list[int], adapters: list[Any] | None = None
+) -> list[list[int]]:
     """Return so many tokens behind each prompt, the likeliest at each place."""
     from vllm import SamplingParams
 
@@ -173,7 +183,7 @@ def generate(llm: Any, prompts: list[list[int]], lengths: list[int]) -> list[lis
         for length in lengths
     ]
     given = [{"prompt_token_ids": prompt} for prompt in prompts]
-    outputs = llm.generate(given, sampling, use_tqdm=False)
+    outputs = llm.generate(given, sampling, use_tqdm=False, lora_request=adapters)
     return [list(output.outputs[0].token_ids) for output in outputs]
 
 
@@ -221,9 +231,9 @@ def count_preemptions(llm: Any) -> list[str]:
     scheduler, preempted = llm.llm_engine.engine_core.engine_core.scheduler, []
     preempt = type(scheduler)._preempt_request.__get__(scheduler)
 
-    def counted(request: Any, *args: Any) -> None:
+    def counted(request: Any, *args: Any, **kwargs: Any) -> None:
         preempted.append(request.request_id)
-        preempt(request, *args)
+        preempt(request, *args, **kwargs)
 
     scheduler._preempt_request = counted
     return preempted
@@ -501,7 +511,8 @@ def run_session(
 
     rows = run_variants(variants, options, run_apart)
     del kept
-    return conclude(rows, columns, "vLLM 0.23.0 + vllm-ascend 0.23.0", verdict(rows))
+    engine = " + ".join(f"{name} {version(name)}" for name in ("vllm", "vllm-ascend"))
+    return conclude(rows, columns, engine, verdict(rows))
 
 
 def main() -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ _PARTS = (
     "idle_rank",
     "drafts",
     "lora",
+    "sleep",
     "failures",
     "seeded_failures",
     "fusions",
@@ -45,8 +46,9 @@ class Engine:
             imports.
         overrides: Requirements that stand for the engine's own.
         from_source: The requirement that is built from its source distribution, if there is one.
-        build_requirements: What that build imports.
-        build_settings: Environment variables of that build.
+        read_sources: Requirements whose source distribution a script reads.
+        build_requirements: What that build imports, and the setup scripts of what is read.
+        build_settings: Environment variables of those.
     """
 
     name: str
@@ -55,13 +57,14 @@ class Engine:
     left_out: tuple[str, ...]
     overrides: tuple[str, ...] = ()
     from_source: str | None = None
+    read_sources: tuple[str, ...] = ()
     build_requirements: tuple[str, ...] = ()
     build_settings: tuple[tuple[str, str], ...] = ()
 
     @property
     def scripts(self) -> list[str]:
         """What the session runs: the engine with its own code and with ours, part by part."""
-        names = (f"engines/{self.name}_{part}.py" for part in _PARTS)
+        names = (f"engines/{self.name.replace('-', '_')}_{part}.py" for part in _PARTS)
         return [name for name in names if (ROOT / name).exists()]
 
 
@@ -78,6 +81,8 @@ VLLM = Engine(
     ),
     # Its wheels hold kernels for CUDA; without a device it is Python only, built at installation.
     from_source="vllm==0.23.0",
+    # The allocator of its sleep mode is compiled from it: `engines/vllm_allocator.py`.
+    read_sources=("vllm-ascend==0.23.0",),
     build_requirements=(
         "cmake",
         "jinja2",
@@ -91,7 +96,23 @@ VLLM = Engine(
         "torch",
         "wheel",
     ),
-    build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.23.0")),
+    build_settings=(
+        ("VLLM_TARGET_DEVICE", "empty"),
+        ("VLLM_VERSION_OVERRIDE", "0.23.0"),
+        ("SOC_VERSION", "ascend910b1"),  # which vllm-ascend asks the device for
+    ),
+)
+
+# Of which model runner v2 is run, which 0.23.0 switches off.
+VLLM_V2 = replace(
+    VLLM,
+    name="vllm-v2",
+    requirements=("vllm-ascend==0.26.0rc1",),
+    # The engine's two halves ask for versions that exclude each other: vLLM's stand.
+    overrides=("fastapi[standard]>=0.133,<0.137",),
+    from_source="vllm==0.26.0",
+    read_sources=(),
+    build_settings=(("VLLM_TARGET_DEVICE", "empty"), ("VLLM_VERSION_OVERRIDE", "0.26.0")),
 )
 
 SGLANG = Engine(
@@ -145,7 +166,7 @@ SGLANG = Engine(
     ),
 )
 
-ENGINES = {engine.name: engine for engine in (VLLM, SGLANG)}
+ENGINES = {engine.name: engine for engine in (VLLM, VLLM_V2, SGLANG)}
 
 
 def engine_environment(
@@ -202,15 +223,22 @@ def _built_wheel(installer: Installer, engine: Engine, release: TorchRelease, py
     options = ["--quiet", "--no-deps", "--no-build-isolation"]
     settings = {**installer.settings, **dict(engine.build_settings)}
     session = installer.session
-    # The engine's own tests are in it, for `engines/<engine>_own_tests.py`.
+    # The engine's own tests are in them, for `engines/<engine>_own_tests.py`, and its allocator.
     sources = ROOT / "build" / "engines"
-    if not list(sources.glob(f"{engine.name}-*.tar.gz")):
-        options_of_source = ["--no-binary=:all:", "--dest", str(sources), str(engine.from_source)]
-        command = [builder, "-m", "pip", "download", *options, *options_of_source]
-        session.run(*command, env=settings, external=True)
+    for requirement in (str(engine.from_source), *engine.read_sources):
+        if not _source(requirement, sources).exists():
+            options_of_source = ["--no-binary=:all:", "--dest", str(sources), requirement]
+            command = [builder, "-m", "pip", "download", *options, *options_of_source]
+            session.run(*command, env=settings, external=True)
     if not list(folder.glob("*.whl")):
-        (archive,) = sources.glob(f"{engine.name}-*.tar.gz")
+        archive = _source(str(engine.from_source), sources)
         command = [builder, "-m", "pip", "wheel", *options, "--wheel-dir", str(folder)]
         session.run(*command, str(archive), env=settings, external=True)
     (wheel,) = folder.glob("*.whl")
     return wheel
+
+
+def _source(requirement: str, folder: Path) -> Path:
+    """Return the source distribution of an exact requirement."""
+    name, _, version = requirement.partition("==")
+    return folder / f"{name.replace('-', '_')}-{version}.tar.gz"

@@ -10,6 +10,7 @@ import pytest
 from vllm_npu_graph import EngineVersionError, Options, OptionsError
 
 TRIED = {"vllm": "0.23.0+empty", "vllm-ascend": "0.23.0"}
+NEWER = {"vllm": "0.26.0+empty", "vllm-ascend": "0.26.0rc1"}
 
 
 @pytest.mark.parametrize("config", [None, {}, {"npu_graph": False}, {"npu_graph": None}])
@@ -66,17 +67,25 @@ def find(versions: dict[str, str]) -> Any:
     return version
 
 
-def test_the_engine_that_was_tried_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("vllm_npu_graph.options.version", find(TRIED))
+@pytest.mark.parametrize("versions", [TRIED, NEWER])
+def test_engines_that_were_tried_are_taken(
+    monkeypatch: pytest.MonkeyPatch, versions: dict[str, str]
+) -> None:
+    monkeypatch.setattr("vllm_npu_graph.options.version", find(versions))
     Options().check_engine()
 
 
 @pytest.mark.parametrize(
     ("versions", "message"),
     [
-        ({**TRIED, "vllm": "0.24.0"}, "tried with vllm 0.23.0, found 0.24.0"),
-        ({**TRIED, "vllm-ascend": "0.23.0rc1"}, "tried with vllm-ascend 0.23.0, found 0.23.0rc1"),
-        ({"vllm": "0.23.0"}, "found none"),
+        ({**TRIED, "vllm": "0.24.0"}, "found vllm-ascend 0.23.0 and vllm 0.24.0"),
+        (
+            {**TRIED, "vllm-ascend": "0.23.0rc1"},
+            "tried with vllm-ascend 0.23.0 and vllm 0.23.0, or",
+        ),
+        # Each was tried with the other of its own time.
+        ({**NEWER, "vllm": "0.23.0"}, "or with vllm-ascend 0.26.0rc1 and vllm 0.26.0, found"),
+        ({"vllm": "0.23.0"}, "found vllm-ascend none"),
     ],
 )
 def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(

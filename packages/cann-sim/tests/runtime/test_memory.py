@@ -164,6 +164,27 @@ def test_physical_memory_takes_no_files(npu: Any, acl: Any) -> None:
         assert acl("aclrtFreePhysical", handle) == 0
 
 
+def test_physical_memory_comes_in_pages_whose_size_is_told(npu: Any, acl: Any) -> None:
+    granularity = ctypes.c_size_t()
+    properties = (ctypes.c_uint32 * 16)(0, 0, 0, 0, 1)  # on device 0
+    for option in (0, 1):  # the least, the recommended
+        code = acl(
+            "aclrtMemGetAllocationGranularity",
+            properties,
+            ctypes.c_int(option),
+            ctypes.byref(granularity),
+        )
+        assert (code, granularity.value) == (0, 2 << 20)
+    code = acl("aclrtMemGetAllocationGranularity", None, ctypes.c_int(0), ctypes.byref(granularity))
+    assert code == PARAMETER_INVALID
+
+
+def test_context_of_its_own_is_refused_by_name(npu: Any, acl: Any) -> None:
+    context = ctypes.c_void_p()
+    assert acl("aclrtCreateContext", ctypes.byref(context), ctypes.c_int(0)) != 0
+    assert "aclrtCreateContext is not simulated" in acl.message()
+
+
 def batch(items: list[tuple[torch.Tensor, torch.Tensor]]) -> tuple[Any, ...]:
     """Return the arguments of a batch of copies of (destination, source)."""
     numbers, pointers = ctypes.c_size_t * len(items), ctypes.c_void_p * len(items)

@@ -38,13 +38,12 @@ def read_lengths(metadata: Any) -> dict[str, Lengths]:
     }
 
 
-def read_part(metadata: Any, place: tuple[int, int]) -> dict[str, Any]:
-    """Return those of FIA v1 over a part of the keys, of the rank of a place in PCP and DCP."""
+def read_part(metadata: Any, at: tuple[int, int]) -> dict[str, Any]:
+    """Return those of FIA v1 over a part of the keys, of the rank at a place in PCP and DCP."""
     decode = metadata.decode_meta
     return {
         "actual_seq_lengths": metadata.actual_seq_lengths_q,
-        "actual_seq_lengths_kv": decode
-        and decode.num_computed_tokens_of_pcp_dcp[:, place[0], place[1]],
+        "actual_seq_lengths_kv": decode and decode.num_computed_tokens_of_pcp_dcp[:, at[0], at[1]],
         "block_table": decode and decode.block_tables,
     }
 
@@ -55,6 +54,6 @@ def read_latent(metadata: Any) -> dict[str, Any]:
     return {
         "actual_seq_qlen": decode and decode.actual_seq_lengths_q,
         "actual_seq_kvlen": decode and decode.seq_lens_list,
-        "actual_seq_lengths_kv": decode and decode.cp_seq_len,
+        "actual_seq_lengths_kv": getattr(decode, "cp_seq_len", None),
         "block_table": decode and decode.block_table,
     }

@@ -13,11 +13,8 @@ if TYPE_CHECKING:
 
     from attn_update import UpdateLane
 
-
-_LENGTHS = (
-    ("actual_seq_lengths", "actual_seq_lengths_kv"),
-    ("actual_seq_qlen", "actual_seq_kvlen"),
-)
+_FIA_V1 = ("actual_seq_lengths", "actual_seq_lengths_kv")
+_LATENT = ("actual_seq_qlen", "actual_seq_kvlen")
 
 
 class DraftUpdate(AttentionUpdate):
@@ -45,7 +42,7 @@ class DraftUpdate(AttentionUpdate):
         if step > 0:
             # Captured by the engine like the first, and replayed with one token a sequence.
             count, table = len(arguments["query"]), arguments["block_table"]
-            queries, keys = _LENGTHS[kind_name.startswith("latent")]
+            queries, keys = _LATENT if kind_name.startswith("latent") else _FIA_V1
             arguments |= {queries: list(range(1, count + 1)), keys: [1] * count}
             arguments["block_table"] = table.new_empty(count, table.shape[1])
         name = f"{layer_name}, step {step}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KEY = "npu_graph"
 """The key in vLLM's ``additional_config``. Without it the engine's own code runs, untouched."""
 
-_PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"]engine['\"]")
+_PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"](engine[\w.-]*)['\"]")
 
 
 class OptionsError(ValueError):
@@ -60,21 +60,21 @@ class Options:
         return cls(**{**value, "fusions": fusions})
 
     def check_engine(self) -> None:
-        """Refuse an engine of another version than those of this package's extra ``engine``."""
-        for pinned in map(_PINNED.match, requires("vllm-npu-graph") or ()):
-            if pinned is None or self.any_version:
-                continue
-            name, expected = pinned.groups()
-            try:
-                found = version(name)
-            except PackageNotFoundError:
-                found = "none"
+        """Refuse an engine of other versions than those of one of this package's extras."""
+        pins = [pin.groups() for pin in map(_PINNED.match, requires("vllm-npu-graph") or ()) if pin]
+        tried = {extra: {name: own for name, own, by in pins if by == extra} for *_, extra in pins}
+        try:
             # Builds without a device call themselves 0.23.0+empty.
-            if found.partition("+")[0] != expected:
-                raise EngineVersionError(
-                    f"loading vllm-npu-graph: tried with {name} {expected}, found {found}; install "
-                    f"'vllm-npu-graph[engine]', or set any_version in {KEY!r} to go on"
-                )
+            found = {name: version(name).partition("+")[0] for name, *_ in pins}
+        except PackageNotFoundError as error:
+            found = {error.name: "none"}
+        if found not in tried.values() and not self.any_version:
+            texts = [" and ".join(map(" ".join, each.items())) for each in (*tried.values(), found)]
+            raise EngineVersionError(
+                f"loading vllm-npu-graph: tried with {', or with '.join(texts[:-1])}, found "
+                f"{texts[-1]}; install one of the extras {', '.join(tried)} of vllm-npu-graph, or "
+                f"set any_version in {KEY!r} to go on"
+            )
 
 
 def _wrong(what: str, expected: str, found: object) -> OptionsError:

@@ -7,10 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
-from vllm.forward_context import get_forward_context
+from vllm_ascend.ascend_forward_context import _EXTRA_CTX
 from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBackendImpl
-from vllm_ascend.attention.context_parallel.attention_cp import AscendAttentionCPImpl
-from vllm_ascend.attention.context_parallel.mla_cp import AscendMlaCPImpl
+from vllm_ascend.attention.context_parallel import attention_cp, mla_cp
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
 from vllm_npu_graph.attention_update import read_latent, read_lengths, read_part
@@ -19,6 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from vllm_npu_graph.attention_update import AttentionUpdate
+
+# vllm-ascend 0.26 has other classes for a part of the keys, which are left to it.
+_PartImpl: Any = getattr(attention_cp, "AscendAttentionCPImpl", object)
+_LatentPartImpl: Any = getattr(mla_cp, "AscendMlaCPImpl", object)
 
 
 class _RecordedImpl:
@@ -32,15 +35,16 @@ class _RecordedImpl:
     @contextmanager
     def _recording(self, kind: str, metadata: Any, read: Any) -> Iterator[None]:
         """Let a capture record what the engine calls outside of one, not its own capture of it."""
-        context = get_forward_context()
-        if not context.capturing:
+        if not _EXTRA_CTX.capturing:
             yield
             return
-        context.capturing = False
+        _EXTRA_CTX.capturing = False
         name, pad = self._layer_name, not kind.endswith("_unpadded")
-        with self._update.recording_layer(name, kind, metadata, read, pad=pad):
-            yield
-        context.capturing = True
+        try:
+            with self._update.recording_layer(name, kind, metadata, read, pad=pad):
+                yield
+        finally:
+            _EXTRA_CTX.capturing = True
 
 
 class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type: ignore[misc]
@@ -95,12 +99,12 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
         return output
 
 
-class RecordedPartImpl(_RecordedImpl, AscendAttentionCPImpl):  # type: ignore[misc]
+class RecordedPartImpl(_RecordedImpl, _PartImpl):  # type: ignore[misc]
     """Attention on FIA v1 over a part of the keys (DCP, PCP): the engine's but for its capture."""
 
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
-        read = partial(read_part, place=(self.pcp_rank, self.dcp_rank))
+        read = partial(read_part, at=(self.pcp_rank, self.dcp_rank))
         with self._recording("fused_infer_attention_v1", attn_metadata, read):
             return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
 
@@ -116,7 +120,7 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 
-class RecordedLatentPartImpl(_RecordedImpl, AscendMlaCPImpl):  # type: ignore[misc]
+class RecordedLatentPartImpl(_RecordedImpl, _LatentPartImpl):  # type: ignore[misc]
     """Latent attention on FIA v1 over a part of the keys: the engine's but for its capture."""
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.utils import report_usage_stats
@@ -31,23 +32,20 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
     def init_device(self) -> None:
         """Open the device and make the model runner; refuse an engine that was not tried."""
         options = Options.read(self.vllm_config.additional_config)
-        if options is not None and options.fusions is not None:
-            options.check_engine()
-            # Behind the check, as below.
-            from vllm_npu_graph.fusions import add_fusions  # noqa: PLC0415
-
-            self.fusions = add_fusions(self.vllm_config, options.fusions)
-        if options is None or self.use_v2_model_runner:
+        if options is None:
             super().init_device()
             return
         options.check_engine()
-        # Behind the check: what it builds upon may be missing in another version.
-        from vllm_npu_graph.model_runner import NpuGraphModelRunner  # noqa: PLC0415
-
+        # Behind the check: what they build upon may be missing in another version.
+        if options.fusions is not None:
+            fusions = import_module("vllm_npu_graph.fusions")
+            self.fusions = fusions.add_fusions(self.vllm_config, options.fusions)
+        name = "model_runner_v2" if self.use_v2_model_runner else "model_runner"
+        runner = import_module(f"vllm_npu_graph.{name}").NpuGraphModelRunner
         # As in the engine, which names the class of its runner here and nowhere else.
         self.device = self._init_device()
         init_workspace_manager(self.device, 1)
-        self.model_runner = NpuGraphModelRunner(self.vllm_config, self.device, options)
+        self.model_runner = runner(self.vllm_config, self.device, options)
         if self.rank == 0:
             report_usage_stats(self.vllm_config)
 

@@ -9,6 +9,8 @@ CANN_SIM_UNSIMULATED(aclopStartDumpArgs);
 CANN_SIM_UNSIMULATED(aclopStopDumpArgs);
 CANN_SIM_UNSIMULATED(aclrtBinaryGetFunction);
 CANN_SIM_UNSIMULATED(aclrtBinaryLoadFromData);
+// Of vLLM-Ascend's allocator, for threads without a device: a context of its own is more than a device.
+CANN_SIM_UNSIMULATED(aclrtCreateContext);
 CANN_SIM_UNSIMULATED(aclrtGetFunctionAddr);
 CANN_SIM_UNSIMULATED(rtDevBinaryRegister);
 CANN_SIM_UNSIMULATED(rtFunctionRegister);

@@ -96,6 +96,15 @@ aclError aclrtReleaseMemAddress(void* address) {
   return ACL_SUCCESS;
 }
 
+// The least and the recommended are one: physical memory comes in pages of 2 MiB, whatever its attributes.
+aclError aclrtMemGetAllocationGranularity(aclrtPhysicalMemProp* properties, aclrtMemGranularityOptions /*option*/,
+                                          size_t* granularity) {
+  CANN_SIM_REQUIRE_POINTER("aclrtMemGetAllocationGranularity", properties);
+  CANN_SIM_REQUIRE_POINTER("aclrtMemGetAllocationGranularity", granularity);
+  *granularity = kGranularity;
+  return ACL_SUCCESS;
+}
+
 aclError aclrtMallocPhysical(aclrtDrvMemHandle* handle, size_t bytes, const aclrtPhysicalMemProp* properties,
                              uint64_t /*flags*/) {
   CANN_SIM_REQUIRE_USABLE("aclrtMallocPhysical");
