@@ -91,5 +91,4 @@ class _RecordedGraphManager(ModelAclGraphManager, _RecordedCaptures):  # type: i
         if not self._update.is_recorded(desc):
             return super().run_fullgraph(desc)
         with self._update.step(desc, self.model_runner.model_state.attn_metadata):
-            # Past the engine's class for this device, which updates by itself.
-            return ModelCudaGraphManager.run_fullgraph(self, desc)
+            return ModelCudaGraphManager.run_fullgraph(self, desc)  # without the engine's update

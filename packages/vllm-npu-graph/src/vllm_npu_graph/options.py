@@ -64,8 +64,7 @@ class Options:
         pins = [pin.groups() for pin in map(_PINNED.match, requires("vllm-npu-graph") or ()) if pin]
         tried = {extra: {name: own for name, own, by in pins if by == extra} for *_, extra in pins}
         try:
-            # Builds without a device call themselves 0.23.0+empty.
-            found = {name: version(name).partition("+")[0] for name, *_ in pins}
+            found = {name: version(name).partition("+")[0] for name, *_ in pins}  # no +empty
         except PackageNotFoundError as error:
             found = {error.name: "none"}
         if found not in tried.values() and not self.any_version:

@@ -35,8 +35,7 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
         if options is None:
             super().init_device()
             return
-        options.check_engine()
-        # Behind the check: what they build upon may be missing in another version.
+        options.check_engine()  # in front of imports of what another version may lack
         if options.fusions is not None:
             fusions = import_module("vllm_npu_graph.fusions")
             self.fusions = fusions.add_fusions(self.vllm_config, options.fusions)
