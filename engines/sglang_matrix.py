@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 PAGE = ROOT / "docs" / "engines-sglang.md"
 # What is not run, and why.
 OTHERS = {
-    "data parallelism with sequences on both ranks": "not run",
     "`--enable-torch-compile`": "not run; the engine failed in Dynamo before any part of ours",
 }
 

@@ -29,12 +29,26 @@ PARTS = {
     "control": "control, with wrong norms or lengths",
     "draft control": "control, with wrong lengths of the draft: other drafts, and the same tokens",
 }
-# Why a cell has no run: by mode, and else by model.
+LENGTHS = ("ours", "both", "default", "control", "draft control")
+"""Parts of which captured attention is updated."""
+FUSIONS = ("behind", "fused", "exact", "apart")
+# Why a cell has no run, by part and mode.
 NO_ATTENTION = "no attention is captured"
-UNTRIED = "not in these rows"
+AS_ALONE = "its steps of decode are those of FULL_DECODE_ONLY, and no attention is in its pieces"
+UNTRIED = "not run"
 REASONS: dict[tuple[str, str], str] = {
-    ("ours", "PIECEWISE"): NO_ATTENTION,
-    ("both", "PIECEWISE"): NO_ATTENTION,
+    **dict.fromkeys(((part, "PIECEWISE") for part in LENGTHS), NO_ATTENTION),
+    **dict.fromkeys(((part, "FULL_AND_PIECEWISE") for part in LENGTHS), AS_ALONE),
+    ("graphs", "PIECEWISE"): "not run: pieces ran with Qwen3, and hold nothing that is new here",
+    ("graphs", "FULL_DECODE_ONLY"): "not run: the row below holds them",
+    ("fused", "FULL_DECODE_ONLY"): "not run: floats were in PIECEWISE, int8 in both",
+    ("exact", "FULL_DECODE_ONLY"): "not run: the same rules as in PIECEWISE",
+    ("graphs", "FULL_AND_PIECEWISE"): "not run: its graphs are those of the other two modes",
+    ("behind", "FULL_DECODE_ONLY"): "npugraph_ex compiles, behind which no pass runs",
+    **dict.fromkeys(
+        ((part, "FULL_AND_PIECEWISE") for part in FUSIONS),
+        "not run: its graphs are compiled as in PIECEWISE",
+    ),
 }
 # Models of which nothing was run with a part of ours, and why.
 OTHERS = {
