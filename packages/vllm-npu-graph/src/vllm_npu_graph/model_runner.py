@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("vllm.npu_graph")
 
-# What was tried with attention update: drafts that are looked up, and those of a model.
-_DRAFTS = ("ngram", "eagle3", "mtp")
+# What was tried with attention update, without latent attention and beside it.
+_DRAFTS = (("ngram", "eagle3"), ("mtp",))
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
@@ -101,7 +101,9 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
         drafts = self.speculative_config
         if drafts is not None and (
-            drafts.method not in _DRAFTS or drafts.parallel_drafting or self.use_cp
+            drafts.method not in _DRAFTS[self.model_config.use_mla]
+            or drafts.parallel_drafting
+            or self.use_cp
         ):
             return f"drafts by {drafts.method}, at once or with spread keys, were not tried"
         if drafted and self.parallel_config.data_parallel_size > 1:

@@ -139,12 +139,7 @@ def find_uncovered(impl: Any) -> str | None:
     """Return why a layer with an implementation of the engine is left to it; None if it is not."""
     if find_recorded(impl) is None:
         return type(impl).__name__
-    if getattr(impl, "sinks", None) is not None:
-        return "attention with sinks"
     names = ("enable_hamming_sparse", "enable_c8_quant", "fa_quant_layer", "enable_kv_nz")
-    if any(getattr(impl, name, False) for name in names):
-        return "sparse attention, or a cache that is quantised or in the format NZ"
-    drafts = getattr(impl, "speculative_config", None)
-    if isinstance(impl, AscendMLAImpl) and drafts is not None and drafts.method != "mtp":
-        return f"latent attention, beside drafts by {drafts.method}"
+    if getattr(impl, "sinks", None) is not None or any(getattr(impl, each, 0) for each in names):
+        return "sinks, sparse attention, or a cache that is quantised or in the format NZ"
     return None
