@@ -119,7 +119,6 @@ def measure_load(llm: Any, variant: Variant, load: Any) -> dict[str, Any]:
     return {
         **describe(variant),
         "mode": variant.mode,
-        "mode": variant.mode,
         "sequences": len(tokens),
         "preempted": len(preempted),
         "tokens": tokens,
