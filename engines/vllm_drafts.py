@@ -95,7 +95,9 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
     wrong = find_errors(rows)
     for row, theirs, what in beside_stock(rows):
         wrong += find_wrong_tokens(row, what)
-        if row["full_steps"] == 0 or row["accepted"] == 0:
+        # Behind wrong tokens a small load may accept none.
+        has_accepted = row["accepted"] > 0 or row["name"] == "control"
+        if row["full_steps"] == 0 or not has_accepted:
             wrong.append(f"{what}: no step was a whole graph, or no draft was accepted")
         if theirs is None or row["name"] in {"stock", "control"}:
             continue
