@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-import statistics
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -19,7 +18,7 @@ import sglang_device_lengths
 import sglang_stand_ins
 from sglang_chunks import MeasuredChunks, first_page
 from sglang_faults import FailingSteps
-from stopwatch import Stopwatch
+from stopwatch import Stopwatch, least_disturbed
 
 import cann_sim
 
@@ -219,11 +218,7 @@ class Measured:
         for (name, sequences), taken in self.taken.items():
             # A turn whose sequences ended early has too few steps for a median.
             turns = [steps for steps in taken if len(steps) >= LEAST_STEPS_OF_TURN]
-            # Others use the machine too: the turn they disturbed least counts, for every side.
-            parts = {
-                part: min(statistics.median(step.get(part, 0.0) for step in turn) for turn in turns)
-                for part in sorted({part for turn in turns for step in turn for part in step})
-            }
+            parts = least_disturbed(turns)
             rows.append(
                 {
                     "name": name,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import os
-import statistics
 import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
@@ -27,6 +26,7 @@ from session_rows import (
     find_wrong_tokens,
 )
 from session_run import make_parser
+from stopwatch import least_disturbed
 from vllm_session import (
     STEPS_OF_TURN,
     TURNS,
@@ -129,10 +129,7 @@ def run_piece_turns(
                 counted[name] = cann_sim.counters() - before
                 taken[name].append(watch.steps[2:])
         for name, turns in taken.items():
-            parts = {
-                part: min(statistics.median(step[part] for step in turn) for turn in turns)
-                for part in ("update", "step")
-            }
+            parts = least_disturbed(turns)
             figures = {each: getattr(counted[name], each) for each in COUNTED}
             row = {**described(variant), "name": name, "sequences": count, **figures}
             forward = {"step_us": parts["step"], "update_us": parts["update"]}

@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-import statistics
 import sys
 import time
 from collections import defaultdict
@@ -32,7 +31,7 @@ from session_rows import (
     judgements,
 )
 from session_run import conclude, make_parser, run_variants
-from stopwatch import Stopwatch
+from stopwatch import Stopwatch, least_disturbed
 from worker_counts import COUNTED
 
 if TYPE_CHECKING:
@@ -386,11 +385,7 @@ def run_turns(
                 taken[side.name].append(watch.steps[2:])
         for side in sides:
             turns = taken[side.name]
-            # Others use the machine too: the turn they disturbed least counts, for every side.
-            parts = {
-                name: min(statistics.median(step.get(name, 0.0) for step in turn) for turn in turns)
-                for name in sorted({name for turn in turns for step in turn for name in step})
-            }
+            parts = least_disturbed(turns)
             rows.append(
                 {
                     **describe(variant),

@@ -14,11 +14,11 @@ import dataclasses
 import functools
 import importlib
 import os
-import statistics
 import sys
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
+import vllm_session
 import vllm_v2_stand_ins
 import worker_counts
 from decode_load import compare_load
@@ -31,12 +31,11 @@ from session_rows import (
     find_unexpected,
     find_wrong,
     find_wrong_tokens,
-    judgements,
 )
 from session_run import make_parser
-from stopwatch import Stopwatch
+from stopwatch import Stopwatch, least_disturbed
 from tiny_models import write_model
-from vllm_models import ModelVariant
+from vllm_models import KEYS, ModelVariant
 from vllm_session import (
     STEPS_OF_TURN,
     TURNS,
@@ -47,6 +46,7 @@ from vllm_session import (
     generate,
     make_engine,
     measure_engine,
+    run_judgement,
     run_session,
     runner_of,
 )
@@ -259,11 +259,7 @@ def run_turns(
                 taken[side.name].append(watch.steps[2:])
         for side in sides:
             turns = taken[side.name]
-            # Others use the machine too: the turn they disturbed least counts, for every side.
-            parts = {
-                name: min(statistics.median(step.get(name, 0.0) for step in turn) for turn in turns)
-                for name in sorted({name for turn in turns for step in turn for name in step})
-            }
+            parts = least_disturbed(turns)
             rows.append(
                 {
                     **describe(variant),
@@ -277,13 +273,6 @@ def run_turns(
                 }
             )
     return rows
-
-
-def run_judgement(
-    variant: Variant, checkpoint: Path, count: int, rows: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return what transformers says about the tokens of each engine of this dtype."""
-    return judgements(rows, variant.dtype, checkpoint, count)
 
 
 def verdict(rows: list[dict[str, Any]]) -> list[str]:
@@ -319,35 +308,16 @@ def verdict(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def choose_variants(options: argparse.Namespace) -> list[Variant]:
-    """Return the variants that a run was asked for."""
-    names: dict[str, dict[str, Any]] = {
-        "stock": {"worker": False},
-        "off": {},
-        "ours": {"key": True},
-        "transformers": {},
-    }
-    chosen = [("bfloat16", name) for name in names]
-    chosen += [("float16", name) for name in ("stock", "ours", "transformers")]
-    others = (OF_V1, *[f", {model}" for model in MODELS])
-    chosen += [(f"bfloat16{other}", name) for other in others for name in ("stock", "ours")]
-    if options.dtypes:
-        chosen = [each for each in chosen if each[0] in options.dtypes]
-    made = functools.partial(Variant, mode=options.mode)
+    """Return the variants that a run was asked for: those of vllm_session.py, and others."""
+    others = [
+        Variant(name=name, dtype=f"bfloat16{other}", num_layers=options.layers, **KEYS[name])
+        for other in (OF_V1, *[f", {model}" for model in MODELS])
+        for name in ("stock", "ours")
+    ]
     return [
-        *[
-            made(name=name, dtype=dtype, num_layers=options.layers, **names[name])
-            for dtype, name in chosen
-        ],
-        *[
-            made(
-                name="turns",
-                dtype="bfloat16",
-                num_layers=layers,
-                key=True,
-                timed=tuple(options.timed_sequences),
-            )
-            for layers in options.timed_layers
-        ],
+        dataclasses.replace(variant, mode=options.mode)
+        for variant in (*vllm_session.choose_variants(options), *others)
+        if variant.timed or not options.dtypes or variant.dtype in options.dtypes
     ]
 
 
