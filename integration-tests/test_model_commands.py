@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npu_compile.command_line.command import main
+from npu_compile_command import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,13 +138,15 @@ def test_picture_of_the_steps_has_the_lane_and_says_that_it_is_simulated(traced:
 
 def test_plan_and_bench_run_the_model(capsys: pytest.CaptureFixture[str]) -> None:
     config = '{"mode": "full", "capture_sizes": [4, 8], "fuse": false}'
-    assert main(["plan", MODEL, "--config", config, "--streams", "1", "--json", "--quiet"]) == 0
+    assert (
+        run_command(["plan", MODEL, "--config", config, "--streams", "1", "--json", "--quiet"]) == 0
+    )
     plan = json.loads(capsys.readouterr().out)["decode"]
     assert plan["sizes"] == [8]
     assert plan["used"]["streams"] == 1
 
     arguments = ["--config", config, "--steps", "2", "--modes", "eager,full"]
-    assert main(["bench", MODEL, *arguments, "--json", "--quiet"]) == 0
+    assert run_command(["bench", MODEL, *arguments, "--json", "--quiet"]) == 0
     times = json.loads(capsys.readouterr().out)
     assert [each["mode"] for each in times] == ["eager", "full"]
     assert times[0]["median_update_us"] == 0.0

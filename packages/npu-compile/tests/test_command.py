@@ -4,13 +4,14 @@ import io
 import json
 import subprocess
 import sys
+import textwrap
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import pytest
 
-from npu_compile.command_line.command import main
 from npu_compile.command_line.installation_check import check_installation
+from npu_compile_command import run_command
 from npu_graph_runtime import ERROR_CODES
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def test_config_shows_every_key(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", '{"mode": "full", "capture_sizes": [2, 1]}']) == 0
+    assert run_command(["config", '{"mode": "full", "capture_sizes": [2, 1]}']) == 0
 
     shown = json.loads(capsys.readouterr().out)
     assert (shown["mode"], shown["capture_sizes"], shown["warmup_runs"]) == ("full", [1, 2], 1)
@@ -28,13 +29,13 @@ def test_config_reads_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     path = tmp_path / "config.toml"
     path.write_text('mode = "breakable"\n')
 
-    assert main(["config", str(path)]) == 0
+    assert run_command(["config", str(path)]) == 0
     assert json.loads(capsys.readouterr().out)["mode"] == "breakable"
 
 
 @pytest.mark.parametrize("text", ['{"modus": 1}', "absent.json"])
 def test_config_that_is_wrong_is_one_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["config", text]) == 1
+    assert run_command(["config", text]) == 1
 
     said = capsys.readouterr()
     assert said.out == ""
@@ -85,8 +86,42 @@ def test_command_is_installed_and_answers(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["explain", "--help"], ["absent"]]
+)
+def test_help_does_not_import_torch(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from npu_compile_command import run_command\n"
+        "try: run_command(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0
+    assert "npu-compile" in done.stdout + done.stderr
+
+
+def test_example_of_the_help_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(SystemExit):
+        run_command(["explain", "--help"])
+    example = capsys.readouterr().out.partition("my_model.py:\n")[2]
+    program, _, rest = example.partition("  npu-compile ")
+    (tmp_path / "my_model.py").write_text(textwrap.dedent(program))
+    monkeypatch.chdir(tmp_path)
+
+    assert run_command(rest.partition("\n")[0].split()) == 0
+    assert capsys.readouterr().out == "wrote explanation.html\n"
+
+
 def test_error_says_what_a_code_means(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["error", "107027"]) == 0
+    assert run_command(["error", "107027"]) == 0
 
     said = capsys.readouterr().out
     assert said.startswith("107027 IllegalWhileCapturingError: ")
@@ -102,7 +137,7 @@ def test_error_reads_a_log(
     EL0005: runtime result = 207008
     """
     monkeypatch.setattr("sys.stdin", io.StringIO(log))
-    assert main(["error", "-", "--json"]) == 0
+    assert run_command(["error", "-", "--json"]) == 0
 
     found = [
         (each["code"], each["line"], each["times"]) for each in json.loads(capsys.readouterr().out)
@@ -112,5 +147,5 @@ def test_error_reads_a_log(
 
 @pytest.mark.parametrize("text", ["", "all is well", "1", "507015 tokens"])
 def test_error_without_a_code_says_so(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["error", text]) == 1
+    assert run_command(["error", text]) == 1
     assert capsys.readouterr().err == "npu-compile: no error code of the device is in this text\n"

@@ -11,7 +11,7 @@ import torch
 
 import npu_compile
 from npu_compile import ConfigError
-from npu_compile.command_line.command import main
+from npu_compile_command import run_command
 from piecewise_split import SplittingOpAbsentError
 
 if TYPE_CHECKING:
@@ -167,16 +167,17 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_command_tells_it_as_text_json_and_page(
     module: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", f"{module}:good"]) == 0
+    assert run_command(["explain", f"{module}:good"]) == 0
     assert capsys.readouterr().out.startswith("model, mode eager\n")
 
     full = ["--config", '{"mode": "full", "capture_sizes": [4]}']
-    assert main(["explain", f"{module}:good", *full, "--json"]) == 0
+    assert run_command(["explain", f"{module}:good", *full, "--json"]) == 0
     told: Mapping[str, Any] = json.loads(capsys.readouterr().out)
     assert (told["config"]["mode"], told["device_graphs"]) == ("full", {"decode": 1, "prefill": 0})
 
-    assert main(["explain", f"{module}:good", "--html", str(tmp_path / "page.html")]) == 0
-    assert capsys.readouterr().out == ""
+    page = tmp_path / "page.html"
+    assert run_command(["explain", f"{module}:good", "--html", str(page)]) == 0
+    assert capsys.readouterr().out == f"wrote {page}\n"
     assert (tmp_path / "page.html").read_text().startswith("<!doctype html>")
 
 
@@ -197,7 +198,7 @@ def test_command_tells_it_as_text_json_and_page(
 def test_command_that_cannot_says_why_in_one_line(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["explain", *arguments]) == 1
+    assert run_command(["explain", *arguments]) == 1
 
     error = capsys.readouterr().err
     assert error.startswith("npu-compile: ")

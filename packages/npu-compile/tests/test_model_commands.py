@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from npu_compile.command_line.command import main
 from npu_compile.command_line.traced_steps import main as run_traced_steps
+from npu_compile_command import run_command
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
     """Run a command that has to work, and return what it told as JSON."""
-    assert main([*arguments, "--json"]) == 0, capsys.readouterr().err
+    assert run_command([*arguments, "--json"]) == 0, capsys.readouterr().err
     return json.loads(capsys.readouterr().out)
 
 
@@ -90,13 +90,13 @@ def test_plan_shares_the_budget_between_prefill_and_decode(
 
 
 def test_plan_says_how_far_it_is_unless_it_is_quiet(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "command_models:good", "--sizes", "2,4"]) == 0
+    assert run_command(["plan", "command_models:good", "--sizes", "2,4"]) == 0
     told = capsys.readouterr()
     assert "capture sizes: 2 of 2 (2, 4)" in told.out
     assert "npu-compile: captured size 4, 1 of 2\n" in told.err
     assert "npu-compile: forecast of 2 sizes: 2 streams" in told.err
 
-    assert main(["plan", "command_models:good", "--quiet"]) == 0
+    assert run_command(["plan", "command_models:good", "--quiet"]) == 0
     assert not capsys.readouterr().err
 
 
@@ -119,7 +119,10 @@ def test_bench_times_each_mode_and_draws_them(
 def test_bench_prints_a_table_of_the_modes_that_were_asked_for(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["bench", "command_models:with_prefill", "--modes", "breakable", "--steps=1"]) == 0
+    assert (
+        run_command(["bench", "command_models:with_prefill", "--modes", "breakable", "--steps=1"])
+        == 0
+    )
 
     told = capsys.readouterr()
     heading, row = told.out.splitlines()
@@ -150,7 +153,7 @@ def test_trace_of_a_device_with_virtual_times_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CANN_SIM_CLOCK", "given")
-    assert main(["trace", "command_models:good", "--quiet"]) == 1
+    assert run_command(["trace", "command_models:good", "--quiet"]) == 1
     assert "found CANN_SIM_CLOCK, with which the device's times are" in capsys.readouterr().err
 
 
@@ -161,7 +164,7 @@ def test_trace_of_a_model_that_fails_says_why(
         run_traced_steps(["command_models:no_rows", "", "1", str(tmp_path / "out"), "--quiet"])
 
     monkeypatch.setattr(sys, "executable", shutil.which("false"))
-    assert main(["trace", "command_models:no_rows", "--quiet"]) == 1
+    assert run_command(["trace", "command_models:no_rows", "--quiet"]) == 1
     assert "the process that ran it ended with status 1" in capsys.readouterr().err
     assert not (tmp_path / "trace.json").exists()
 
@@ -195,6 +198,7 @@ def redrawn(capsys: pytest.CaptureFixture[str], picture: Path) -> bytes:
         ),
         (["bench", "good", "--modes", "piecewise"], "needs splitting_ops"),
         (["bench", "good", "--modes", "full,full_decode_and_piecewise"], "one of them at a time"),
+        (["bench", "good", "--modes", "fast"], "reading --modes: expected some of eager, full"),
         (["explain", "good", "--plot", "picture.pdf"], "ends in .svg or .png"),
         (["explain", "good", "--plot", "absent/picture.png"], "there is no folder 'absent'"),
         (["explain", "good", "--plot", "p.svg", "--config", '{"fuse": false}'], "says fuse=False"),
@@ -206,7 +210,7 @@ def test_what_cannot_be_is_said(
 ) -> None:
     command, function, *rest = arguments
 
-    assert main([command, f"command_models:{function}", *rest]) == 1
+    assert run_command([command, f"command_models:{function}", *rest]) == 1
 
     error = [line for line in capsys.readouterr().err.splitlines() if "captured size" not in line]
     assert any(line.startswith("npu-compile: ") and said in line for line in error), error
@@ -215,17 +219,16 @@ def test_what_cannot_be_is_said(
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["plan", "m:f", "--memory", "2X"], "expected bytes, as in 512M or 2G"),
+        (["plan", "m:f", "--memory", "2X"], "expected bytes, such as 512M or 2G"),
         (["plan", "m:f", "--sizes", "1,a"], "expected a whole number of at least 1"),
         (["plan", "m:f", "--streams", "0"], "expected a whole number of at least 1"),
-        (["bench", "m:f", "--modes", "fast"], "expected some of eager, full"),
     ],
 )
 def test_option_that_cannot_be_is_refused(
     option: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
-        main(option)
+        run_command(option)
 
     assert said in capsys.readouterr().err
 
@@ -236,6 +239,6 @@ def test_picture_without_matplotlib_names_the_extra(
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
-    assert main(["explain", "command_models:good", "--plot", "picture.svg"]) == 1
+    assert run_command(["explain", "command_models:good", "--plot", "picture.svg"]) == 1
 
     assert "pip install 'npu-compile[plot]'" in capsys.readouterr().err
