@@ -8,6 +8,7 @@ made by uv from the packages' own metadata (``tools/sessions``), below ``.nox``.
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -489,6 +490,17 @@ def changes(session: nox.Session) -> None:
 def build(session: nox.Session, package: Package) -> None:
     """Build one package; from its wheel alone run the README's programs, then its tests."""
     _release(session, "build", package.name, *_wheel_options(session), *session.posargs)
+
+
+@nox.session(default=False)
+def wheels(session: nox.Session) -> None:
+    """Build the wheels of all packages into dist, for `pip install --find-links dist`."""
+    installer = _installer(session)
+    folder = ROOT / "dist"
+    folder.mkdir(exist_ok=True)
+    for package in packages(ROOT):
+        wheel = shutil.copy(installer.wheel(package), folder)
+        session.log(f"wrote {Path(wheel).relative_to(ROOT)}")
 
 
 @nox.session(default=False)
