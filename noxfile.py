@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nox
+from nox.command import CommandFailed
 from nox.virtualenv import find_uv
 
 sys.path.insert(0, str(Path(__file__).parent / "tools"))
@@ -62,11 +63,20 @@ def lint(session: nox.Session) -> None:
     )
     folder = Path(python).parent
     sources = [str(package.folder / "src") for package in packages(ROOT)]
-    session.run(str(folder / "ruff"), "check", ".", external=True)
-    session.run(str(folder / "ruff"), "format", "--check", ".", external=True)
     imports = {"PYTHONPATH": os.pathsep.join(sources)}
-    session.run(str(folder / "lint-imports"), "--no-cache", env=imports, external=True)
-    session.run(python, "tools/check_architecture.py", *sources, "examples", external=True)
+    commands = {
+        "ruff check": ([str(folder / "ruff"), "check", "."], {}),
+        "ruff format": ([str(folder / "ruff"), "format", "--check", "."], {}),
+        "import-linter": ([str(folder / "lint-imports"), "--no-cache"], imports),
+        "architecture": ([python, "tools/check_architecture.py", *sources, "examples"], {}),
+    }
+    failed = [
+        name
+        for name, (command, environment) in commands.items()
+        if not _succeeds(session, command, environment)
+    ]
+    if failed:
+        session.error(f"failed: {', '.join(failed)}")
 
 
 @nox.session(tags=["gate"])
@@ -358,6 +368,14 @@ def every_operator(session: nox.Session) -> None:
 def random_writes(session: nox.Session) -> None:
     """Rewrite 20,000 random programs of writes and views; the gate runs a small share of them."""
     _long_tests(session, "fx-passes", "tests/memory/test_random_writes.py", "--programs=20000")
+
+
+def _succeeds(session: nox.Session, command: Sequence[str], environment: dict[str, str]) -> bool:
+    try:
+        session.run(*command, env=environment, external=True)
+    except CommandFailed:
+        return False
+    return True
 
 
 def _installer(session: nox.Session) -> Installer:
