@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import copy
+import os
+import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -41,6 +46,37 @@ def test_graph_key_hash_computed_once() -> None:
     assert {key: 1}[key] == 1
     assert hash(key) == hash(key)
     assert len(calls) == 1
+
+
+EXTRAS = ((), ("prefill",), (("layers", 3), "draft"), (frozenset({"a", "b"}),), (1, True, None))
+
+
+@pytest.mark.parametrize("seed", ["0", "1", "123"])
+def test_graph_key_pickled_in_another_process_finds_equal_keys(seed: str) -> None:
+    program = f"""
+import pickle, sys
+from npu_graph_runtime import GraphKey
+keys = [GraphKey(num_tokens=4, num_sequences=2, uniform=True, extra=e) for e in {EXTRAS!r}]
+sys.stdout.buffer.write(pickle.dumps([pickle.dumps(keys, protocol) for protocol in range(2, 6)]))
+"""
+    # Texts hash by a seed of each process.
+    environment = os.environ | {"PYTHONHASHSEED": seed}
+    command = [sys.executable, "-c", program]
+    sent = subprocess.run(command, env=environment, check=True, capture_output=True).stdout
+    own = {
+        GraphKey(num_tokens=4, num_sequences=2, uniform=True, extra=extra): extra
+        for extra in EXTRAS
+    }
+
+    for keys in pickle.loads(sent):
+        assert [own[key] for key in pickle.loads(keys)] == list(EXTRAS)
+
+
+def test_graph_key_copied_is_equal_and_checked() -> None:
+    key = GraphKey(num_tokens=8, num_active_loras=2, extra=("draft", (1, True)))
+    for made in (copy.copy(key), copy.deepcopy(key), pickle.loads(pickle.dumps(key))):
+        assert (made, hash(made), repr(made)) == (key, hash(key), repr(key))
+        assert made != GraphKey(num_tokens=8, num_active_loras=2, extra=("draft", (1, 1)))
 
 
 def test_graph_key_str_names_what_is_set() -> None:

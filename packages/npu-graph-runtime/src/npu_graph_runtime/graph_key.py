@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 from npu_graph_runtime.errors import GraphKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,8 +19,9 @@ class GraphKey:
     Token count alone is not enough: two batches of the same size that differ in the number of
     active LoRA adapters or in uniformity run other kernels, and must not share a graph. Keys are
     equal where their values are equal and of the same types: ``extra=(1,)`` and ``extra=(True,)``
-    are two keys. The hash is computed once; keep one key object a graph (in a table by bucket, say)
-    and a look-up costs one identity comparison.
+    are two keys. You can send a key to another process by pickle: it finds the graph that was
+    captured there under an equal key. The hash is computed once; keep one key object a graph (in a
+    table by bucket, say) and a look-up costs one identity comparison.
 
     Attributes:
         num_tokens: tokens of the padded batch, at least 1.
@@ -87,6 +89,18 @@ class GraphKey:
     def __hash__(self) -> int:
         """Return the hash computed on construction."""
         return self._hash
+
+    def __reduce__(self) -> tuple[Callable[[], GraphKey], tuple[()]]:
+        """Return how a copy is made: from the values, since each process hashes texts its own way.
+
+        The types of ``extra`` are found again in the process that loads the key.
+        """
+        values = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.init
+        }
+        return functools.partial(type(self), **values), ()
 
     def __str__(self) -> str:
         """Return the key without its defaults, for messages."""
