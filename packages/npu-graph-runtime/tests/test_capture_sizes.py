@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -24,17 +25,17 @@ def test_bucket_for_any_count_is_smallest_size_that_holds_it(sizes: set[int], co
 
 
 @given(SIZES, st.integers(1, 8), st.integers(1, 8))
-def test_rounded_sizes_are_multiples_and_not_above_largest(
+def test_rounded_sizes_are_multiples_and_hold_every_batch(
     sizes: set[int], ranks: int, rows: int
 ) -> None:
-    capture_sizes = CaptureSizes(sizes)
-    try:
-        rounded = capture_sizes.rounded_to_multiples(ranks, rows)
-    except CaptureSizeError:
-        assert max(sizes) < math.lcm(ranks, rows)
-        return
-    assert rounded.largest == max(sizes) // math.lcm(ranks, rows) * math.lcm(ranks, rows)
-    assert all(size % ranks == 0 and size % rows == 0 for size in rounded)
+    rounded = CaptureSizes(sizes).rounded_to_multiples(ranks, rows)
+    factor = math.lcm(ranks, rows)
+    assert rounded.largest < max(sizes) + factor
+    assert all(size % factor == 0 for size in rounded)
+    for size in sizes:
+        bucket = rounded.bucket_for(size)
+        assert bucket is not None
+        assert size <= bucket < size + factor
 
 
 def test_capture_sizes_unordered_with_duplicates_are_a_sorted_set() -> None:
@@ -59,8 +60,6 @@ def test_capture_sizes_impossible_raise(sizes: list[int], message: str) -> None:
 def test_capture_sizes_nothing_left_raises() -> None:
     with pytest.raises(CaptureSizeError, match="none is at most 3"):
         CaptureSizes([4]).up_to(3)
-    with pytest.raises(CaptureSizeError, match="none is a multiple of 6"):
-        CaptureSizes([4]).rounded_to_multiples(2, 3)
     with pytest.raises(CaptureSizeError, match=r"factors \[0\]"):
         CaptureSizes([4]).rounded_to_multiples(0)
 
@@ -83,9 +82,65 @@ def test_vllm_sizes_follow_its_formula() -> None:
     assert len(large) == 3 + 31 + 17
 
 
+def sizes_of_vllm(sequences: int, drafts: int, scale: int) -> list[int]:
+    """``_set_cudagraph_sizes`` of vLLM 0.27, whose scale is 2; 1 in vLLM-Ascend."""
+    limit = min(sequences * (1 + drafts) * scale, 512)
+    small = [size for size in (1, 2, 4) if size <= limit]
+    return [*small, *range(8, min(limit + 1, 256), 8), *range(256, limit + 1, 16)]
+
+
+@pytest.mark.parametrize("scale", [1, 2])
+def test_vllm_sizes_are_those_of_vllm_or_hold_the_largest_batch_besides(scale: int) -> None:
+    for sequences, drafts in itertools.product(range(1, 257), range(8)):
+        sizes = vllm_capture_sizes(sequences, num_draft_tokens=drafts, scale=scale)
+        theirs, batch = sizes_of_vllm(sequences, drafts, scale), sequences * (1 + drafts)
+        assert list(sizes) == theirs + [min(batch, 512)] * (theirs[-1] < min(batch, 512))
+        if scale == 2:
+            assert list(sizes) == theirs
+
+
+def test_largest_batch_has_a_bucket_by_every_formula() -> None:
+    """Of vLLM with drafts and tensor parallelism, in whole sequences, up to its 512 tokens."""
+    for sequences, drafts, scale in itertools.product(range(1, 257), range(8), (1, 2)):
+        rows = 1 + drafts
+        batch = sequences * rows
+        if batch > 512:
+            continue
+        sizes = vllm_capture_sizes(sequences, num_draft_tokens=drafts, scale=scale)
+        for ranks in (1, 2, 4, 8, 16):
+            for rounded in (sizes.rounded_to_multiples(rows, ranks), sizes):
+                bucket = rounded.bucket_for(batch)
+                assert bucket is not None
+                assert bucket < batch + max(16, math.lcm(rows, ranks)) + 16
+
+
+@pytest.mark.parametrize("tokens", [1, 7, 12, 100, 511, 513, 8192])
+def test_vllm_sizes_hold_the_largest_batch_of_a_token_limit(tokens: int) -> None:
+    for sequences, drafts in itertools.product(range(1, 129), range(4)):
+        batch = min(sequences * (1 + drafts), tokens, 512)
+        for scale in (1, 2):
+            sizes = vllm_capture_sizes(
+                sequences, num_draft_tokens=drafts, scale=scale, max_num_batched_tokens=tokens
+            )
+            assert sizes.bucket_for(batch) is not None
+            assert sizes.largest <= tokens
+
+
+@pytest.mark.parametrize("is_speculative", [False, True])
+def test_sglang_sizes_hold_the_largest_batch(is_speculative: bool) -> None:
+    """What is not on a step is added; else the sizes are SGLang's."""
+    wider = sglang_decode_capture_sizes(1100, is_speculative=is_speculative)
+    for largest in range(1, 1100):
+        sizes = sglang_decode_capture_sizes(largest, is_speculative=is_speculative)
+        assert sizes.largest == largest
+        assert set(sizes) - {largest} == {size for size in wider if size < largest}
+        assert sglang_prefill_capture_sizes(largest).largest == largest
+
+
 def test_vllm_sizes_for_ascend_and_drafts_scale_the_limit() -> None:
     assert vllm_capture_sizes(64, scale=1).largest == 64
     assert vllm_capture_sizes(16, num_draft_tokens=3, scale=1).largest == 64
+    assert list(vllm_capture_sizes(12, scale=1)) == [1, 2, 4, 8, 12]
 
 
 def test_vllm_sizes_token_limit_below_maximum_is_a_size() -> None:
@@ -95,12 +150,16 @@ def test_vllm_sizes_token_limit_below_maximum_is_a_size() -> None:
 def test_vllm_sizes_with_drafts_round_to_whole_sequences() -> None:
     sizes = vllm_capture_sizes(8, num_draft_tokens=2).rounded_to_multiples(3)
     assert list(sizes) == [3, 6, 9, 18, 24, 33, 42, 48]
+    assert list(vllm_capture_sizes(170, num_draft_tokens=2).rounded_to_multiples(3))[-2:] == [
+        498,
+        513,
+    ]
 
 
 def test_sglang_decode_sizes_follow_its_steps() -> None:
-    assert list(sglang_decode_capture_sizes(20)) == [1, 2, 4, 8, 12, 16]
+    assert list(sglang_decode_capture_sizes(20)) == [1, 2, 4, 8, 12, 16, 20]
     large = sglang_decode_capture_sizes(600)
-    assert list(large)[-5:] == [480, 496, 512, 544, 576]
+    assert list(large)[-6:] == [480, 496, 512, 544, 576, 600]
     assert 248 in large
     assert 264 not in large
     assert list(sglang_decode_capture_sizes(3, is_padded=False)) == [1, 2, 3]
@@ -120,5 +179,5 @@ def test_default_sizes_limits_below_one_raise() -> None:
         vllm_capture_sizes(1, max_num_batched_tokens=0)
     with pytest.raises(CaptureSizeError, match="max_batch_size is 0"):
         sglang_decode_capture_sizes(0)
-    with pytest.raises(CaptureSizeError, match="none is 4 or more"):
-        sglang_prefill_capture_sizes(3)
+    with pytest.raises(CaptureSizeError, match="max_num_tokens is 0"):
+        sglang_prefill_capture_sizes(0)

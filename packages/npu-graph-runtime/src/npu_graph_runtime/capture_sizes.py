@@ -99,24 +99,29 @@ class CaptureSizes:
         Raises:
             CaptureSizeError: no size is that small.
         """
-        return CaptureSizes(
-            _checked((size for size in self._sizes if size <= limit), f"at most {limit}", self)
-        )
+        sizes = [size for size in self._sizes if size <= limit]
+        if not sizes:
+            raise CaptureSizeError(
+                f"choosing capture sizes from {self}: none is at most {limit}, expected at least "
+                "one; raise the limit or give the sizes yourself"
+            )
+        return CaptureSizes(sizes)
 
     def rounded_to_multiples(self, *factors: int) -> CaptureSizes:
-        """Return the sizes rounded up to multiples of every factor, none above the largest one.
+        """Return the sizes rounded up to multiples of every factor.
 
         With sequence parallelism a batch is divided over the tensor-parallel ranks, and with
-        speculative decoding every sequence has one row more than it has draft tokens, so a uniform
-        batch is a multiple of either. Sizes are rounded up, as by vLLM's
-        ``adjust_cudagraph_sizes_for_spec_decode``; those that would exceed the largest size are
-        rounded down instead, so that the largest batches keep a bucket.
+        speculative decoding every sequence has one row more than it has draft tokens. Every batch
+        that these sizes hold has a bucket among the rounded ones too, so the largest size may grow,
+        by less than the least common multiple of the factors: make static buffers for `largest` of
+        the result. vLLM's ``adjust_cudagraph_sizes_for_spec_decode`` leaves out a size that would
+        grow beyond the maximum, and its largest batches then run eagerly.
 
         Args:
             factors: such as the number of tensor-parallel ranks and ``1 + num_draft_tokens``.
 
         Raises:
-            CaptureSizeError: a factor below 1, or no size is left.
+            CaptureSizeError: a factor below 1.
         """
         if any(factor < 1 for factor in factors):
             raise CaptureSizeError(
@@ -124,9 +129,7 @@ class CaptureSizes:
                 "integers of at least 1"
             )
         factor = math.lcm(*factors)
-        highest = self.largest // factor * factor
-        rounded = {min(math.ceil(size / factor) * factor, highest) for size in self._sizes}
-        return CaptureSizes(_checked(rounded - {0}, f"a multiple of {factor}", self))
+        return CaptureSizes(math.ceil(size / factor) * factor for size in self._sizes)
 
 
 def vllm_capture_sizes(
@@ -142,6 +145,10 @@ def vllm_capture_sizes(
     ``min(max_num_sequences * (1 + num_draft_tokens) * 2, 512)`` tokens; the sizes 1, 2 and 4,
     multiples of 8 below 256 and of 16 from there on. vLLM-Ascend takes ``scale=1``. Round the
     result with :meth:`CaptureSizes.rounded_to_multiples` for speculative decoding.
+
+    Where the steps end below the largest decode batch, that batch is a size as well, unlike in
+    vLLM-Ascend, which runs batches of 9 to 12 eagerly for 12 sequences. As in vLLM, no size is
+    above 512 tokens: batches larger than that have no bucket.
 
     Args:
         max_num_sequences: most sequences of a batch.
@@ -160,8 +167,11 @@ def vllm_capture_sizes(
     sizes = [size for size in (1, 2, 4) if size <= limit]
     sizes += range(8, min(limit + 1, 256), 8)
     sizes += range(256, limit + 1, 16)
+    largest_batch = min(max_num_sequences * (1 + num_draft_tokens), limit)
     if max_num_batched_tokens == limit:
         sizes.append(limit)
+    elif sizes[-1] < largest_batch:
+        sizes.append(largest_batch)
     return CaptureSizes(sizes)
 
 
@@ -172,7 +182,8 @@ def sglang_decode_capture_sizes(
 
     Source: ``cuda_graph_hook.py`` of SGLang 0.5.23. Usually 1, 2, 4, 8 and 12, then steps of 8 up
     to 256, of 16 up to 511, of 32 beyond; with speculative decoding 1 to 8, then steps of 2 up to
-    32, of 4 up to 64, of 8 up to 256, of 16 beyond; without padding every size.
+    32, of 4 up to 64, of 8 up to 256, of 16 beyond; without padding every size. The largest batch
+    is always a size, also between two steps, where SGLang would run it eagerly.
 
     Args:
         max_batch_size: most sequences of a batch.
@@ -191,36 +202,25 @@ def sglang_decode_capture_sizes(
     else:
         sizes = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16)]
         sizes += range(512, max_batch_size + 1, 32)
-    return CaptureSizes(size for size in sizes if size <= max_batch_size)
+    return CaptureSizes([*(size for size in sizes if size < max_batch_size), max_batch_size])
 
 
 def sglang_prefill_capture_sizes(max_num_tokens: int) -> CaptureSizes:
     """Return SGLang's default capture sizes of prefill, in tokens.
 
     Source: SGLang 0.5.23: steps of 4 up to 32, of 16 up to 256, of 32 up to 512, of 64 up to 1024,
-    of 256 up to 4096, of 512 beyond.
+    of 256 up to 4096, of 512 beyond. The largest chunk is always a size, also between two steps.
 
     Args:
         max_num_tokens: most tokens of a chunk.
 
     Raises:
-        CaptureSizeError: fewer than 4 tokens, the smallest size.
+        CaptureSizeError: a number of tokens below 1.
     """
+    _require_positive(max_num_tokens=max_num_tokens)
     sizes = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
     sizes += [*range(1280, 4097, 256), *range(4608, max_num_tokens + 1, 512)]
-    return CaptureSizes(
-        _checked((size for size in sizes if size <= max_num_tokens), "4 or more", max_num_tokens)
-    )
-
-
-def _checked(sizes: Iterable[int], wanted: str, source: object) -> list[int]:
-    found = list(sizes)
-    if not found:
-        raise CaptureSizeError(
-            f"choosing capture sizes from {source}: none is {wanted}, expected at least one; "
-            "raise the limit or give the sizes yourself"
-        )
-    return found
+    return CaptureSizes([*(size for size in sizes if size < max_num_tokens), max_num_tokens])
 
 
 def _require_positive(**limits: int) -> None:

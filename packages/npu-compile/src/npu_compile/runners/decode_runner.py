@@ -94,7 +94,7 @@ class DecodeRunner:
             given. Without it the caller does that before :meth:`run`, and run mode ``FULL`` refuses
             a batch that is larger than every capture size.
         query_length: rows that each sequence brings, at least 1. Capture sizes are rounded to
-            multiples of it, as by ``CaptureSizes.rounded_to_multiples``. ``None`` where sequences
+            multiples of it, none above the largest of them. ``None`` where sequences
             bring any number; then lengths are those of the batch as it is, and the groups pad
             them (``ParameterGroup(pad=True)``).
         max_sequences: only, and needed, where `query_length` is ``None``: sequences that a captured

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from npu_compile.configuration.config_values import is_whole
 from npu_compile.errors import ConfigError, InputError
 from npu_compile.inputs.step_size import StepSize
-from npu_graph_runtime import CaptureSizeError, CaptureSizes, GraphKey
+from npu_graph_runtime import CaptureSizes, GraphKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,20 +71,22 @@ class StepForm:
             )
 
     def capture_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
-        """Return capture sizes rounded to whole sequences, ascending.
+        """Return capture sizes rounded to whole sequences, ascending, none above the largest one.
 
         Raises:
             ConfigError: none is as large as one sequence.
         """
         if not sizes or self._query_length is None:
             return sizes
-        try:
-            return tuple(CaptureSizes(sizes).rounded_to_multiples(self._query_length))
-        except CaptureSizeError as error:
+        # Batches are whole sequences, so rounded down the largest size holds as many of them.
+        highest = max(sizes) // self._query_length * self._query_length
+        if not highest:
             raise ConfigError(
                 f"making a decode runner of {self._query_length} rows a sequence: the capture "
                 f"sizes, in rows, are {list(sizes)}, expected one of at least {self._query_length}"
-            ) from error
+            )
+        rounded = CaptureSizes(sizes).rounded_to_multiples(self._query_length)
+        return tuple(CaptureSizes(min(size, highest) for size in rounded))
 
     def step_size(self, rows: int) -> StepSize:
         """Return the sizes of a captured step of so many rows."""
