@@ -8,6 +8,7 @@ import functools
 import gc
 import pickle
 import time
+import traceback as tracebacks
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -18,6 +19,7 @@ from npu_graph_runtime.errors import (
     CaptureSessionError,
     FeatureNotSupportedError,
     GraphRuntimeError,
+    OutOfDeviceMemoryError,
 )
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
@@ -82,6 +84,11 @@ class CaptureSession:
 
     Enter it on the thread that captures; a context has at most one open session.
 
+    After a capture that failed you can capture again, such as a smaller size after one that ran out
+    of memory: the next capture first returns the memory of the failed one to the device. The frames
+    of an :class:`~npu_graph_runtime.OutOfDeviceMemoryError` have no local variables any more, since
+    they would keep that memory for as long as you handle the error.
+
     Args:
         device: captures and replays.
         context: the context of the callables that may capture.
@@ -130,6 +137,8 @@ class CaptureSession:
         self._observer = observer
         self._memory_snapshot = memory_snapshot
         self._capturing: str | None = None
+        self._has_failed = False
+        self._warmup_bytes = 0
         self._listener: BreakListener | None = None
         self._stack = contextlib.ExitStack()
 
@@ -224,10 +233,17 @@ class CaptureSession:
                 f"capturing {subject}: {self._capturing} is being captured, expected no capture "
                 "under way, since captures do not nest; give the inner callable another run mode"
             )
+        if self._has_failed:
+            self._return_memory()
         self._capturing = subject
         self.attempt = object()
         try:
             return self._capture(call, subject, warmup_runs, is_breakable)
+        except BaseException as error:
+            self._has_failed = True
+            if isinstance(error, OutOfDeviceMemoryError):
+                _clear_frames(error)
+            raise
         finally:
             self._capturing = None
             self._listener = None
@@ -285,8 +301,8 @@ class CaptureSession:
         started = time.perf_counter()
         doing = "warming up"
         try:
-            for _ in range(warmup_runs):
-                call()
+            if warmup_runs:
+                self._warm_up(call, warmup_runs)
             warmed_up = time.perf_counter()
             doing = "capturing"
             graph, result = self._captured(call, subject, is_breakable)
@@ -321,6 +337,28 @@ class CaptureSession:
         self.num_graphs += 1
         return graph, result
 
+    def _warm_up(self, call: Callable[[], Any], runs: int) -> None:
+        """Run the call, and return the memory that this takes where it is wanted again.
+
+        The allocator keeps what warm-up runs took, and gives none of it to a capture.
+        """
+        before = self.device.memory_figures().reserved
+        for _ in range(runs):
+            call()
+        figures = self.device.memory_figures()
+        self._warmup_bytes += max(0, figures.reserved - before)
+        if figures.free < self._warmup_bytes:
+            self._return_memory()
+
+    def _return_memory(self) -> None:
+        """Return all memory to the device that nothing uses any more."""
+        self.device.synchronize()
+        if self._has_failed:
+            # Collection is held off, and an exception is often in a cycle with its frames.
+            gc.collect()
+        self.device.empty_cache()
+        self._has_failed, self._warmup_bytes = False, 0
+
     def _save_snapshot(self) -> None:
         if self._memory_snapshot is not None and isinstance(self.device, SnapshotDevice):
             snapshot = self.device.memory_snapshot()
@@ -337,6 +375,13 @@ class CaptureSession:
                 memory=self.device.memory_figures(),
             )
         )
+
+
+def _clear_frames(error: BaseException | None) -> None:
+    """Clear the local variables of the frames that have raised an error and its causes."""
+    while error is not None:
+        tracebacks.clear_frames(error.__traceback__)
+        error = error.__cause__
 
 
 @contextlib.contextmanager
