@@ -583,3 +583,48 @@ def test_sixty_two_segments_replay_as_one(device: GraphDevice, context: GraphCon
             x.fill_(value)
             graph.replay()
             assert torch.equal(captured.result.cpu(), model(x).cpu())
+
+
+MODES = {
+    "inference": torch.inference_mode,
+    "no_grad": torch.no_grad,
+    "grad": torch.enable_grad,
+}
+
+
+@pytest.mark.parametrize("at_replay", MODES)
+@pytest.mark.parametrize("at_capture", MODES)
+def test_replay_in_another_grad_mode_than_the_capture(
+    device: GraphDevice, context: GraphContext, capture: Capture, at_capture: str, at_replay: str
+) -> None:
+    """Eager functions that return memory, write what they are given, and read parameters."""
+    weight = torch.nn.Parameter(tensor(device, 2.0, 3.0))
+    total = tensor(device, 0.0, 0.0)
+
+    @runs_eagerly(context)
+    def returning(x: Tensor) -> Tensor:
+        return (x * weight).view(1, 2)
+
+    @runs_eagerly(context)
+    def writing(x: Tensor, out: Tensor) -> None:
+        out.copy_(x[0] * weight)
+        total.copy_(x[0] * weight)
+
+    def model(x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        writing(returning(x + 1) + 1, out)
+        return out * 2
+
+    x = tensor(device, 0.0, 0.0)
+    with MODES[at_capture]():
+        step = capture(model, x)
+    for value in (1.0, 5.0):
+        with torch.no_grad():
+            x.fill_(value)
+        with MODES[at_replay]():
+            found = replayed(step, context, x)
+        with torch.no_grad():
+            expected = model(x)
+        assert found == expected.tolist()
+        if at_capture != "grad":
+            assert total.grad_fn is None

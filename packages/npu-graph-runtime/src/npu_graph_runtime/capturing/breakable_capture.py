@@ -7,6 +7,8 @@ import functools
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
+
 from npu_graph_runtime.capturing.captured_segment import CapturedPart, CapturedSegment
 from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name, weakly
 from npu_graph_runtime.capturing.unreturned_memory import UnreturnedMemory
@@ -94,7 +96,8 @@ class SegmentedGraph:
 
     A :class:`~npu_graph_runtime.DeviceGraph` like any other. The eager functions run on the thread
     and the stream that replay; an exception of one leaves the rest of the step undone and the graph
-    as good as before.
+    as good as before. They run without gradients, or in inference mode, where the capture did,
+    whatever the mode of the replay.
 
     Args:
         segments: graphs, and eager segments between them.
@@ -111,6 +114,9 @@ class SegmentedGraph:
             for segment in segments
         )
         self._subject = subject
+        # Constructed in the modes of the capture.
+        self._is_inference = torch.is_inference_mode_enabled()
+        self._has_gradients = torch.is_grad_enabled()
 
     @property
     def num_graphs(self) -> int:
@@ -156,6 +162,18 @@ class SegmentedGraph:
         self._run([functools.partial(timed, *pair) for pair in pairs])
 
     def _run(self, replays: Sequence[Callable[[], None]]) -> None:
+        if self._is_inference and not torch.is_inference_mode_enabled():
+            # Results lie in tensors of inference mode, which nothing else may write.
+            with torch.inference_mode():
+                self._run_here(replays)
+        elif not self._has_gradients and torch.is_grad_enabled():
+            # A buffer that eager functions write would keep the autograd graph of each replay.
+            with torch.no_grad():
+                self._run_here(replays)
+        else:
+            self._run_here(replays)
+
+    def _run_here(self, replays: Sequence[Callable[[], None]]) -> None:
         number = -1
         try:
             for number, replay in enumerate(replays):  # noqa: B007 - read where it fails
