@@ -32,6 +32,7 @@ __all__ = [
     "TorchDispatchMode",
     "base_of",
     "end_cuda_allocation",
+    "has_kernel",
     "layout_guard",
     "python_kernels",
     "run_cpu_kernel",
@@ -56,6 +57,16 @@ def run_cpu_kernel(
     """
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
     return operator.redispatch(keys, *args, **kwargs)
+
+
+def has_kernel(operator: OpOverload[..., Any], key: str) -> bool:
+    """Return whether an operator has a kernel for exactly this dispatch key.
+
+    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: nothing public tells.
+    """
+    name = operator.name()  # type: ignore[no-untyped-call]
+    found: bool = torch._C._dispatch_has_kernel_for_dispatch_key(name, key)
+    return found
 
 
 def python_kernels() -> AbstractSet[str]:

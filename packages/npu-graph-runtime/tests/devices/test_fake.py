@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
 import torch
 
 from npu_graph_runtime import (
+    CaptureSession,
     DeadlockError,
     DeviceError,
     FakeDevice,
+    GraphContext,
     GraphDevice,
     MemoryFigures,
     diagnose,
@@ -88,6 +91,101 @@ def test_capture_copies_list_arguments(fake: FakeDevice) -> None:
     assert [part.tolist() for part in parts] == [[0.0], [1.0, 2.0, 3.0]]
 
 
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_capture_records_each_operator_once(
+    fake: FakeDevice, context: GraphContext, nested: bool, is_inference: bool
+) -> None:
+    """Of every form: functional, in place, ``out=``, a view, composite, one that writes besides."""
+    x, total, mean, var = torch.full((2, 2), 3.0), torch.zeros(2, 2), torch.ones(2), torch.ones(2)
+    graph, pool, stream = fake.create_graph(), fake.create_memory_pool(), fake.create_stream()
+    handles: list[object] = []
+    with torch.inference_mode(is_inference), contextlib.ExitStack() as stack:
+        if nested:
+            stack.enter_context(CaptureSession(fake, context, pool, stream))
+            stack.enter_context(fake.use_stream(stream))
+        with fake.capture(graph, pool=pool, stream=stream):
+            fake.begin_task_group(stream)
+            y = x.view(4).view(2, 2) * 2
+            total.add_(y)
+            torch.add(y, 1, out=total)
+            torch.ops.aten._native_batch_norm_legit(y, None, None, mean, var, True, 0.5, 1e-5)
+            torch.nn.functional.linear(y, y)
+            handles.append(fake.end_task_group(stream))
+    names = [str(launch.function) for group in handles for launch in group.launches]  # type: ignore[attr-defined]
+    assert names == [
+        "aten.mul.Tensor",
+        "aten.add_.Tensor",
+        "aten.add.out",
+        "aten._native_batch_norm_legit.default",
+        "aten.mm.default",
+    ]
+    graph.replay()
+    graph.replay()
+    assert total.tolist() == [[7.0, 7.0], [7.0, 7.0]]
+    assert mean.tolist() == [4.75, 4.75]
+
+
+X, ROWS, MASK = (
+    torch.arange(6.0).view(3, 2),
+    torch.tensor([2, 0]),
+    torch.tensor([True, False, True]),
+)
+Call = Callable[[], torch.Tensor]
+
+
+@pytest.mark.parametrize("is_inference", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: X[ROWS],
+        lambda: X[ROWS.int(), ROWS - 1],
+        lambda: X[:, ROWS[1:]],
+        lambda: X[ROWS, :1],
+        lambda: torch.ops.aten._unsafe_index(X, [ROWS]),
+        lambda: X[:2].repeat_interleave(ROWS, 0, output_size=2),
+    ],
+)
+def test_capture_takes_what_has_a_known_shape(
+    fake: FakeDevice, is_inference: bool, call: Call
+) -> None:
+    graph = fake.create_graph()
+    with (
+        torch.inference_mode(is_inference),
+        fake.capture(graph, pool=fake.create_memory_pool()),
+    ):
+        out = call()
+    graph.replay()
+    assert torch.equal(out, call())
+
+
+@pytest.mark.parametrize("is_inference", [False, True])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: X[MASK],
+        lambda: X[MASK.byte().bool()],
+        lambda: X[MASK, :1],
+        lambda: X.masked_select(MASK[:, None]),
+        MASK.nonzero,
+        lambda: torch.where(MASK),
+        lambda: X[:2].repeat_interleave(ROWS, 0),
+        lambda: X.sum().item(),
+        lambda: bool(X.sum() > 0),
+        lambda: torch.equal(X, X),
+    ],
+)
+def test_capture_refuses_what_the_host_has_to_know(
+    fake: FakeDevice, is_inference: bool, call: Call
+) -> None:
+    with (
+        torch.inference_mode(is_inference),
+        pytest.raises(RuntimeError, match=r"hands a device value to the host .* 107027"),
+        fake.capture(fake.create_graph(), pool=fake.create_memory_pool()),
+    ):
+        call()
+
+
 def square(x: torch.Tensor, out: torch.Tensor) -> None:
     torch.mul(x, x, out=out)
 
@@ -113,6 +211,26 @@ def test_capture_looks_through_python_operator(fake: FakeDevice) -> None:
             fake.end_task_update(lane)
         graph.replay()
         assert out.tolist() == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_capture_looks_through_composite_operator(fake: FakeDevice, is_inference: bool) -> None:
+    """In inference mode torch does not take it apart itself."""
+    with torch.library._scoped_library("fake_device_test", "FRAGMENT") as library:
+        library.define("composite(Tensor x) -> Tensor")
+        library.impl("composite", lambda x: (x + 1) * 2, "CompositeImplicitAutograd")
+        stream, handles, graph = fake.create_stream(), [], fake.create_graph()
+        with (
+            torch.inference_mode(is_inference),
+            fake.capture(graph, pool=fake.create_memory_pool(), stream=stream),
+        ):
+            fake.begin_task_group(stream)
+            out = torch.ops.fake_device_test.composite(X)
+            handles.append(fake.end_task_group(stream))
+        names = [str(launch.function) for launch in handles[0].launches]  # type: ignore[attr-defined]
+        assert names == ["aten.add.Tensor", "aten.mul.Tensor"]
+        graph.replay()
+        assert torch.equal(out, (X + 1) * 2)
 
 
 def test_eager_operator_on_waiting_stream_runs_behind_the_wait(fake: FakeDevice) -> None:

@@ -8,7 +8,14 @@ import pytest
 import torch
 
 from attn_update import Recorder, StepParameters, UnknownOperatorError, UpdateLane, UpdatePlan
-from npu_graph_runtime import FakeDevice
+from npu_graph_runtime import (
+    CaptureSession,
+    FakeDevice,
+    GraphContext,
+    GraphedCallable,
+    GraphKey,
+    RunMode,
+)
 from npu_graph_testing.attention import AttentionOperators
 
 if TYPE_CHECKING:
@@ -67,6 +74,43 @@ def test_lane_on_the_fake_device_gives_every_step_its_own_lengths(
         assert device.num_synchronizations == 0
         for out in outputs:
             assert torch.equal(out, expected(ends, lengths))
+
+
+@pytest.mark.parametrize("is_inference", [False, True])
+def test_lane_updates_what_a_session_captured(
+    operators: AttentionOperators, is_inference: bool
+) -> None:
+    """The operators of a kind in plain torch are functional, and the update runs on a thread."""
+    device, context = FakeDevice(deadlock_timeout=60), GraphContext()
+    recorder, key = Recorder(device, {"attention": operators.kind()}), GraphKey(num_tokens=3)
+    graphed = GraphedCallable(
+        lambda: recorder.attention("layer", "attention", arguments([1, 3], [1, 1]))[0],
+        device=device,
+        context=context,
+        run_mode=RunMode.FULL,
+        name="decode",
+    )
+    with (
+        torch.inference_mode(is_inference),
+        CaptureSession(device, context),
+        recorder.recording(key),
+        context.run(RunMode.FULL, key),
+    ):
+        graphed()
+    plan = UpdatePlan.compile(recorder, key)
+
+    def replay() -> torch.Tensor:
+        with context.run(RunMode.FULL, key):
+            out: torch.Tensor = graphed()
+            return out
+
+    lane = UpdateLane(device, worker=True)
+    for ends, lengths in (([1, 3], [9, 1]), ([2, 3], [3, 0]), ([1, 3], [5, 7])):
+        group = {"actual_seq_lengths": ends, "actual_seq_lengths_kv": lengths}
+        out = lane.run(plan, StepParameters(key=key, groups={"default": group}), replay)
+        device.synchronize()
+        assert torch.equal(out, expected(ends, lengths))
+    lane.close()
 
 
 def test_calls_fail_by_number(operators: AttentionOperators) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
-from npu_graph_runtime.torch_internals import python_kernels, run_cpu_kernel, schema_of
+from npu_graph_runtime.torch_internals import (
+    has_kernel,
+    python_kernels,
+    run_cpu_kernel,
+    schema_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    import torch
 
 
 def schema_name(func: Any) -> str:
@@ -48,6 +53,29 @@ def is_python_operator(func: Any) -> bool:
         name = f"{name}.{schema.overload_name}"
     keys = ("CPU", "CompositeExplicitAutograd")
     return any(f"{func.namespace}/{name}/{key}" in kernels for key in keys)
+
+
+def is_composite(func: Any) -> bool:
+    """Return whether an operator consists of others, and has no kernel of its own.
+
+    Torch takes such operators apart before a dispatch mode sees them, but not in inference mode.
+    """
+    return has_kernel(func, "CompositeImplicitAutograd") and not has_kernel(func, "CPU")
+
+
+def has_known_shape(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether the shapes of the results follow from those of the arguments.
+
+    Also for two operators whose tag says otherwise: indexing by integers, and repetition into an
+    output of a given size. The device captures both.
+    """
+    if torch.Tag.dynamic_output_shape not in func.tags:
+        return True
+    given = {argument.name: value for argument, value in _arguments(func, args, kwargs)}
+    if schema_name(func) == "aten::index":
+        masks = {torch.bool, torch.uint8}
+        return not any(index.dtype in masks for _, index in tensor_leaves(given["indices"], ""))
+    return schema_name(func) == "aten::repeat_interleave" and given.get("output_size") is not None
 
 
 def _arguments(

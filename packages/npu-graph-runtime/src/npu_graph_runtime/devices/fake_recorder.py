@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,8 @@ import torch
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.devices.fake_graph import Launch
 from npu_graph_runtime.devices.fake_operator import (
+    has_known_shape,
+    is_composite,
     is_python_operator,
     returned_arguments,
     run_kernel,
@@ -19,7 +22,7 @@ from npu_graph_runtime.devices.fake_scheduler import device_failure
 from npu_graph_runtime.torch_internals import TorchDispatchMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npu_graph_runtime.devices.fake_stream import FakeStream
 
@@ -51,6 +54,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._current = current
         self._is_running = is_running
         self._available = available
+        self._is_recording = False
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -68,19 +72,21 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         stream = self._current()
         is_free = stream.capture is None and stream.update is None and not stream.is_blocked
-        if is_free or self._is_running():
+        if is_free or self._is_recording or self._is_running():
             return func(*args, **kwargs)
         if is_python_operator(func):
             # A device captures kernels, so it looks through an opaque operator; so does this.
             with self:
                 return run_kernel(func, args, kwargs)
-        self._refuse_host_results(func, stream)
+        if is_composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        if torch.Tag.data_dependent_output in func.tags or not has_known_shape(func, args, kwargs):
+            self._refuse_host_result(func, stream)
         return self._record(func, args, kwargs, stream)
 
-    def _refuse_host_results(self, func: Any, stream: FakeStream) -> None:
-        needs_host = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-        if needs_host.isdisjoint(func.tags):
-            return
+    @staticmethod
+    def _refuse_host_result(func: Any, stream: FakeStream) -> None:
         if stream.capture is not None:
             stream.capture.invalidate()
             raise device_failure(107027, f"{func} hands a device value to the host in a capture")
@@ -95,10 +101,11 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if returned is not None:
             results = tuple(returned) if len(returned) > 1 else next(iter(returned), None)
         else:
-            saved = [tensor.clone() for tensor in written]
-            results = func(*args, **kwargs)
-            for tensor, value in zip(written, saved, strict=True):
-                tensor.copy_(value)
+            with self._recording():
+                saved = [tensor.clone() for tensor in written]
+                results = func(*args, **kwargs)
+                for tensor, value in zip(written, saved, strict=True):
+                    tensor.copy_(value)
             known = {_address(tensor) for _, tensor in tensor_leaves((args, kwargs), "")}
             outputs = tuple(tensor for _, tensor in tensor_leaves(results, ""))
             if outputs and all(_address(tensor) in known for tensor in outputs):
@@ -108,6 +115,19 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return results
         self._issue(Launch(func, _copied(args), _copied(dict(kwargs)), outputs), stream)
         return results
+
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Do not see operators in the block: it runs one that is recorded.
+
+        Torch takes one mode off its stack while that is called, and where a stream is used inside
+        the use of another, as every capture of a session is, this recorder is there twice.
+        """
+        self._is_recording = True
+        try:
+            yield
+        finally:
+            self._is_recording = False
 
     def _own(self, outputs: Sequence[torch.Tensor], known: set[int], stream: FakeStream) -> None:
         if stream.capture is None:
