@@ -109,7 +109,10 @@ def test_several_symbols_ask_for_a_name() -> None:
     module, given = dynamo_graph(lambda x, y: ps_test.mix(torch.cat([x, y])) + 1, x, y)
     parts = split(module, plan_split(module, ["ps_test::mix"]))
     with pytest.raises(
-        SizeRangeError, match=r"Compiling piece_0.*symbols s\d+, s\d+, expected one"
+        SizeRangeError,
+        match=r"Compiling piece_0.*2 symbols, expected one: "
+        r"s\d+ \(dimension 0 of input 'l_x_'.*\), s\d+ "
+        r"\(dimension 0 of input 'l_y_'.*\)\. Name .*symbol='s\d+'",
     ):
         stitch(parts, compile_by_size(Compiler(), RANGES))
     symbols = [
@@ -123,6 +126,28 @@ def test_several_symbols_ask_for_a_name() -> None:
     # Of the pieces behind the first one none has the size of y itself.
     assert compiler.ran[0] == ("piece_0", "2 to 8")
     assert set(compiler.ran[1:]) == {("piece_1", "2 to 64"), ("piece_2", "2 to 64")}
+
+
+def test_symbol_that_no_piece_has_is_refused_before_anything_is_compiled() -> None:
+    module, _ = graph()
+    compiler = Compiler()
+    parts = split(module, plan_split(module, ["ps_test::mix"]))
+    with pytest.raises(
+        SizeRangeError,
+        match=r"Compiling piece_0.* any piece of the graph has the size 's0', expected one of "
+        r"s\d+ \(.*dimension 0 of input 'l_x_'",
+    ):
+        stitch(parts, compile_by_size(compiler, RANGES, symbol="s0"))
+    assert compiler.compiled == []
+
+
+def test_symbol_of_a_static_graph_is_refused() -> None:
+    module, _ = dynamo_graph(lambda x: ps_test.mix(x.sin()) + 1, torch.randn(4))
+    parts = split(module, plan_split(module, ["ps_test::mix"]))
+    with pytest.raises(
+        SizeRangeError, match=r"none has any symbol\. Mark the dimension as dynamic"
+    ):
+        stitch(parts, compile_by_size(Compiler(), RANGES, symbol="s0"))
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import operator  # noqa: F401 - the remedy that a message names
+import re
+from typing import TYPE_CHECKING
+
 import pytest
 import torch
 from torch.fx import Graph
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.nn import functional
 
-from piecewise_split import SplittingOpAbsentError, find_split_points
+from piecewise_split import SplittingOpAbsentError, find_split_points, plan_split, split, stitch
+from piecewise_split.testing import dynamo_graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ps_test = torch.ops.ps_test
 
@@ -48,6 +58,62 @@ def test_find_split_points_absent_name_raises_with_near_names(graph: Graph) -> N
     assert caught.value.absent == ("ps_test::mixx",)
     assert "near names in the graph: ps_test::mix" in str(caught.value)
     assert "allow_absent=True" in str(caught.value)
+
+
+X, W = torch.randn(4, 8), torch.randn(8, 8)
+
+
+def branches(x: torch.Tensor) -> torch.Tensor:
+    result: torch.Tensor = torch.cond(x.sum() > 0, ps_test.mix, lambda x: ps_test.mix(x) + 1, (x,))
+    return result * 2
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "name", "reason"),
+    [
+        (
+            lambda x, w: functional.linear(x, w) * 2,
+            (X, W),
+            "aten::linear",
+            r"Dynamo keeps the Python function torch\._C\._nn\.linear .*test_split_points\.py:\d+",
+        ),
+        (
+            lambda x: functional.scaled_dot_product_attention(x, x, x) + 1,
+            (X[None],),
+            "aten::scaled_dot_product_attention",
+            r"function torch\._C\._nn\.scaled_dot_product_attention ",
+        ),
+        (lambda x, w: x @ w + 1, (X, W), "aten::matmul", "Python function _operator.matmul "),
+        (lambda x: x.softmax(-1) + 1, (X,), "aten::softmax.int", "the method torch.Tensor.softmax"),
+        (branches, (X,), "ps_test::mix", r"'mix', .*:\d+ inside a branch or body of node 'cond'"),
+    ],
+)
+def test_absent_operator_that_stands_there_otherwise_is_cut_by_the_remedy(
+    model: Callable[..., torch.Tensor], inputs: tuple[torch.Tensor, ...], name: str, reason: str
+) -> None:
+    module, given = dynamo_graph(model, *inputs)
+    with pytest.raises(SplittingOpAbsentError, match=reason) as caught:
+        plan_split(module, [name])
+
+    remedy = re.search(r"splits_at=(lambda node: .*? else None)", str(caught.value))
+    assert remedy is not None
+    plan = plan_split(module, splits_at=eval(remedy[1]))
+    assert sum(piece.is_splitting for piece in plan.pieces) == 1
+    expected, found = module(*given), stitch(split(module, plan))(*given)
+    torch.testing.assert_close(found, expected)
+
+
+def test_absent_operator_of_dynamos_graph_lists_what_it_calls() -> None:
+    module, _ = dynamo_graph(lambda x, w: functional.linear(x, w) @ w, X, W)
+    with pytest.raises(SplittingOpAbsentError, match=r"calls torch\._C\._nn\.linear, _op"):
+        plan_split(module, ["aten::mm"])
+
+
+@pytest.mark.parametrize("name", ["aten::linear", "aten::linear.default"])
+def test_absent_composite_operator_of_an_aten_graph_is_explained(name: str) -> None:
+    module = make_fx(functional.linear)(X, W)
+    with pytest.raises(SplittingOpAbsentError, match=r"none of this composite operator"):
+        plan_split(module, [name])
 
 
 def test_find_split_points_absent_name_allowed_is_reported(graph: Graph) -> None:

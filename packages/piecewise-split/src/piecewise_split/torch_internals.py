@@ -25,6 +25,7 @@ __all__ = [
     "HigherOrderOperator",
     "OpOverload",
     "OpOverloadPacket",
+    "consists_of_others",
     "mark_dynamic",
     "mode_enters",
     "mode_exits",
@@ -41,6 +42,29 @@ def returned_types(operator: OpOverload) -> Sequence[torch.JitType]:
     `_schema`, torch 2.10 to 2.14, the only road to them.
     """
     return [each.type for each in operator._schema.returns]
+
+
+def consists_of_others(name: str) -> bool:
+    """Return whether an operator is made of others, so that graphs at ATen level have none of it.
+
+    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: nothing public tells.
+
+    Args:
+        name: ``ns::op`` or ``ns::op.overload``; false for one that torch does not know.
+    """
+    namespace, _, called = name.partition("::")
+    base, _, overload = called.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    if not isinstance(packet, OpOverloadPacket):
+        return False
+    overloads: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
+    return any(
+        torch._C._dispatch_has_kernel_for_dispatch_key(
+            getattr(packet, each).name(), "CompositeImplicitAutograd"
+        )
+        for each in overloads
+        if overload in {"", each}
+    )
 
 
 def special_calling_convention(graph: torch.fx.Graph) -> str | None:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import itertools
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 import torch
 
+from piecewise_split.building.piece_sizes import describe, places_by_symbol
 from piecewise_split.errors import SizeRangeError
-from piecewise_split.planning.size_reads import node_value
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
+    from piecewise_split.building.piece_sizes import SizePlace
     from piecewise_split.building.split import Piece
-
-Place: TypeAlias = tuple[int, int | None]
-"""Index of an input, and the dimension of it that is the size; None where it is the input."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +73,8 @@ def compile_by_size(
 
     Raises:
         SizeRangeError: No range, or two with a size in common; or, when a piece is compiled, its
-            inputs have several symbols and none is named.
+            inputs have several symbols and none is named, or no piece of the graph has an input of
+            the size that is named.
     """
     ordered = sorted(ranges, key=lambda each: each.smallest)
     if not ordered:
@@ -101,46 +100,42 @@ def compile_by_size(
     return compile_piece
 
 
-def _place(piece: Piece, symbol: str | None) -> Place | None:
-    places = dict(_symbols(piece))
-    if symbol is None and len(places) > 1:
+def _place(piece: Piece, symbol: str | None) -> SizePlace | None:
+    places = places_by_symbol(piece)
+    if symbol is None:
+        if len(places) > 1:
+            msg = (
+                f"Compiling {piece.label} by size: its inputs have {len(places)} symbols, expected "
+                f"one: {describe(places)}. Name the one that is the size, such as "
+                f"symbol={next(iter(places))!r}."
+            )
+            raise SizeRangeError(msg)
+        symbol = next(iter(places), None)
+    elif symbol not in piece.sizes.places:
+        known = piece.sizes.places
+        found = f"expected one of {describe(known)}" if known else "and none has any symbol"
+        remedy = (
+            "Name one of these"
+            if known
+            else "Mark the dimension as dynamic before the graph is traced, or leave symbol out"
+        )
         msg = (
-            f"Compiling {piece.label} by size: its inputs have the symbols "
-            f"{', '.join(places)}, expected one; name the size by symbol=."
+            f"Compiling {piece.label} by size: no input of any piece of the graph has the size "
+            f"{symbol!r}, {found}. {remedy}."
         )
         raise SizeRangeError(msg)
-    return next(iter(places.values()), None) if symbol is None else places.get(symbol)
-
-
-def _symbols(piece: Piece) -> Iterator[tuple[str, Place]]:
-    """Yield each symbol that an input is, or that is a dimension of one; the cheapest last."""
-    found: list[tuple[str, Place]] = []
-    inputs = [node for node in piece.graph.nodes if node.op == "placeholder"]
-    for index, node in enumerate(inputs):
-        value = node_value(node)
-        if isinstance(value, torch.SymInt):
-            found.append((str(value), (index, None)))
-        elif isinstance(value, torch.Tensor):
-            sizes: Sequence[int | torch.SymInt] = value.shape
-            found += [
-                (str(size), (index, dim))
-                for dim, size in enumerate(sizes)
-                if isinstance(size, torch.SymInt)
-            ]
-    # An input that is the size costs less to ask than the shape of another.
-    found.sort(key=lambda each: each[1][1] is None)
-    return (each for each in found if each[0].isidentifier())
+    return places[symbol][-1] if symbol in places else None
 
 
 def _dispatch(
-    place: Place,
+    place: SizePlace,
     ranges: Sequence[SizeRange],
     compiled: Sequence[Callable[..., object]],
     label: str,
 ) -> Callable[..., object]:
     starts = [each.smallest for each in ranges]
     ends = [each.largest for each in ranges]
-    index, dim = place
+    index, dim = place.index, place.dim
 
     def run(*args: object) -> object:
         value = args[index]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 import torch
 
 from piecewise_split.building.piece_graph import build_graph
+from piecewise_split.building.piece_sizes import GraphSizes
 from piecewise_split.errors import PlanMismatchError
 from piecewise_split.planning.piece_flow import GraphScope, PieceFlow, attribute, trace_flow
 from piecewise_split.planning.planner import check_sizes
@@ -49,10 +50,12 @@ class Piece:
         planned: Its entry in the plan: nodes, cut reason, side inputs.
         code: Its computation, shared with the pieces of the same structure. Read it; copy it
             before changing it.
+        sizes: The dynamic sizes that inputs of the pieces of the whole graph have.
     """
 
     planned: PlannedPiece
     code: PieceCode
+    sizes: GraphSizes = dataclasses.field(repr=False)
 
     @property
     def index(self) -> int:
@@ -150,11 +153,12 @@ def split(graph_module: torch.fx.GraphModule, plan: SplitPlan) -> SplitGraph:
     leaders, keys = number_classes([reader.structure(flow) for flow in flows])
     codes: dict[int, PieceCode] = {}
     pieces: list[Piece] = []
+    sizes = GraphSizes(pieces)
     for planned, flow, leader, key in zip(plan.pieces, flows, leaders, keys, strict=True):
         _check_piece(planned, flow, leader, key)
         if leader == planned.index:
             codes[leader] = _code(graph_module, scope, flow, planned)
-        pieces.append(Piece(planned=planned, code=codes[leader]))
+        pieces.append(Piece(planned=planned, code=codes[leader], sizes=sizes))
     return SplitGraph(
         plan=plan,
         pieces=tuple(pieces),

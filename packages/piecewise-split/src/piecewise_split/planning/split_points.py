@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,9 +10,9 @@ from piecewise_split.errors import SplittingOpAbsentError
 from piecewise_split.operator_names import (
     answers_to,
     called_operator,
-    packet_name,
     parse_operator_name,
 )
+from piecewise_split.planning.absent_operators import explain_absence
 from piecewise_split.torch_internals import OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
@@ -84,21 +83,5 @@ def find_split_points(
     present = {op for op in matched if isinstance(op, (OpOverload, OpOverloadPacket))}
     absent = tuple(name for name in requested if not any(answers_to(op, name) for op in present))
     if absent and not allow_absent:
-        raise SplittingOpAbsentError(_absent_message(absent, present), absent=absent)
+        raise SplittingOpAbsentError(explain_absence(graph, absent), absent=absent)
     return SplitPoints(operators=operators, requested=requested, absent=absent)
-
-
-def _absent_message(absent: tuple[str, ...], present: set[OpOverload | OpOverloadPacket]) -> str:
-    known = sorted(
-        {packet_name(op) for op in present} | {parse_operator_name(op) for op in present}
-    )
-    lines = []
-    for name in absent:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"; near names in the graph: {', '.join(near)}" if near else ""
-        lines.append(f"{name!r}{hint}")
-    return (
-        f"Splitting a graph that calls {len(present)} registered operator(s): splitting op "
-        f"{', '.join(lines)} occurs nowhere in it. Correct the name, or pass allow_absent=True "
-        f"for a list that serves several models."
-    )
