@@ -15,6 +15,7 @@ from npu_graph_runtime import (
     GraphCaptured,
     GraphContext,
     GraphCounters,
+    GraphDevice,
     GraphedCallable,
     GraphKey,
     GraphKeyError,
@@ -25,6 +26,7 @@ from npu_graph_runtime import (
     IllegalWhileCapturingError,
     InputAddressError,
     MissPolicy,
+    NpuDevice,
     RunMode,
     RuntimeEvent,
     WeakOutputError,
@@ -52,13 +54,13 @@ class Log:
         self.events.append(event)
 
 
-def graphed(device: FakeDevice, context: GraphContext, function: Any, **options: Any) -> Any:
+def graphed(device: GraphDevice, context: GraphContext, function: Any, **options: Any) -> Any:
     options = {"run_mode": RunMode.FULL, "name": "decode", **options}
     return GraphedCallable(function, device=device, context=context, **options)
 
 
 def capture(
-    device: FakeDevice, context: GraphContext, callable_: Any, *args: Any, key: GraphKey = KEY
+    device: GraphDevice, context: GraphContext, callable_: Any, *args: Any, key: GraphKey = KEY
 ) -> Any:
     with CaptureSession(device, context), context.run(callable_.run_mode, key):
         return callable_(*args)
@@ -214,10 +216,56 @@ def test_wrapper_inside_wrapper_of_same_mode_raises_naming_both(
         capture(fake, context, outer, torch.ones(4))
 
 
+@pytest.mark.parametrize("name", ["fake", "npu"])
+@pytest.mark.parametrize("mode", [RunMode.FULL, RunMode.BREAKABLE])
+@pytest.mark.parametrize("observer", [None, Log()])
+def test_replay_inside_the_capture_of_an_outer_callable_names_the_cause(
+    request: pytest.FixtureRequest,
+    context: GraphContext,
+    name: str,
+    mode: RunMode,
+    observer: Log | None,
+) -> None:
+    device = request.getfixturevalue(name)
+    x = torch.ones(4, device=device.torch_device)
+    options = {"warmup_runs": 0, "observer": observer}
+    inner = graphed(device, context, Step(), name="attention", run_mode=mode, **options)
+    capture(device, context, inner, x)
+    outer = graphed(device, context, lambda x: inner(x) + 1, run_mode=mode, **options)
+    with pytest.raises(CaptureSessionError) as caught:
+        capture(device, context, outer, x)
+    assert "replaying 'attention' under key (num_tokens=4): 'decode' under key" in str(caught.value)
+    assert f"for the same run mode, {mode.name}" in str(caught.value)
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+    # The remedy that it names.
+    inner = graphed(device, context, Step(), run_mode=RunMode.PIECEWISE, **options)
+    capture(device, context, inner, x)
+    capture(device, context, outer, x)
+    with context.run(mode, KEY):
+        assert outer(x).tolist() == [3.0] * 4
+    outer.release_all()
+
+
+def test_devices_of_one_index_are_equal(npu: NpuDevice, context: GraphContext) -> None:
+    other = NpuDevice(0)
+    assert (other, hash(other)) == (npu, hash(npu))
+    assert FakeDevice("npu:0") not in {npu, other}
+    x = torch.ones(4, device=npu.torch_device)
+    step = graphed(npu, context, Step())
+    capture(other, context, step, x)
+    x.fill_(3)
+    with context.run(RunMode.FULL, KEY):
+        assert step(x).tolist() == [6.0] * 4
+    step.release_all()
+
+
 def test_session_of_other_device_raises(fake: FakeDevice, context: GraphContext) -> None:
     wrapper = graphed(fake, context, Step())
     with pytest.raises(CaptureSessionError, match="of device other:0, expected fake:0"):
         capture(FakeDevice("other:0"), context, wrapper, torch.ones(4))
+    with pytest.raises(CaptureSessionError, match="another FakeDevice that is called fake:0 too"):
+        capture(FakeDevice(), context, wrapper, torch.ones(4))
 
 
 @pytest.mark.parametrize(

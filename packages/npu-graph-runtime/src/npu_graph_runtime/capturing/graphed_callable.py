@@ -19,6 +19,7 @@ from npu_graph_runtime.errors import (
     GraphKeyError,
     GraphNotCapturedError,
     GraphRuntimeError,
+    IllegalWhileCapturingError,
     WeakOutputError,
 )
 from npu_graph_runtime.failures.diagnosis import diagnose
@@ -249,8 +250,6 @@ class GraphedCallable:
             return captured.outputs
         try:
             captured.replay()
-        except GraphRuntimeError:
-            raise
         except RuntimeError as error:
             self._raise_replay_error(captured, error)
         self._num_replayed += 1
@@ -430,10 +429,13 @@ class GraphedCallable:
         is_lazy: bool = False,
     ) -> Any:
         subject = self._subject(key)
-        if session.device is not self._device:
+        if session.device != self._device:
+            other = session.device.name
+            if other == self._device.name:
+                other = f"another {type(session.device).__name__} that is called {other} too"
             raise CaptureSessionError(
-                f"capturing {subject}: the open session is of device {session.device.name}, "
-                f"expected {self._device.name}; open a session with this callable's device"
+                f"capturing {subject}: the open session is of device {other}, expected "
+                f"{self._device.name} itself; open the session with this callable's device"
             )
         hook = self._around_capture
         with contextlib.nullcontext() if hook is None else hook(key):
@@ -491,8 +493,6 @@ class GraphedCallable:
             started = time.perf_counter()
             try:
                 replay()
-            except GraphRuntimeError:
-                raise
             except RuntimeError as error:
                 self._raise_replay_error(captured, error)
             self._num_replayed += 1
@@ -522,11 +522,24 @@ class GraphedCallable:
         )
 
     def _raise_replay_error(self, captured: _CapturedGraph, error: RuntimeError) -> NoReturn:
-        # Segments name what the device refused, so this is of a function that runs eagerly.
-        if self.run_mode is RunMode.BREAKABLE:
-            raise error
         subject = self._subject(captured.key)
-        raise diagnose(error, doing="replaying", subject=subject) from error
+        found: RuntimeError = error
+        # Segments name what the device refused, so this is of a function that runs eagerly.
+        if not isinstance(error, GraphRuntimeError) and self.run_mode is not RunMode.BREAKABLE:
+            found = diagnose(error, doing="replaying", subject=subject)
+        session = self._context.capture_session
+        capturing = None if session is None else session.capturing
+        if capturing is not None and isinstance(found, IllegalWhileCapturingError):
+            raise CaptureSessionError(
+                f"replaying {subject}: {capturing} is being captured, and it calls this callable, "
+                f"which has a graph of its own for the same run mode, {self.run_mode.name}, and "
+                "key; a graph cannot be replayed inside a capture, so expected two run modes; give "
+                "the inner callable another one, such as PIECEWISE inside FULL, and it becomes "
+                "part of the outer graph"
+            ) from error
+        if found is error:
+            raise error
+        raise found from error
 
     def _subject(self, key: GraphKey) -> str:
         return f"{self.name!r} under key {key}"

@@ -84,6 +84,14 @@ class CudaDevice:
         """Return the name in angle brackets."""
         return f"<CudaDevice {self.name}>"
 
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other object is the same device, by its index."""
+        return isinstance(other, CudaDevice) and self.index == other.index
+
+    def __hash__(self) -> int:
+        """Return a hash of the index."""
+        return hash((CudaDevice, self.index))
+
     def bind_thread(self) -> None:
         """Make this device the calling thread's current one; a new thread has device 0."""
         torch.cuda.set_device(self.index)

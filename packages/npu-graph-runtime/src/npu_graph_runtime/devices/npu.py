@@ -75,6 +75,9 @@ class NpuDevice:
     capture session does once instead of once for each piece; and after an exception the capture is
     ended, the former stream is current again and the first error is the one that is raised.
 
+    Objects of one index are equal and stand for the same device: a callable of one of them can be
+    captured in a session of another.
+
     Args:
         index: device index.
         capture_error_mode: which threads' unsafe calls break a capture, as for ``torch.npu.graph``.
@@ -119,6 +122,14 @@ class NpuDevice:
     def __repr__(self) -> str:
         """Return the name in angle brackets."""
         return f"<NpuDevice {self.name}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other object is the same device, by its index."""
+        return isinstance(other, NpuDevice) and self.index == other.index
+
+    def __hash__(self) -> int:
+        """Return a hash of the index."""
+        return hash((NpuDevice, self.index))
 
     def bind_thread(self) -> None:
         """Make this device the calling thread's current one; a new thread has device 0."""
