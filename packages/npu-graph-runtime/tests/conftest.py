@@ -8,7 +8,6 @@ import cann_sim
 
 # torch loads torch_npu by itself, and torch_npu loads only after this.
 cann_sim.activate()
-pytest.register_assert_rewrite("npu_graph_testing.device_contract")
 
 from npu_graph_runtime import FakeDevice, GraphContext, NpuDevice  # noqa: E402
 
