@@ -28,8 +28,9 @@ def by_two_launches(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> di
 
 
 def by_more_bytes(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
-    x = match.bound["x"]
-    return {"y": build.call("aten::maximum", x, x, val=match.value("y").double())}  # type: ignore[attr-defined]
+    x, value = match.bound["x"], match.value("y")
+    twice = build.call("aten::alias", x)
+    return {"y": build.call("aten::maximum", x, twice, val=value)}
 
 
 def rule(rewrite: object, **options: bool) -> fx_passes.Pipeline:

@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from fx_passes.errors import ObserverError
 from fx_passes.memory import OutsideWrites
-from fx_passes.reports.rewrite_comparison import (
-    ResultComparison,
-    recorded_value_problem,
-    replaced_value_problem,
-)
+from fx_passes.reports.rewrite_comparison import ResultComparison, recorded_value_problem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,11 +25,10 @@ class VerifyObserver:
     """Checks before and after every pass that the graph is well formed and means the same.
 
     No metadata may be lost. The fake value recorded for a new call must be what its operator gives
-    (dtype, shape, strides), and a node that takes the place of another must have its dtype and
-    shape; what cannot be told, such as that of symbolic sizes, is taken to be right. The inputs and
-    tensors of the module that the graph writes must be those that it wrote, but for those of which
-    a pass was told that it need not (`PassReport.no_longer_written`). Raises an
-    `ObserverError` that names the pass and the rules of it that matched.
+    (dtype, shape, strides); what cannot be told, such as that of symbolic sizes, is taken to be
+    right. The inputs and tensors of the module that the graph writes must be those that it wrote,
+    but for those of which a pass was told that it need not (`PassReport.no_longer_written`). Raises
+    an `ObserverError` that names the pass and the rules of it that matched.
 
     Costs about 20 microseconds a node and pass, and a millisecond for each new call.
 
@@ -47,7 +42,6 @@ class VerifyObserver:
 
     def __init__(self, *, execute: bool = False) -> None:
         self._known: set[str] = set()
-        self._values: dict[str, object] = {}
         self._written: OutsideWrites | None = None
         self._execute = execute
         self._results: ResultComparison | None = None
@@ -63,7 +57,6 @@ class VerifyObserver:
                 f"{error}"
             ) from error
         self._known = {node.name for node in graph_module.graph.nodes if "val" not in node.meta}
-        self._values = {node.name: node.meta.get("val") for node in graph_module.graph.nodes}
         self._written = OutsideWrites.of(graph_module.graph)
         self._results = ResultComparison(graph_module.graph) if self._execute else None
 
@@ -107,12 +100,6 @@ class VerifyObserver:
         for name in match.created:
             if name in nodes and (problem := recorded_value_problem(nodes[name])) is not None:
                 return problem
-        for old, new in match.replaced.items():
-            if old in self._values and new in nodes:
-                value = nodes[new].meta.get("val")
-                problem = replaced_value_problem(old, self._values[old], value)
-                if problem is not None:
-                    return problem
         if self._results is None:
             return None
         return self._results.problem(

@@ -1,4 +1,4 @@
-"""What a pass replaced, held against what it put there: recorded values, and results on inputs."""
+"""What a pass built: recorded values against what operators give, and results on inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from fx_passes.reports.report import MatchRecord
 
-__all__ = ["ResultComparison", "recorded_value_problem", "replaced_value_problem"]
+__all__ = ["ResultComparison", "recorded_value_problem"]
 
 # Operators of other libraries may wait for other ranks, or read what an engine keeps for a step.
 _RUNNABLE = frozenset({"aten", "fx_passes", "npu", "prims"})
@@ -49,24 +49,13 @@ def recorded_value_problem(node: Node) -> str | None:
         return None
     pairs = zip(tree_leaves(recorded), tree_leaves(inferred), strict=False)
     for result, (have, want) in enumerate(pairs):
-        problem = _difference(have, want, strides=True)
+        problem = _difference(have, want)
         if problem is not None and not says_otherwise(schema_of(target).name, result):
             return f"`{node.name}` ({target}) is recorded as {problem}"
     return None
 
 
-def replaced_value_problem(name: str, old: object, new: object) -> str | None:
-    """Return how the value of a node that stands for another differs in type, device or shape.
-
-    Strides may differ: a fused operator may lay out its result otherwise.
-    """
-    if not isinstance(old, torch.Tensor) or not isinstance(new, torch.Tensor):
-        return None
-    problem = _difference(new, old, strides=False)
-    return None if problem is None else f"what replaces `{name}` is {problem}"
-
-
-def _difference(have: object, want: object, *, strides: bool) -> str | None:
+def _difference(have: object, want: object) -> str | None:
     if not isinstance(have, torch.Tensor) or not isinstance(want, torch.Tensor):
         return None
     if _is_empty(want) and _is_empty(have):
@@ -81,7 +70,7 @@ def _difference(have: object, want: object, *, strides: bool) -> str | None:
             return f"{what} {found}, expected {wanted}"
     if _sizes_differ(have.shape, want.shape):
         return f"shape {list(have.shape)}, expected {list(want.shape)}"
-    if strides and _rows(want) and _sizes_differ(have.stride(), want.stride()):
+    if _rows(want) and _sizes_differ(have.stride(), want.stride()):
         return f"strides {list(have.stride())}, expected {list(want.stride())}"
     return None
 

@@ -159,6 +159,17 @@ class GraphBuilder:
         """Nodes of outputs that become elements of new calls."""
         return {each[0] for each in self._taken}
 
+    def value_when_taken(self, node: Node) -> object:
+        """Return the fake value that a node has after `commit`."""
+        for taken, source, position in self._taken:
+            if taken is node:
+                values = source.meta.get("val")
+                if isinstance(values, (tuple, list)) and position < len(values):
+                    element: object = values[position]
+                    return element
+                return None
+        return value_of(node)
+
     def commit(self) -> None:
         """Let the outputs that `elements` took become elements of the new calls."""
         for node, source, position in self._taken:

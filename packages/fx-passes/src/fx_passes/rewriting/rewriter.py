@@ -17,6 +17,7 @@ from fx_passes.reports.report import MatchRecord, NearMiss, RuleReport
 from fx_passes.rewriting.cost import cost_problem
 from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.placement import place
+from fx_passes.rewriting.replaced_value import replaced_value_problem
 from fx_passes.rewriting.rewrite_check import rewrite_problem
 
 if TYPE_CHECKING:
@@ -180,6 +181,7 @@ class _Rewriter:
         gone = [node for node in match.nodes if node in taken or node not in kept]
         before = placement.before
         problem = rewrite_problem(rule, match, replacements, builder, gone, before, aliases)
+        problem = problem or replaced_value_problem(match, replacements, builder)
         if problem is None and not rule.accepts_cost:
             problem = cost_problem(gone, builder.created, self._effects)
         if problem is not None:
