@@ -10,7 +10,7 @@ from torch.fx import Node
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["literals_equal", "nodes_in", "value_of"]
+__all__ = ["literals_equal", "nodes_in", "number_of_dtype", "value_of"]
 
 
 def nodes_in(argument: object) -> Iterator[Node]:
@@ -50,7 +50,8 @@ def literals_equal(left: object, right: object) -> bool:
     """Return whether two literals mean the same to an operator.
 
     Numbers compare by value whatever their type (`1` equals `1.0`), but a bool is not a number;
-    lists and tuples compare by element; dtypes, devices, strings and None by equality.
+    lists and tuples compare by element; dtypes, devices, strings and None by equality. A dtype
+    equals the number that an operator with an `int` argument sees in its place.
     """
     if isinstance(left, (list, tuple)):
         return (
@@ -62,6 +63,20 @@ def literals_equal(left: object, right: object) -> bool:
         return left is right
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         return left == right
+    if isinstance(left, torch.dtype) is not isinstance(right, torch.dtype):
+        dtype, number = (left, right) if isinstance(left, torch.dtype) else (right, left)
+        return (
+            isinstance(dtype, torch.dtype)
+            and type(number) is int
+            and number_of_dtype(dtype) == number
+        )
     if isinstance(left, torch.device) or isinstance(right, torch.device):
         return str(left) == str(right)
     return type(left) is type(right) and left == right
+
+
+def number_of_dtype(dtype: torch.dtype) -> int:
+    """Return the number that operators see where a dtype is given for an `int` argument."""
+    # Torch has no table of them; an operator on numbers is given its arguments as all others are.
+    number: int = torch.ops.aten.add.int(dtype, 0)
+    return number

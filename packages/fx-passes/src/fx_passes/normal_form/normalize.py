@@ -31,8 +31,9 @@ def normalize_graph(graph_module: GraphModule) -> int:
 
     Operator packets, tensor methods, Python's operators on tensors and the functions of `torch` and
     `torch.nn.functional` become call_function nodes of `OpOverload`s; keyword arguments that can be
-    given by position are, arguments equal to their default are dropped; indexing becomes views;
-    `getitem`s of the same element become one; the shape of a tensor becomes numbers and inputs.
+    given by position are, arguments equal to their default are dropped; a dtype given for an `int`
+    argument becomes its number; indexing becomes views; `getitem`s of the same element become one;
+    the shape of a tensor becomes numbers and inputs.
     `meta["val"]` is filled from Dynamo's `meta["example_value"]`. What is not known, or has no fake
     value to choose an overload by, stays as it is. Nodes keep their identity, name and metadata.
     The module is not recompiled.
@@ -84,7 +85,7 @@ class _Normalizer:
         if node.op == "call_function":
             target = node.target
             if isinstance(target, OpOverload):
-                if node.kwargs:
+                if node.kwargs or any(type(each) is torch.dtype for each in node.args):
                     self._rewrite(node, target, node.args, node.kwargs)
                 return
             if target is operator.getitem:
@@ -136,9 +137,10 @@ class _Normalizer:
         bound = signature.bind(args, kwargs)
         if bound is None:
             return
-        normal_args, normal_kwargs = signature.minimal(signature.with_lists(bound))
+        bound = signature.with_numbers(signature.with_lists(bound))
+        normal_args, normal_kwargs = signature.minimal(bound)
         if node.target is overload:
-            if set(normal_kwargs) == set(node.kwargs):
+            if _same_dtypes(normal_args, normal_kwargs, node):
                 return
         else:
             node.op = "call_function"
@@ -189,6 +191,15 @@ class _Normalizer:
         node.target = overload
         node.args = (current, *arguments)
         self.changed += 1
+
+
+def _same_dtypes(args: tuple[object, ...], kwargs: Mapping[str, object], node: Node) -> bool:
+    """Return whether a call gives the same arguments by name, and the same dtypes."""
+    if set(kwargs) != set(node.kwargs):
+        return False
+    named = ((value, node.kwargs[name]) for name, value in kwargs.items())
+    pairs = (*zip(args, node.args, strict=False), *named)
+    return all(type(one) is type(other) for one, other in pairs if type(other) is torch.dtype)
 
 
 def _returns_fit(node: Node, overload: OpOverload) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.errors import PatternError
+from fx_passes.graph_argument import number_of_dtype
 from fx_passes.torch_internals import OpOverload, OpOverloadPacket, schema_of
 
 if TYPE_CHECKING:
@@ -124,6 +125,20 @@ class OperatorSignature:
         return tuple(
             [value] * length if length and not isinstance(value, (list, tuple, NoneType)) else value
             for value, length in zip(bound, self.repeated, strict=True)
+        )
+
+    def with_numbers(self, bound: tuple[object, ...]) -> tuple[object, ...]:
+        """Return bound arguments with the number of a dtype where the schema takes a number.
+
+        Graphs of ATen have the number there, those of Dynamo what was written.
+        """
+        if not any(type(value) is torch.dtype for value in bound):
+            return bound
+        return tuple(
+            number_of_dtype(value)
+            if isinstance(value, torch.dtype) and kind in {"int", "Optional[int]"}
+            else value
+            for value, kind in zip(bound, self.types, strict=True)
         )
 
     def minimal(self, bound: Sequence[object]) -> tuple[tuple[object, ...], dict[str, object]]:
