@@ -49,7 +49,9 @@ __all__ = [
     "OpOverloadPacket",
     "aot_autograd",
     "calling_convention",
+    "has_dispatch_modes",
     "has_kernel",
+    "is_static_input",
     "mark_dynamic",
     "schema_of",
     "storage_key",
@@ -86,6 +88,24 @@ def has_kernel(operator: str, key: str) -> bool:
         key: Such as `Meta`.
     """
     return torch._C._dispatch_has_kernel_for_dispatch_key(operator, key)
+
+
+def has_dispatch_modes() -> bool:
+    """Return whether somebody records or changes what operators do, such as a tracer.
+
+    `torch._C._len_torch_dispatch_stack`, torch 2.10 to 2.14: nothing public tells.
+    """
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
+def is_static_input(node: Node) -> bool:
+    """Return whether an input of a graph of Dynamo is a weight: what a module or the code holds.
+
+    The mark `_dynamo_static_input_type` that Dynamo leaves on parameters, buffers and tensors that
+    are attributes of modules, torch 2.10 to 2.14: nothing public tells.
+    """
+    described = node.meta.get("tensor_dict")
+    return isinstance(described, dict) and "_dynamo_static_input_type" in described
 
 
 def without_class(tensor: torch.Tensor) -> torch.Tensor:

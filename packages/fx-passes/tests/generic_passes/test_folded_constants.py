@@ -1,83 +1,290 @@
-"""What is computed from constants of a module is computed once, unless it can change."""
+"""What is computed from weights alone is computed when they change, and not at every step."""
 
 from __future__ import annotations
+
+import copy
+import pickle
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, symbolic_trace
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import Module, Parameter
 
+import cann_sim
 import fx_passes
-from fx_passes.generic_passes import FoldConstantsPass
+from fx_passes.generic_passes import FoldConstantsPass, PreparedValues, prepared_values_of
 from fx_passes.testing import assert_same_values, random_tensors
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 npu = torch.ops.npu
+aten = torch.ops.aten
+
+
+def launches_of(function: Callable[..., Tensor], *inputs: Tensor) -> dict[str, int]:
+    """Return the kernels that a call launches, by their names in CANN."""
+    torch.accelerator.synchronize()
+    before = cann_sim.counters()
+    with torch.no_grad():
+        function(*inputs)
+    torch.accelerator.synchronize()
+    return dict((cann_sim.counters() - before).launches_by_operator)
+
+
+FUSED = [{"aclnnAddRmsNormQuant": 1}, {"aclnnAddRmsNormQuantV2": 1}]
+
+
+def assert_close(found: Tensor, expected: Tensor) -> None:
+    """Fused kernels quantise the norm before it is rounded, so values may differ by one."""
+    assert found.dtype == expected.dtype == torch.int8
+    assert (found.cpu().int() - expected.cpu().int()).abs().max() <= 1
 
 
 class QuantizedNorm(Module):
-    """A norm and a static quantisation whose scale is a parameter, as a frozen graph holds it."""
+    """A norm and a static quantisation as engines call it: by a reciprocal, without division.
 
-    def __init__(self, dtype: torch.dtype = torch.bfloat16) -> None:
+    Args:
+        kind: How the reciprocal is held: a parameter as in SGLang, a plain tensor as in
+            vllm-ascend (`1 / Parameter`), or a buffer.
+    """
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16, kind: str = "parameter") -> None:
         super().__init__()
-        weight, scale = random_tensors((64,), (64,), dtype=dtype, device="cpu")
+        weight, scale = random_tensors((64,), (64,), dtype=dtype, device="npu")
         self.weight = Parameter(weight, requires_grad=False)
-        self.scale = Parameter(scale.abs() + 10, requires_grad=False)
+        reciprocal = scale.abs() + 10
+        if kind == "parameter":
+            self.reciprocal: Tensor = Parameter(reciprocal, requires_grad=False)
+        elif kind == "buffer":
+            self.register_buffer("reciprocal", reciprocal)
+        else:
+            self.reciprocal = reciprocal
+        self.offset = Parameter(torch.zeros(64, dtype=dtype, device="npu"), requires_grad=False)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         normed = npu.npu_add_rms_norm(x, residual, self.weight, 1e-5)[0]
-        out: Tensor = npu.npu_quantize(normed, self.scale, None, 1, -1, False)
+        out: Tensor = npu.npu_quantize(normed, self.reciprocal, self.offset, torch.qint8, -1, False)
         return out
 
 
-def frozen(module: Module, inputs: list[Tensor]) -> GraphModule:
-    """Return a graph that holds its parameters, with the metadata of exported graphs."""
-    traced = symbolic_trace(module)
-    fake = torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True)
-    values = iter([fake.from_tensor(each) for each in inputs])
-    for node in traced.graph.nodes:
-        if node.op == "placeholder":
-            node.meta["val"] = next(values)
-        elif node.op == "get_attr":
-            node.meta["val"] = fake.from_tensor(traced.get_parameter(str(node.target)))
-        elif node.op == "call_function":
-            args = torch.fx.map_arg(node.args, lambda each: each.meta["val"])
-            kwargs = torch.fx.map_arg(node.kwargs, lambda each: each.meta["val"])
-            with fake:
-                node.meta["val"] = node.target(*args, **kwargs)
-    return traced
+class Door:
+    """One way from a model to a graph that is fused and run."""
+
+    def __init__(self) -> None:
+        self.modules: list[GraphModule] = []
+
+    def _fuse(self, module: GraphModule, _: object = None) -> Callable[..., Tensor]:
+        fx_passes.default_npu_pipeline().run(module)
+        self.modules.append(module)
+        return module.forward
+
+    def dynamo(self, model: Module, inputs: list[Tensor]) -> Callable[..., Tensor]:
+        del inputs
+        torch.compiler.reset()
+        return torch.compile(model, backend=self._fuse, fullgraph=True)
+
+    def make_fx(self, model: Module, inputs: list[Tensor]) -> GraphModule:
+        with torch.no_grad():
+            self._fuse(make_fx(model)(*inputs))
+        return self.modules[0]
+
+
+DOORS = ["dynamo", "make_fx"]
+KINDS = ["parameter", "attribute", "buffer"]
+INPUTS = ((6, 64), (6, 64))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_scale_that_is_a_parameter_is_inverted_and_cast_when_compiled(dtype: torch.dtype) -> None:
-    inputs = random_tensors((6, 64), (6, 64), dtype=dtype, device="npu")
-    model = QuantizedNorm(dtype).to("npu")
-    expected = model(*inputs)
-    module = frozen(model, inputs)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("door", DOORS)
+def test_static_quantisation_by_a_reciprocal_is_one_launch(
+    door: str, kind: str, dtype: torch.dtype
+) -> None:
+    inputs = random_tensors(*INPUTS, dtype=dtype, device="npu")
+    model = QuantizedNorm(dtype, kind)
+    before = launches_of(model, *inputs)
+    with torch.no_grad():
+        expected = model(*inputs)
+        run = getattr(Door(), door)(model, inputs)
+        run(*inputs)
 
-    report = fx_passes.default_npu_pipeline().run(module).report
+    after = launches_of(run, *inputs)
 
-    assert report.match_counts()["fuse_add_rms_norm_quant"] == 1
-    called = [node.target for node in module.graph.nodes if node.op == "call_function"]
-    assert called[0] is npu.npu_add_rms_norm_quant.default
-    assert len(called) == 2
-    (held,) = [name for name, _ in module.named_buffers() if name.startswith("_fx_passes")]
-    inverse = 1 / (model.scale.float() if dtype == torch.float16 else model.scale)
-    assert_same_values(module.get_buffer(held), inverse)
-    assert_same_values(module(*inputs), expected, roundings=2, dtype=dtype)
-    assert not fx_passes.default_npu_pipeline().run(module).modified
+    assert sum(before.values()) == 2
+    assert after in FUSED
+    with torch.no_grad():
+        assert_close(run(*inputs), expected)
+
+
+def write(model: QuantizedNorm) -> None:
+    with torch.no_grad():
+        model.reciprocal.mul_(2)
+
+
+def replace(model: QuantizedNorm) -> None:
+    kind = type(model.reciprocal)
+    new = model.reciprocal.detach() * 2
+    model.reciprocal = Parameter(new, requires_grad=False) if kind is Parameter else new
+
+
+def swap(model: QuantizedNorm) -> None:
+    model.reciprocal.data = model.reciprocal.detach() * 2
+
+
+def write_in_inference_mode(model: QuantizedNorm) -> None:
+    with torch.inference_mode():
+        model.reciprocal.mul_(2)
+
+
+CHANGES = [write, replace, swap, write_in_inference_mode]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_changed_weight_is_seen_by_the_next_call(
+    kind: str, change: Callable[[QuantizedNorm], None]
+) -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    model = QuantizedNorm(kind=kind)
+    run = Door().dynamo(model, inputs)
+    with torch.no_grad():
+        before = run(*inputs)
+        change(model)
+        after = run(*inputs)
+
+        assert_close(after, model(*inputs))
+        assert (after.cpu().int() - before.cpu().int()).abs().max() > 1
+    assert launches_of(run, *inputs) in FUSED
+
+
+def test_values_stay_in_place_and_refresh_finds_what_changed() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    model, door = QuantizedNorm(), Door()
+    run = door.dynamo(model, inputs)
+    with torch.no_grad():
+        run(*inputs)
+    (values,) = prepared_values_of(door.modules[0])
+    (before,) = values(model.reciprocal)
+
+    assert not values.refresh()
+    write(model)
+    assert values.refresh()
+    assert not values.refresh()
+    model.reciprocal.data.mul_(2)
+    assert not values.refresh()
+    assert values.refresh(compare=True)
+    assert not values.refresh(compare=True)
+
+    (after,) = values(model.reciprocal)
+    assert after is before
+    assert torch.equal(after.cpu(), (1 / model.reciprocal).cpu())
+
+
+def test_values_are_computed_in_the_step_while_it_is_traced() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    model, door = QuantizedNorm(), Door()
+    run = door.make_fx(model, inputs)
+    with torch.no_grad():
+        run(*inputs)
+        again = make_fx(door.modules[0])(*inputs)
+
+    targets = [node.target for node in again.graph.nodes]
+    assert aten.reciprocal.default in targets
+    with torch.no_grad():
+        write(model)
+        assert_close(again(*inputs), model(*inputs))
+
+
+def test_weights_made_in_inference_mode_are_not_watched_but_right() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    with torch.inference_mode():
+        model = QuantizedNorm()
+        run = Door().dynamo(model, inputs)
+        run(*inputs)
+        write(model)
+        assert_close(run(*inputs), model(*inputs))
+
+
+def test_values_first_needed_in_inference_mode_can_be_renewed_outside() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    model = QuantizedNorm()
+    run = Door().dynamo(model, inputs)
+    with torch.inference_mode():
+        run(*inputs)
+    with torch.no_grad():
+        write(model)
+        assert_close(run(*inputs), model(*inputs))
+
+
+def test_copy_of_a_module_belongs_to_other_weights() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    run = Door().make_fx(QuantizedNorm(), inputs)
+    with torch.no_grad():
+        before = run(*inputs)
+        other = copy.deepcopy(run)
+        assert torch.equal(other(*inputs), before)
+        for name, each in other.named_parameters():
+            each.mul_(2 if name != "_param_constant0" else 1)
+        assert (other(*inputs).int() - before.int()).abs().max() > 1
+        assert torch.equal(run(*inputs), before)
+
+
+def test_module_with_prepared_values_is_not_pickled() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    run = Door().make_fx(QuantizedNorm(), inputs)
+
+    with pytest.raises(pickle.PicklingError, match="without 'fold_constants'"):
+        pickle.dumps(run)
+
+
+def test_graphs_of_another_compiler_get_buffers() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    model = QuantizedNorm()
+    with torch.no_grad():
+        module = make_fx(model)(*inputs)
+        expected = module(*inputs)
+    pipeline = fx_passes.default_npu_pipeline().without("fold_constants")
+    fold = FoldConstantsPass(watches=False)
+    pipeline = fx_passes.Pipeline(passes=(*pipeline.passes, fold))
+
+    pipeline.run(module)
+
+    assert not prepared_values_of(module)
+    names = [name for name, _ in module.named_buffers() if name.startswith("_fx_passes")]
+    (held,) = names
+    assert torch.equal(module.get_buffer(held).cpu(), (1 / model.reciprocal).cpu())
+    with torch.no_grad():
+        assert_close(module(*inputs), expected)
+    assert not pipeline.run(module).modified
+
+
+def test_second_run_changes_nothing_and_observers_agree() -> None:
+    inputs = random_tensors(*INPUTS, device="npu")
+    door = Door()
+    with torch.no_grad():
+        module = make_fx(QuantizedNorm())(*inputs)
+    pipeline = fx_passes.default_npu_pipeline().observed_by(fx_passes.VerifyObserver(execute=True))
+    del door
+
+    assert pipeline.run(module).report.match_counts()["fuse_add_rms_norm_quant"] == 1
+    assert not pipeline.run(module).modified
+    assert len(prepared_values_of(module)) == 1
 
 
 def constant_graph(how: str) -> GraphModule:
     """Return the graph of a product with the reciprocal of a buffer, which may be written."""
-    aten = torch.ops.aten
     graph = torch.fx.Graph()
     x, scale = graph.placeholder("x"), graph.get_attr("scale")
     inverse = graph.call_function(aten.reciprocal.default, (scale,))
     written = {"scale_written": scale, "inverse_written": inverse}.get(how)
     if written is not None:
         graph.call_function(aten.add_.Scalar, (written, 1))
-    product = graph.call_function(aten.mul.Tensor, (x, inverse))
+    used = graph.call_function(aten.reshape.default, (inverse, [4])) if how == "view" else inverse
+    product = graph.call_function(aten.mul.Tensor, (x, used))
     graph.output(inverse if how == "returned" else product)
     for node in graph.nodes:
         node.meta["val"] = torch.empty(4, device="meta")
@@ -86,20 +293,48 @@ def constant_graph(how: str) -> GraphModule:
     return GraphModule(root, graph)
 
 
+@pytest.mark.parametrize("watches", [True, False])
 @pytest.mark.parametrize(
     ("how", "folded"),
-    [("plain", True), ("scale_written", False), ("inverse_written", False), ("returned", False)],
+    [
+        ("plain", True),
+        ("view", True),
+        ("scale_written", False),
+        ("inverse_written", False),
+        ("returned", False),
+    ],
 )
-def test_constant_is_folded_only_where_it_stays_one(how: str, folded: bool) -> None:
+def test_constant_is_folded_only_where_it_stays_one(how: str, folded: bool, watches: bool) -> None:
     x = torch.ones(4)
     module = constant_graph(how)
-    pipeline = fx_passes.Pipeline(passes=(FoldConstantsPass(),))
+    pipeline = fx_passes.Pipeline(passes=(FoldConstantsPass(watches=watches),))
 
     assert pipeline.run(module).modified == folded
 
     targets = [node.target for node in module.graph.nodes]
-    assert (torch.ops.aten.reciprocal.default not in targets) == folded
+    assert (aten.reciprocal.default not in targets) == folded
     assert_same_values(module(x), constant_graph(how)(x))
+    assert not pipeline.run(module).modified
+
+
+def test_larger_weights_stay_in_the_step() -> None:
+    class Cast(Module):
+        def __init__(self) -> None:
+            super().__init__()
+            large, small = random_tensors((4, 4), (4,), device="npu")
+            self.large = Parameter(large, requires_grad=False)
+            self.small = Parameter(small, requires_grad=False)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ self.large.float() + self.small.float()
+
+    x, model = torch.ones(4, 4, device="npu"), Cast()
+    run = Door().dynamo(model, [x])
+    with torch.no_grad():
+        run(x)
+
+    saved = sum(launches_of(model, x).values()) - sum(launches_of(run, x).values())
+    assert saved == 1
 
 
 def test_graph_without_constants_is_left_alone() -> None:
@@ -107,3 +342,13 @@ def test_graph_without_constants_is_left_alone() -> None:
     pipeline = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), FoldConstantsPass()))
 
     assert not pipeline.run(module).modified
+
+
+def test_prepared_values_are_a_module_of_the_graph() -> None:
+    module = constant_graph("plain")
+
+    fx_passes.Pipeline(passes=(FoldConstantsPass(),)).run(module)
+
+    (values,) = prepared_values_of(module)
+    assert isinstance(values, PreparedValues)
+    assert not dict(module.named_parameters())

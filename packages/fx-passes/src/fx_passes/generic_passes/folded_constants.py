@@ -1,44 +1,50 @@
-"""What rewrites compute from constants of a module alone, computed once and for all."""
+"""What rewrites compute from weights alone, computed once and not at every step."""
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, GraphModule, Node
 
-from fx_passes.errors import PassError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.generic_passes.equal_calls import preparing_operators
-from fx_passes.graph_argument import nodes_in
-from fx_passes.memory import AliasAnalysis, EffectTable, escapes
+from fx_passes.generic_passes.prepared_values import PreparedValues
+from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.memory import PREPARED_VALUES, AliasAnalysis, EffectTable, escapes
 from fx_passes.reports.report import PassReport
+from fx_passes.rewriting.weights import is_prepared_weight
 from fx_passes.torch_internals import FakeTensor
 
 if TYPE_CHECKING:
-    from torch.fx import GraphModule
+    from collections.abc import Iterable, Iterator
 
     from fx_passes.graph_pass import Condition
 
 __all__ = ["FoldConstantsPass"]
 
-_PREFIX = "_fx_passes_constant"
+_BUFFER = "_fx_passes_constant_"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldConstantsPass:
-    """Computes reciprocals, casts and the like of the module's own tensors when it is compiled.
+    """Takes reciprocals, casts and the like of weights out of the steps that run the graph.
 
-    Where a graph holds its parameters itself (`get_attr`: exported and frozen graphs, Dynamo
-    without inlined modules), an inverted or cast scale becomes a buffer of the module and costs no
-    launch. Where parameters are inputs of the graph, as with Dynamo's default, nothing is constant
-    and nothing is done; `ShareEqualCallsPass` then leaves one call for each scale.
+    Weights are what the module of the graph holds (`get_attr`), and the inputs of a graph of Dynamo
+    that are parameters, buffers or tensor attributes of a module. Where rewrites invert or cast
+    such a scale, the graph calls a `PreparedValues` in their place, once: it computes when a
+    weight has changed, and costs no launch otherwise. Whoever captures the graph and replays it
+    without calling it calls `PreparedValues.refresh` before a replay; see `prepared_values_of`.
 
-    Only for `preparing_operators`. The buffers keep what the parameters held: whoever writes
-    parameters after compilation, as in training or a weight update, must compile again or leave
-    this pass out (`pipeline.without("fold_constants")`). Tensors that the graph itself writes are
-    not folded.
+    Only for `preparing_operators`, of inputs only for results of at most one dimension. Values that
+    the graph itself writes or returns, and those of weights that it writes, stay in the step.
+
+    Attributes:
+        watches: Whether weights are watched. If not, as is right for graphs that are given to
+            another compiler, what is computed of the module's own tensors becomes a buffer of the
+            module, and inputs are no weights: whoever writes a weight later must compile again.
     """
 
     name: str = "fold_constants"
@@ -46,55 +52,118 @@ class FoldConstantsPass:
     repeats: bool = True
     preconditions: tuple[Condition, ...] = ()
     postconditions: tuple[Condition, ...] = ()
+    watches: bool = True
 
     def run(self, graph_module: GraphModule) -> PassReport:
-        """Fold the constants; runs the operators on the tensors' own device."""
-        folded = _fold(graph_module)
-        detail = f"{folded} calls computed once and for all"
-        return PassReport(name=self.name, modified=folded > 0, detail=detail)
+        """Fold the constants."""
+        found = _Foldable.of(graph_module, inputs=self.watches)
+        if found.held:
+            (found.prepare if self.watches else found.hold)(graph_module)
+        detail = f"{len(found.calls)} calls computed when weights change, not at every step"
+        return PassReport(name=self.name, modified=bool(found.held), detail=detail)
 
     def fingerprint(self) -> str:
         """Return a hash of what the pass does; its code belongs to the package's version."""
-        return fingerprint_of_functions((), type(self).__name__, self.name)
+        return fingerprint_of_functions((), type(self).__name__, self.name, self.watches)
 
 
-def _fold(graph_module: GraphModule) -> int:
-    graph = graph_module.graph
-    constants = {
-        node: value
-        for node in graph.find_nodes(op="get_attr")
-        if (value := _tensor(graph_module, str(node.target))) is not None
-    }
-    if not constants:
-        return 0
-    effects = EffectTable()
-    aliases = AliasAnalysis(graph, effects)
-    unwritten = {
-        node: value
-        for node, value in constants.items()
-        if aliases.writer_between(node, None, (node,)) is None
-    }
-    folded: list[Node] = []
-    for node in graph.nodes:
-        inputs = set(nodes_in((node.args, node.kwargs)))
-        if inputs and inputs <= unwritten.keys() and _may_fold(node, aliases, effects):
-            unwritten[node] = _compute(node, unwritten)
-            folded.append(node)
-    for node in folded:
-        if any(user not in unwritten for user in node.users):
-            _hold(graph_module, node, unwritten[node])
-    for node in reversed(folded):
-        graph.erase_node(node)
-    return len(folded)
+@dataclass(frozen=True, kw_only=True)
+class _Foldable:
+    """What of a graph is computed from weights alone.
+
+    Attributes:
+        calls: The calls that leave the graph, in order.
+        held: Those of them whose results it goes on using.
+    """
+
+    calls: tuple[Node, ...]
+    held: tuple[Node, ...]
+
+    @classmethod
+    def of(cls, graph_module: GraphModule, *, inputs: bool) -> _Foldable:
+        graph = graph_module.graph
+        weights = {*_tensors_of(graph_module)}
+        if inputs:
+            weights |= {each for each in _inputs_of(graph) if is_prepared_weight(each)}
+        if not weights:
+            return cls(calls=(), held=())
+        effects = EffectTable()
+        aliases = AliasAnalysis(graph, effects)
+        constant = {node for node in weights if aliases.writer_between(node, None, (node,)) is None}
+        folded: list[Node] = []
+        for node in graph.nodes:
+            used = set(nodes_in((node.args, node.kwargs)))
+            if used and used <= constant and _may_fold(node, aliases, effects):
+                constant.add(node)
+                folded.append(node)
+        # A view costs nothing, and kept it would go on showing memory that a weight has left.
+        left: set[Node] = set()
+        held: list[Node] = []
+        inside = set(folded)
+        for node in reversed(folded):
+            if all(user in inside and user not in left for user in node.users):
+                continue
+            if effects.fresh(node) or not effects.of(node).aliases:
+                held.append(node)
+            else:
+                left.add(node)
+        calls = tuple(node for node in folded if node not in left)
+        return cls(calls=calls if held else (), held=tuple(reversed(held)))
+
+    def prepare(self, graph_module: GraphModule) -> None:
+        """Let the graph call a `PreparedValues` in the place of the calls."""
+        graph = graph_module.graph
+        weights = [each for each in _sources(self.calls) if each not in self.calls]
+        module = PreparedValues(_graph_of(weights, self.calls, self.held))
+        name = _free_name(graph_module, PREPARED_VALUES)
+        graph_module.add_submodule(name, module)
+        first = next(node for node in graph.nodes if node.op != "placeholder")
+        with graph.inserting_before(first):
+            given = tuple(_at_the_beginning(each) for each in weights)
+            call = graph.call_module(name, given)
+            call.meta = {**self.held[0].meta, "val": tuple(map(value_of, self.held))}
+            for position, node in enumerate(self.held):
+                value = graph.call_function(operator.getitem, (call, position))
+                value.meta = dict(node.meta)
+                node.replace_all_uses_with(value)
+        self._erase()
+
+    def hold(self, graph_module: GraphModule) -> None:
+        """Make buffers of the module of what is used, which costs no call."""
+        weights = [each for each in _sources(self.calls) if each not in self.calls]
+        tensors = _tensors_of(graph_module)
+        compute = _graph_of(weights, self.calls, self.held)
+        with torch.no_grad():
+            values = compute(*(tensors[each] for each in weights))
+        for node, value in zip(self.held, values, strict=True):
+            name = _free_name(graph_module, _BUFFER)
+            graph_module.register_buffer(name, value.detach(), persistent=False)
+            with graph_module.graph.inserting_before(node):
+                buffer = graph_module.graph.get_attr(name)
+            buffer.meta = dict(node.meta)
+            node.replace_all_uses_with(buffer)
+        self._erase()
+
+    def _erase(self) -> None:
+        for node in reversed(self.calls):
+            node.graph.erase_node(node)
 
 
-def _tensor(graph_module: GraphModule, target: str) -> torch.Tensor | None:
-    holder: object = graph_module
-    for name in target.split("."):
-        holder = getattr(holder, name, None)
-    if not isinstance(holder, torch.Tensor) or isinstance(holder, FakeTensor):
-        return None
-    return None if holder.is_meta else holder
+def _inputs_of(graph: Graph) -> Iterator[Node]:
+    yield from graph.find_nodes(op="placeholder")
+
+
+def _tensors_of(graph_module: GraphModule) -> dict[Node, torch.Tensor]:
+    """Return the tensors that a module holds and its graph reads, but those without memory."""
+    found: dict[Node, torch.Tensor] = {}
+    for node in graph_module.graph.find_nodes(op="get_attr"):
+        holder: object = graph_module
+        for name in str(node.target).split("."):
+            holder = getattr(holder, name, None)
+        real = isinstance(holder, torch.Tensor) and not isinstance(holder, FakeTensor)
+        if isinstance(holder, torch.Tensor) and real and not holder.is_meta:
+            found[node] = holder
+    return found
 
 
 def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
@@ -103,33 +172,32 @@ def _may_fold(node: Node, aliases: AliasAnalysis, effects: EffectTable) -> bool:
     return aliases.writer_between(node, None, (node,)) is None
 
 
-def _compute(node: Node, known: dict[Node, torch.Tensor]) -> torch.Tensor:
-    def argument(value: object) -> object:
-        if isinstance(value, Node):
-            return known[value]
-        if isinstance(value, (list, tuple)):
-            return [argument(each) for each in value]
-        return value
-
-    if not callable(node.target):
-        raise PassError(f"folding constants: `{node.name}` calls {node.target!r}, no function")
-    with torch.no_grad():
-        result = node.target(
-            *map(argument, node.args), **{key: argument(each) for key, each in node.kwargs.items()}
-        )
-    if not isinstance(result, torch.Tensor):
-        raise PassError(f"folding constants: `{node.name}` gave {result!r}, expected a tensor")
-    return result.detach()
+def _sources(calls: Iterable[Node]) -> list[Node]:
+    """Return what some calls read, each once, in order."""
+    return list(dict.fromkeys(each for node in calls for each in node.all_input_nodes))
 
 
-def _hold(graph_module: GraphModule, node: Node, value: torch.Tensor) -> None:
-    """Make a buffer of the module and let the users of a node read it."""
+def _graph_of(weights: Iterable[Node], calls: Iterable[Node], held: Iterable[Node]) -> GraphModule:
+    """Return the calls as a graph of their own, from the weights to what is used."""
+    graph = Graph()
+    known = {node: graph.placeholder(f"weight_{at}") for at, node in enumerate(weights)}
+    for node in calls:
+        known[node] = graph.node_copy(node, known.__getitem__)
+    graph.output(tuple(known[node] for node in held))
+    return GraphModule(torch.nn.Module(), graph)
+
+
+def _at_the_beginning(weight: Node) -> Node:
+    """Return a weight where all else comes later; one of the module can be read anywhere."""
+    if weight.op != "get_attr":
+        return weight
+    copy = weight.graph.get_attr(str(weight.target))
+    copy.meta = dict(weight.meta)
+    return copy
+
+
+def _free_name(graph_module: GraphModule, prefix: str) -> str:
     number = 0
-    while hasattr(graph_module, f"{_PREFIX}_{number}"):
+    while hasattr(graph_module, f"{prefix}{number}"):
         number += 1
-    name = f"{_PREFIX}_{number}"
-    graph_module.register_buffer(name, value, persistent=False)
-    with graph_module.graph.inserting_before(node):
-        held = graph_module.graph.get_attr(name)
-    held.meta = dict(node.meta)
-    node.replace_all_uses_with(held)
+    return f"{prefix}{number}"

@@ -19,6 +19,7 @@ from fx_passes.engine_forms.vllm_ascend import vllm_ascend_forms
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
+from fx_passes.generic_passes.folded_constants import FoldConstantsPass
 from fx_passes.graph_pass import GraphPass, RulePass
 from fx_passes.pass_selection import PassSelection, TokenRange
 from fx_passes.reports.report import PassReport, Report
@@ -207,10 +208,7 @@ class PostGradPasses(CustomGraphPass):
             owner = graph.owning_module
             # A module made for the time of the call reads the graph's attributes from its owner.
             module = owner if isinstance(owner, GraphModule) else GraphModule(_root(owner), graph)
-        passes = tuple(
-            replace(each, takes_module=module is graph) if isinstance(each, _ForeignPass) else each
-            for each in self.pipeline.passes
-        )
+        passes = tuple(_in_a_compiler(each, module is graph) for each in self.pipeline.passes)
         pipeline = self.selection.select(replace(self.pipeline, passes=passes), self._tokens())
         self.results.append(pipeline.run(module))
         return graph
@@ -236,6 +234,13 @@ class PostGradPasses(CustomGraphPass):
         """
         tokens = self._tokens()
         return fingerprint_of_functions((), self.pipeline.hash(), self.selection, tokens)
+
+
+def _in_a_compiler(each: GraphPass, takes_module: bool) -> GraphPass:
+    """Return a pass as it is for a graph that is compiled further, and not called as it is."""
+    if isinstance(each, _ForeignPass):
+        return replace(each, takes_module=takes_module)
+    return replace(each, watches=False) if isinstance(each, FoldConstantsPass) else each
 
 
 def _root(owner: object) -> torch.nn.Module:

@@ -1,7 +1,7 @@
 """One model of memory: what a node reads and writes, what shares memory, and where memory goes."""
 
 from fx_passes.memory.alias_analysis import AliasAnalysis
-from fx_passes.memory.effect import Effect, EffectTable
+from fx_passes.memory.effect import PREPARED_VALUES, Effect, EffectTable
 from fx_passes.memory.outside_writes import OutsideWrites
 from fx_passes.memory.unseen_write import witness_of_write
 from fx_passes.memory.view_users import (
@@ -13,6 +13,7 @@ from fx_passes.memory.view_users import (
 )
 
 __all__ = [
+    "PREPARED_VALUES",
     "AliasAnalysis",
     "Effect",
     "EffectTable",

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
     from fx_passes.torch_internals import FunctionSchema
 
-__all__ = ["Effect", "EffectTable"]
+__all__ = ["PREPARED_VALUES", "Effect", "EffectTable"]
+
+PREPARED_VALUES = "_fx_passes_prepared_values_"
+"""What the names of modules begin with that give values prepared of weights."""
 
 _NO_CALL = frozenset({"placeholder", "get_attr", "output"})
 # They return nothing and write nothing, but nothing depends on when they run either.
@@ -127,7 +130,7 @@ class EffectTable:
                     known = self._pure[id(target)] = (target, self._is_pure(target))
                 if not known[1]:
                     found += nodes
-            elif op not in _NO_CALL:
+            elif op not in _NO_CALL and not _prepares(op, target):
                 found += nodes
         return sorted(found)
 
@@ -176,6 +179,9 @@ class EffectTable:
         target = node.target
         if node.op == "call_method":
             return self._of_method(node, str(target))
+        if _prepares(node.op, target):
+            # The values stay from step to step as weights do, so they must not be written either.
+            return Effect(aliases=tuple(nodes_in(node.args)))
         if node.op != "call_function":
             return _unknown(node)
         if isinstance(target, (OpOverload, OpOverloadPacket)):
@@ -259,6 +265,10 @@ class EffectTable:
             overloads = [target] if isinstance(target, OpOverload) else _overloads(target)
             self._operators[target] = _together([_read(each) for each in overloads])
         return self._operators[target]
+
+
+def _prepares(op: str, target: object) -> bool:
+    return op == "call_module" and str(target).startswith(PREPARED_VALUES)
 
 
 def _overloads(packet: OpOverloadPacket) -> list[OpOverload]:

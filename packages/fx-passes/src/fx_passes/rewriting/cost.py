@@ -12,6 +12,7 @@ import torch
 
 from fx_passes.graph_argument import value_of
 from fx_passes.matching.match import NoMatch
+from fx_passes.rewriting.weights import is_prepared_weight
 from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ class Cost:
 def cost_of(nodes: Iterable[Node], effects: EffectTable) -> Cost:
     """Return what some nodes cost, judged by their operators and fake values.
 
-    Nodes that are computed from what the module holds alone cost nothing: `FoldConstantsPass`
-    computes them once. The nodes come in an order in which they can run.
+    Nodes that are computed from weights alone cost nothing: `FoldConstantsPass` computes them once.
+    The nodes come in an order in which they can run.
     """
     launching = list(_launching(nodes, effects))
     moved = sum(_bytes(used) for node in launching for used in (node, *node.all_input_nodes))
@@ -85,7 +86,7 @@ def _launching(nodes: Iterable[Node], effects: EffectTable) -> Iterator[Node]:
     for node in nodes:
         used = node.all_input_nodes
         for each in used:
-            if each.op != "get_attr" and each not in constants:
+            if each not in constants and each.op != "get_attr" and not is_prepared_weight(each):
                 break
         else:
             if used:

@@ -137,6 +137,10 @@ class CompiledModel:
             EagerSegmentError: what runs eagerly returned something else than at capture.
             SplittingOpAbsentError: a splitting op of the configuration is not in the model.
         """
+        for compiler in self._compilers:
+            for prepared in compiler.prepared:
+                # A replay enters no graph, which would see by itself that a weight has changed.
+                prepared.refresh()
         return self._call(*args, **kwargs)
 
     @property
@@ -197,12 +201,18 @@ class CompiledModel:
         """Compare the model's weights with those of the captures, as after loading new ones.
 
         Without it a replaced weight is found at the next replay after its old memory was freed.
+        What was computed from weights once for all steps, such as reciprocals of scales, is
+        computed again. Each call sees by itself that a weight was written by an operator; that it
+        was written through ``weight.data`` is only seen here.
 
         Raises:
             ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
         """
         for graphed in self._graphed:
             graphed.check_weights()
+        for compiler in self._compilers:
+            for prepared in compiler.prepared:
+                prepared.refresh(compare=True)
 
     def capture_session(self, pool: object = None) -> CaptureSession:
         """Return a session inside which calls of this model capture.

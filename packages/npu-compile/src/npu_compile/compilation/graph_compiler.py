@@ -6,7 +6,9 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from fx_passes import PipelineError, default_npu_pipeline
+from fx_passes.generic_passes import prepared_values_of
 from npu_compile.compilation.compilation_report import CompilationReport
+from npu_compile.compilation.prepared_inputs import give_prepared_values
 from npu_compile.errors import ConfigError
 from npu_compile.sibling_versions import check_sibling_versions
 from piecewise_split import plan_split, split, stitch
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
     import torch
 
-    from fx_passes import PassObserver, Pipeline
+    from fx_passes import PassObserver, Pipeline, Report
+    from fx_passes.generic_passes import PreparedValues
     from npu_compile.compilation.inner_compiler import FxCompiler
     from npu_compile.configuration.config import CompileConfig
     from piecewise_split import Piece
@@ -35,6 +38,8 @@ class GraphCompiler:
 
     Attributes:
         reports: one for each graph so far.
+        prepared: what graphs so far compute from weights alone, once for all steps; whoever
+            replays a captured graph asks them first whether a weight has changed.
         pipeline_hash: of what fuses, for the key of a compile cache; empty where nothing does.
 
     Raises:
@@ -51,9 +56,11 @@ class GraphCompiler:
     ) -> None:
         check_sibling_versions()
         self.reports: list[CompilationReport] = []
+        self.prepared: list[PreparedValues] = []
         self._splitting_ops = config.splitting_ops
         pipeline = _pipeline(config)
         self._pipeline = pipeline.observed_by(*observers) if pipeline else None
+        self._is_stored = config.cache_folder is not None
         self.pipeline_hash = pipeline.hash() if pipeline and config.cache_folder else ""
         self._prepare_piece = prepare_piece
         self._inner = inner
@@ -72,15 +79,17 @@ class GraphCompiler:
         Raises:
             SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
         """
-        fusions = self._pipeline.run(graph_module).report if self._pipeline else None
+        fusions = self._fuse(graph_module)
+        prepared = prepared_values_of(graph_module) if fusions else ()
         plan = None
         num_captured_pieces = 0
         compiled: Callable[..., Any] = graph_module.forward
         if self._prepare_piece is not None:
+            given = give_prepared_values(graph_module)
             plan = plan_split(graph_module, splitting_ops=self._splitting_ops)
             pieces = split(graph_module, plan)
             num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
-            compiled = stitch(pieces, self._prepare_piece)
+            compiled = given(stitch(pieces, self._prepare_piece))
         elif self._inner is not None:
             compiled = self._inner(graph_module, example_inputs)
         report = CompilationReport(
@@ -88,7 +97,18 @@ class GraphCompiler:
         )
         with self._lock:
             self.reports.append(report)
+            self.prepared += prepared
         return compiled
+
+    def _fuse(self, graph_module: torch.fx.GraphModule) -> Report | None:
+        """Run the fusions; `None` where the configuration has none."""
+        if self._pipeline is None:
+            return None
+        if self._is_stored:
+            # What is kept on disk holds no values, so what is made of weights costs its launches.
+            for node in graph_module.graph.find_nodes(op="placeholder"):
+                node.meta.pop("tensor_dict", None)
+        return self._pipeline.run(graph_module).report
 
 
 def _pipeline(config: CompileConfig) -> Pipeline | None:

@@ -1,0 +1,66 @@
+"""Values prepared of weights, as inputs of a graph: computed outside of what is captured of it."""
+
+from __future__ import annotations
+
+import operator
+from typing import TYPE_CHECKING, Any
+
+from fx_passes.generic_passes import PreparedValues
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch.fx import GraphModule, Node
+
+
+def give_prepared_values(
+    graph_module: GraphModule,
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Make inputs of a graph, behind its own, of the values that it prepares of its weights.
+
+    So no piece of the graph makes them, and a piece that is captured finds them at one address.
+
+    Args:
+        graph_module: A graph of Dynamo after the fusions; changed in place, not recompiled.
+
+    Returns:
+        What makes of a callable that takes all inputs one that takes the graph's own.
+    """
+    graph = graph_module.graph
+    inputs = list(graph.find_nodes(op="placeholder"))
+    places = {node: place for place, node in enumerate(inputs)}
+    prepared: list[tuple[PreparedValues, tuple[int, ...]]] = []
+    for node in graph.find_nodes(op="call_module"):
+        module = graph_module.get_submodule(str(node.target))
+        if isinstance(module, PreparedValues) and places.keys() >= set(node.args):
+            _replace_by_inputs(node)
+            prepared.append((module, tuple(places[each] for each in node.args)))
+    if not prepared:
+        return lambda call: call
+
+    def giving(call: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            values = [
+                value
+                for module, weights in prepared
+                for value in module(*[args[each] for each in weights])
+            ]
+            return call(*args, *values)
+
+        return run
+
+    return giving
+
+
+def _replace_by_inputs(call: Node) -> None:
+    graph = call.graph
+    last = list(graph.find_nodes(op="placeholder"))[-1]
+    taken = {user.args[1]: user for user in call.users if user.target is operator.getitem}
+    for position, value in enumerate(call.meta["val"]):
+        with graph.inserting_after(last):
+            last = graph.placeholder(f"{call.name}_{position}")
+        last.meta["val"] = last.meta["example_value"] = value
+        if position in taken:
+            taken[position].replace_all_uses_with(last)
+            graph.erase_node(taken[position])
+    graph.erase_node(call)
