@@ -33,6 +33,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
+    from contextlib import AbstractContextManager
 
     import sympy  # type: ignore[import-untyped]  # brings no types; torch depends on it
     from torch.fx import Graph, Node
@@ -62,6 +63,8 @@ __all__ = [
     "tree_leaves",
     "tree_map",
     "without_class",
+    "without_modes",
+    "write_count",
 ]
 
 # torch 2.10 to 2.14: `torch.nn.functional` shows what is written in C++ (linear, gelu), and graphs
@@ -108,13 +111,29 @@ def is_static_input(node: Node) -> bool:
     return isinstance(described, dict) and "_dynamo_static_input_type" in described
 
 
-def without_class(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that shows the memory of one of a subclass, unseen by who records calls.
+def without_modes() -> AbstractContextManager[Any]:
+    """Return a context in which nobody sees what operators do, neither tracers nor fake tensors.
 
     `_disable_current_modes`, torch 2.10 to 2.14: nothing public lets a call pass by.
     """
-    with _disable_current_modes():
+    return _disable_current_modes()  # type: ignore[no-untyped-call]
+
+
+def without_class(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that shows the memory of one of a subclass, unseen by who records calls.
+
+    """
+    with without_modes():
         return tensor.as_subclass(torch.Tensor)
+
+
+def write_count(tensor: torch.Tensor) -> int:
+    """Return a number that grows when an operator writes a tensor or another that shows its memory.
+
+    `Tensor._version`, torch 2.10 to 2.14: documented, and public by no other name. What is written
+    through `tensor.data` is not counted; tensors of inference mode have none.
+    """
+    return tensor._version
 
 
 def storage_key(tensor: torch.Tensor) -> int | None:

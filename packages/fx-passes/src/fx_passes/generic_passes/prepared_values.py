@@ -11,7 +11,7 @@ import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from fx_passes.memory.effect import PREPARED_VALUES
-from fx_passes.torch_internals import FakeTensor, has_dispatch_modes
+from fx_passes.torch_internals import FakeTensor, has_dispatch_modes, write_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +31,7 @@ class _Seen(NamedTuple):
 
     @classmethod
     def of(cls, weight: Tensor) -> _Seen:
-        return cls(weakref.ref(weight), weight._version, weight.data_ptr())  # noqa: SLF001 - documented
+        return cls(weakref.ref(weight), write_count(weight), weight.data_ptr())
 
 
 class PreparedValues(torch.nn.Module):
@@ -110,7 +110,7 @@ class PreparedValues(torch.nn.Module):
         for weight, seen in zip(weights, self._seen, strict=True):
             if seen.weight() is not weight or weight.data_ptr() != seen.address:
                 return False
-            if weight._version != seen.version:  # noqa: SLF001 - documented
+            if write_count(weight) != seen.version:
                 return False
         return True
 
