@@ -90,7 +90,7 @@ class QkvCall:
             looks them up itself, so only a kernel that takes them asks for them.
         cache: Where the graph looks them up; None where it does not, or by more than one position
             for each token.
-        eps: Epsilon of both norms.
+        eps: Epsilon of both norms: a number, or the node that gives it.
     """
 
     heads: QkvHeads
@@ -101,7 +101,7 @@ class QkvCall:
     k_bias: Node | None
     angles: Callable[[GraphBuilder], tuple[Node, Node]]
     cache: AngleCache | None
-    eps: float
+    eps: float | Node
 
 
 @dataclass(frozen=True, kw_only=True)

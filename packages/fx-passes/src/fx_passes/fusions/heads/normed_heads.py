@@ -96,13 +96,18 @@ def _literal_problem(match: Match) -> NoMatch | None:
     bound = match.bound
     if bound["split_dim"] not in {-1, 1}:
         return NoMatch(f"the split is along dimension {bound['split_dim']}, not the last")
-    if not isinstance(bound["q_epsilon"], (int, float)):
-        return NoMatch(f"the epsilon {bound['q_epsilon']} is no number")
-    if not literals_equal(bound["q_epsilon"], bound["k_epsilon"]):
+    epsilons = bound["q_epsilon"], bound["k_epsilon"]
+    if not all(isinstance(each, (int, float, Node)) for each in epsilons):
+        return NoMatch(f"the epsilons {epsilons} are no numbers")
+    if epsilons[0] is epsilons[1] or literals_equal(*epsilons):
+        return None
+    if any(isinstance(each, Node) for each in epsilons):
         return NoMatch(
-            f"the norm of q has epsilon {bound['q_epsilon']}, that of k {bound['k_epsilon']}"
+            f"the epsilons of the norms of q and k, `{epsilons[0]}` and `{epsilons[1]}`, are "
+            "inputs of the graph and not known to be equal; compile with dynamic=None and mark "
+            "the number of tokens as dynamic (torch._dynamo.mark_dynamic), which keeps them numbers"
         )
-    return None
+    return NoMatch(f"the norm of q has epsilon {epsilons[0]}, that of k {epsilons[1]}")
 
 
 def _size_problem(match: Match) -> NoMatch | None:
@@ -142,7 +147,7 @@ def call_of(
     if (
         not isinstance(weight, torch.Tensor)
         or not isinstance(sizes, (list, tuple))
-        or not isinstance(epsilon, (int, float))
+        or not isinstance(epsilon, (int, float, Node))
     ):
         raise RuleError(f"building {OPERATOR}: the match was not checked")
     head_dim = weight.shape[0]
@@ -161,7 +166,7 @@ def call_of(
         k_bias=_node(match, "k_bias") if "k_bias" in match.bound else None,
         angles=angles,
         cache=cache,
-        eps=float(epsilon),
+        eps=epsilon if isinstance(epsilon, Node) else float(epsilon),
     )
 
 

@@ -66,13 +66,16 @@ def second_quant_problem(match: Match) -> NoMatch | None:
 
 
 def _block_problem(match: Match) -> NoMatch | None:
-    tensors = match.tensors("x")
+    # Of the weight, whose size is a number where torch.compile(dynamic=True) makes all others
+    # symbols. Norms take no other size of rows than that of their weight.
+    tensors = match.tensors("weight")
     if isinstance(tensors, NoMatch):
         return tensors
-    (x,) = tensors
-    size = x.shape[-1]
-    if not sizes_equal(size * x.element_size() % _BLOCK_BYTES, 0):
-        return NoMatch(f"the last dimension {size} is no multiple of {_BLOCK_BYTES} bytes")
+    (weight,) = tensors
+    size = weight.shape[0]
+    if not sizes_equal(size * weight.element_size() % _BLOCK_BYTES, 0):
+        known = "no" if isinstance(size, int) else "not known to be a"
+        return NoMatch(f"the last dimension {size} is {known} multiple of {_BLOCK_BYTES} bytes")
     return None
 
 
