@@ -35,9 +35,13 @@ class VerifyObserver:
     Args:
         execute: Whether each kind of rewrite is also run once, as it was and as it is, on small
             inputs: on the accelerator, or on the CPU where there is none. Calls without a kernel
-            there, of other libraries' operators and of collectives are not run. Rules that are
-            exact must give the same bits, others values within 16 roundings, or whole numbers that
-            differ by one.
+            there, of other libraries' operators and of collectives are not run. Inputs are drawn,
+            but for those that the graph computes from others. Rules that are exact must give the
+            same bits, others values within 16 roundings, or whole numbers that differ by one.
+
+    Attributes:
+        not_decided: For each kind of rewrite that `execute` could not compare, the rule, the
+            anchor of the match and why.
     """
 
     def __init__(self, *, execute: bool = False) -> None:
@@ -46,6 +50,7 @@ class VerifyObserver:
         self._execute = execute
         self._results: ResultComparison | None = None
         self._compared: set[object] = set()
+        self.not_decided: list[tuple[str, str, str]] = []
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
         """Take note of whether all values have metadata before the pass."""
@@ -84,9 +89,18 @@ class VerifyObserver:
                     "meta['val'] though all nodes had one before; hand `val` to the graph builder"
                 )
         nodes = {node.name: node for node in graph_module.graph.nodes}
+        replaced = {
+            old: new
+            for rule in report.rules
+            for match in rule.matches
+            for old, new in match.replaced.items()
+        }
         for rule in report.rules:
             for match in rule.matches:
-                problem = self._problem(graph_module, nodes, match)
+                problem = self._problem(graph_module, nodes, match, replaced)
+                if self._results is not None and self._results.undecided:
+                    self.not_decided += [(rule.rule, *each) for each in self._results.undecided]
+                    self._results.undecided.clear()
                 if problem is not None:
                     raise ObserverError(
                         f"verifying the rule {rule.rule!r} at `{match.anchor}` after {_who(report)}"
@@ -94,7 +108,11 @@ class VerifyObserver:
                     )
 
     def _problem(
-        self, graph_module: GraphModule, nodes: Mapping[str, Node], match: MatchRecord
+        self,
+        graph_module: GraphModule,
+        nodes: Mapping[str, Node],
+        match: MatchRecord,
+        replaced: Mapping[str, str],
     ) -> str | None:
         """Return how a rewrite is not what it replaced."""
         for name in match.created:
@@ -103,7 +121,11 @@ class VerifyObserver:
         if self._results is None:
             return None
         return self._results.problem(
-            graph_module.graph, match, exact=match.exact, seen=self._compared
+            graph_module.graph,
+            match,
+            replaced=replaced,
+            exact=match.exact,
+            seen=self._compared,
         )
 
 
