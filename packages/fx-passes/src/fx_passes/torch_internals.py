@@ -116,13 +116,11 @@ def without_modes() -> AbstractContextManager[Any]:
 
     `_disable_current_modes`, torch 2.10 to 2.14: nothing public lets a call pass by.
     """
-    return _disable_current_modes()  # type: ignore[no-untyped-call]
+    return _disable_current_modes()
 
 
 def without_class(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor that shows the memory of one of a subclass, unseen by who records calls.
-
-    """
+    """Return a tensor that shows the memory of one of a subclass, unseen by who records calls."""
     with without_modes():
         return tensor.as_subclass(torch.Tensor)
 

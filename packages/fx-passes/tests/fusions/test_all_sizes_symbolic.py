@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-import fx_passes
 from fusions.reference_pipeline import reference_pipeline
 from fx_passes.testing import random_tensors
 
@@ -17,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from torch.fx import GraphModule
+
+    import fx_passes
 
 npu = torch.ops.npu
 HIDDEN, HEAD = 64, 16

@@ -93,8 +93,6 @@ def test_inputs_with_a_common_source_are_drawn_together() -> None:
         return doubled.exp(), x * torch.reciprocal(source.abs())
 
     def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
-        (other,) = build.created or [None]
-        del other
         graph = match.anchor.graph
         (doubled,) = graph.find_nodes(op="call_function", target=aten.mul.Tensor)[:1]
         half = build.call("aten::mul.Tensor", doubled, 0.5)
@@ -201,7 +199,7 @@ def test_it_compares_inside_the_compilers_of_aot_autograd(
     run = torch.compile(fused, backend=backend, fullgraph=True, dynamic=dynamic)
     with torch.no_grad():
         if is_wrong:
-            with pytest.raises(Exception, match="what replaces `mul.*` differs by up to"):
+            with pytest.raises(Exception, match=r"what replaces `mul.*` differs by up to"):
                 run(*inputs)
         else:
             run(*inputs)

@@ -180,7 +180,6 @@ class ResultComparison:
                 return f"on small inputs what replaces `{name}` {problem}"
         return None
 
-
     def _open(
         self,
         pairs: Sequence[tuple[Node, Node]],

@@ -43,7 +43,7 @@ def _rows_problem(match: Match) -> NoMatch | None:
         return unmet
     width = tensors[0].shape[-1]
     if not sizes_equal(width % _WIDTH_UNIT, 0):
-        known = "no" if isinstance(width, int) else "not known to be a"
+        known = "no" if str(width).isdigit() else "not known to be a"
         return NoMatch(f"the last dimension {width} is {known} multiple of {_WIDTH_UNIT}")
     return halves_problem(match)
 

@@ -74,7 +74,7 @@ def _block_problem(match: Match) -> NoMatch | None:
     (weight,) = tensors
     size = weight.shape[0]
     if not sizes_equal(size * weight.element_size() % _BLOCK_BYTES, 0):
-        known = "no" if isinstance(size, int) else "not known to be a"
+        known = "no" if str(size).isdigit() else "not known to be a"
         return NoMatch(f"the last dimension {size} is {known} multiple of {_BLOCK_BYTES} bytes")
     return None
 
