@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +15,7 @@ import pytest
 import torch
 
 from attn_update import NativeUnavailableError
-from attn_update.issuing.native.native_build import build_native
+from attn_update.issuing.native.native_build import build_native, default_folder
 from attn_update.issuing.native.native_updater import find_native_updater
 
 if TYPE_CHECKING:
@@ -86,6 +91,70 @@ def test_build_native_refused_by_the_compiler_leaves_nothing(tmp_path: Path) -> 
     with pytest.raises(NativeUnavailableError, match="ended with status 3"):
         build_native(tmp_path / "cache", str(compiler))
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize("num_bytes", [0, 3])
+def test_build_native_of_a_truncated_file_builds_it_again(tmp_path: Path, num_bytes: int) -> None:
+    compiler = make_compiler(tmp_path)
+    built = build_native(tmp_path / "cache", str(compiler))
+    os.truncate(built, num_bytes)
+    assert build_native(tmp_path / "cache", str(compiler)) == built
+    assert built.read_text() == "built\n"
+    assert num_runs(tmp_path) == 2
+
+
+def test_native_updater_whose_file_was_truncated_is_built_again_and_loads(tmp_path: Path) -> None:
+    """In a process of its own: loading the truncated file would end it by SIGBUS."""
+    whole = build_native(default_folder())
+    folder = tmp_path / "cache" / whole.parent.name
+    folder.mkdir(parents=True)
+    content = whole.read_bytes()
+    (folder / whole.name).write_bytes(content[: len(content) // 2])
+    compiler = tmp_path / Path(shutil.which("g++") or "").name
+    compiler.write_text(
+        f"""#!/bin/sh
+echo run >> "{tmp_path / "log"}"
+while [ "$1" != "-o" ]; do shift; done
+cp "{whole}" "$2"
+"""
+    )
+    compiler.chmod(0o755)
+    program = f"""
+import os, sys
+os.environ["PATH"] = {str(tmp_path)!r} + os.pathsep + os.environ["PATH"]
+from pathlib import Path
+from attn_update.issuing.native.native_updater import NativeUpdater
+NativeUpdater.load(Path({str(tmp_path / "cache")!r}))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert num_runs(tmp_path) == 1
+
+
+def test_build_native_removes_what_a_killed_build_has_left(tmp_path: Path) -> None:
+    cache, hanging = tmp_path / "cache", tmp_path / "hanging"
+    hanging.write_text("#!/bin/sh\nexec sleep 60\n")
+    hanging.chmod(0o755)
+    program = f"""
+from pathlib import Path
+from attn_update.issuing.native.native_build import build_native, default_folder
+build_native(Path({str(cache)!r}), {str(hanging)!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", program], start_new_session=True) as build:
+        while not list(cache.glob("partial-*/launches.cpp")):
+            assert build.poll() is None
+            time.sleep(0.05)
+        os.killpg(build.pid, signal.SIGKILL)
+    (left,) = cache.glob("partial-*")
+    compiler = str(make_compiler(tmp_path))
+    build_native(cache, compiler)
+    assert left.exists()  # it could be a build that is under way
+    hours_ago = time.time() - 2 * 3600
+    os.utime(left, (hours_ago, hours_ago))
+    build_native(cache, compiler)
+    assert not list(cache.glob("partial-*"))
 
 
 def test_find_native_updater_without_a_compiler_says_so(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 The result lies in a folder of built files under a key of all that it depends on: where torch is
 installed is none of that, so environments that have the same versions share it. It is moved into
-place when it is complete, so several processes may build at once: each writes a file of its own,
-and the last one to finish wins with the same content.
+place when it is complete, so several processes may build at once. Its name has the digest of its
+content: a file that was truncated later, by a full disk or a copy that was interrupted, would end
+the process as it is loaded, so it is recognised by its name, removed and built again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -16,6 +18,7 @@ import signal
 import subprocess
 import sysconfig
 import tempfile
+import time
 from importlib.resources import files
 from pathlib import Path
 
@@ -29,6 +32,7 @@ _COMPILERS = ("g++", "c++", "clang++")
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _LIBRARIES = ("-ltorch_cpu", "-ltorch_python", "-lc10")
 _TIME_LIMIT_SECONDS = 600
+_PARTIAL = "partial-"
 
 
 def default_folder() -> Path:
@@ -46,7 +50,9 @@ def default_folder() -> Path:
 
 
 def build_native(folder: Path, compiler: str | None = None) -> Path:
-    """Return the built extension module, and build it first where it is not there.
+    """Return the built extension module, and build it first where it is not there as it was built.
+
+    What builds that were killed have left in the folder is removed.
 
     Args:
         folder: Of the built files. It is made, and may be shared between processes and versions.
@@ -76,19 +82,43 @@ def build_native(folder: Path, compiler: str | None = None) -> Path:
         suffix,
         *_command(program, Path("torch")),
     )
-    target = folder / key / f"{MODULE_NAME}{suffix}"
-    if target.exists():
-        return target
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="partial-", dir=folder) as partial:
-            _compile(command, sources, Path(partial) / target.name)
-            (Path(partial) / target.name).replace(target)
+        _remove_abandoned(folder)
+        built = _find_whole(folder / key, suffix)
+        if built is None:
+            (folder / key).mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=_PARTIAL, dir=folder) as name:
+                partial = Path(name) / f"{MODULE_NAME}{suffix}"
+                _compile(command, sources, partial)
+                built = partial.replace(folder / key / _whole_name(partial, suffix))
     except OSError as error:
         raise NativeUnavailableError(
             f"building the native updater in {folder}: {error}; give another folder",
         ) from error
-    return target
+    return built
+
+
+def _whole_name(file: Path, suffix: str) -> str:
+    """Return the name that a built file has in the folder as long as its content is whole."""
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()[:32]
+    return f"{MODULE_NAME}-{digest}{suffix}"
+
+
+def _find_whole(folder: Path, suffix: str) -> Path | None:
+    """Return the built file of a folder, and remove those that are not as they were built."""
+    for file in sorted(folder.glob(f"{MODULE_NAME}-*{suffix}")):
+        if file.name == _whole_name(file, suffix):
+            return file
+        file.unlink(missing_ok=True)
+    return None
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove folders of builds that ended without doing so; none takes longer than its limit."""
+    for partial in folder.glob(f"{_PARTIAL}*"):
+        with contextlib.suppress(OSError):
+            if time.time() - partial.stat().st_mtime > 2 * _TIME_LIMIT_SECONDS:
+                shutil.rmtree(partial)
 
 
 def _find_compiler(compiler: str | None) -> str:
