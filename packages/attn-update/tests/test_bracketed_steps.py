@@ -143,7 +143,7 @@ def test_an_abandoned_step_never_hangs(
             model.graphs[2].replay()
         lane.abandon()
         assert_next_steps_are_right(lane, model, device, ("before",), 1)
-    assert lane.counters.failures == 3
+    assert lane.counters.failures == (3 if is_queued else 0)
 
 
 def test_a_step_that_was_never_finished_is_told_and_the_next_is_right(

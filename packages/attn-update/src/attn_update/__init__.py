@@ -67,6 +67,7 @@ from attn_update.task_device import (
     Event,
     ExternalEvent,
     FusedUpdateDevice,
+    GuardingDevice,
     Stream,
     TaskDevice,
 )
@@ -98,6 +99,7 @@ __all__ = [
     "ExternalEvent",
     "FusedInferAttention",
     "FusedUpdateDevice",
+    "GuardingDevice",
     "KeyRecords",
     "Kind",
     "LaneCounters",

@@ -220,6 +220,45 @@ def find_fused_update(device: TaskDevice, operator: str) -> Callable[..., object
     return None
 
 
+class ExpectedStep(Protocol):
+    """Tells of each thread which step it is about to replay.
+
+    Attributes:
+        step: What a lane set; None where nothing is expected.
+    """
+
+    step: object
+
+
+@runtime_checkable
+class GuardingDevice(Protocol):
+    """A device whose graphs ask before they are replayed.
+
+    With it a step whose replay is of another graph is refused before anything is launched,
+    whatever function replays; without it such a replay waits for ever for events that nobody sets.
+    """
+
+    @property
+    def expected_replay(self) -> ExpectedStep:
+        """What the calling thread is about to replay."""
+
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+        """Ask before each replay of the graph that this thread captures now.
+
+        Args:
+            refusal: Returns why the replay is refused, or None; is given the ``step`` of
+                `expected_replay`. It does not keep the graph alive.
+
+        Returns:
+            Whether there is such a graph; False where somebody else captures.
+        """
+
+
+def find_guarding(device: TaskDevice) -> GuardingDevice | None:
+    """Return the device if its graphs ask before they are replayed, else None."""
+    return device if isinstance(device, GuardingDevice) else None
+
+
 def find_thread_binding(device: TaskDevice) -> Callable[[], None] | None:
     """Return what a thread has to call before it launches on the device, else None.
 

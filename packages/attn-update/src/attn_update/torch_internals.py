@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 # torch 2.10 to 2.14: of these keys an operator is told which of its kernels to run.
 from torch._C import DispatchKeySet, _dispatch_key_for_device, _parse_dispatch_key
 
-# torch 2.10 to 2.14: the type of operators.
-from torch._ops import OpOverload
+# torch 2.10 to 2.14: the types of operators; one of the second takes functions.
+from torch._ops import HigherOrderOperator, OpOverload
 
 # torch 2.10 to 2.14: the base of classes that see every operator; torch documents no other.
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DispatchKeySet",
+    "HigherOrderOperator",
     "OpOverload",
     "TorchDispatchMode",
     "implementation_address",

@@ -20,6 +20,7 @@ from attn_update.planning.step_parameters import StepParameters
 from attn_update.planning.update_plan import UpdatePlan
 from attn_update.recording.automatic_recording import DEFAULT_OPERATORS, number_layers
 from attn_update.recording.record import KeyRecords, Record
+from attn_update.recording.workspace_need import WorkspaceNeeds
 from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
@@ -121,14 +122,14 @@ class UpdatableGraph:
                 f"adopting the launches of key {key!r}: expected one at least, found none; a graph "
                 f"without updatable attention is just replayed"
             )
-        records = KeyRecords(key, graph)
+        records, needs = KeyRecords(key, graph), WorkspaceNeeds()
         for launch in launches:
             if launch.layer_name in records.records:
                 raise RecordingError(
                     f"reading the records of key {key!r}: two layers are named "
                     f"{launch.layer_name!r}",
                 )
-            record = _make_record(launch, recorder.kinds, operators, key)
+            record = _make_record(launch, recorder.kinds, operators, key, needs)
             records.records[launch.layer_name] = record
         recorder.adopt(records)
         self.plan = UpdatePlan.compile(recorder, key)
@@ -254,6 +255,7 @@ def _make_record(
     kinds: Mapping[str, Kind],
     operators: Mapping[str, str],
     key: Hashable,
+    needs: WorkspaceNeeds,
 ) -> Record:
     called = launch.operator
     what = f"reading the record {launch.layer_name!r} of key {key!r}"
@@ -271,7 +273,7 @@ def _make_record(
     arguments = {name: value for name, value in launch.arguments.items() if value is not None}
     _check_arguments(arguments, called, what)
     geometry = kind.geometry(arguments)
-    _check_workspace(arguments, kind, what)
+    _check_workspace(arguments, kind, needs, what)
     return Record(
         layer_name=launch.layer_name,
         key=key,
@@ -298,12 +300,14 @@ def _check_arguments(arguments: Mapping[str, object], called: str, what: str) ->
             )
 
 
-def _check_workspace(arguments: Mapping[str, Any], kind: AttentionKind, what: str) -> None:
+def _check_workspace(
+    arguments: Mapping[str, Any], kind: AttentionKind, needs: WorkspaceNeeds, what: str
+) -> None:
     workspace = arguments.get("workspace")
     if workspace is None:  # the operator takes one of its own at every launch
         return
     given = {name: value for name, value in arguments.items() if name != "workspace"}
-    needed, found = kind.workspace_bytes(given), int(workspace.nbytes)
+    needed, found = needs.of(kind, given), int(workspace.nbytes)
     if found < needed:
         raise WorkspaceError(
             f"{what}: expected a workspace of {needed} bytes, which suffice for all lengths, found "

@@ -63,7 +63,8 @@ class UpdatableLayers:
         if key in self._recorder.keys:
             self._recorder.release(key)
         self._captured = {}
-        with self._recorder.recording(key):
+        # Engines update the graphs of other attention themselves.
+        with self._recorder.recording(key, allows_unrecorded=True):
             yield
         if not self._captured:
             self._recorder.release(key)

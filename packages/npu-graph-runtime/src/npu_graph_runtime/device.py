@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
 
     import torch
@@ -204,6 +204,44 @@ class GraphDevice(TaskDevice, Protocol):
         reset; where the device takes them only while a graph runs, none. ``None`` where the device
         does not tell.
         """
+
+
+class ExpectedStep(Protocol):
+    """Tells of each thread what it is about to replay.
+
+    Attributes:
+        step: any object; ``None`` where nobody said.
+    """
+
+    step: object
+
+
+@runtime_checkable
+class GuardingDevice(Protocol):
+    """An optional part of a device: its graphs ask before they are replayed.
+
+    A captured graph may wait for what comes from outside, for instance for updates of its
+    attention. Replayed in the place of another graph it would wait for ever. Whoever captures
+    such work guards the graph, and whoever brackets a replay says what it expects.
+    """
+
+    @property
+    def expected_replay(self) -> ExpectedStep:
+        """What the calling thread is about to replay."""
+
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+        """Ask before each replay of the graph that this thread captures now.
+
+        Args:
+            refusal: returns why the replay is refused, or ``None``; is given the ``step`` of
+                `expected_replay`. It must not keep the graph alive.
+
+        Returns:
+            Whether there is such a graph, captured by :meth:`GraphDevice.capture`.
+        """
+
+    def is_guarded(self, graph: object) -> bool:
+        """Return whether a replay of the graph may be refused."""
 
 
 @runtime_checkable

@@ -33,6 +33,10 @@ class GraphNotCapturedError(GraphRuntimeError, LookupError):
     """A replay was asked for under a graph key that was never captured."""
 
 
+class ReplayRefusedError(GraphRuntimeError):
+    """A graph is not the one that is to be replayed now; nothing was launched."""
+
+
 class InputAddressError(GraphRuntimeError, ValueError):
     """An input of a replay is not what the capture baked in: an address, a layout or a value."""
 

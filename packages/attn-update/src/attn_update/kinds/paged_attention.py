@@ -1,9 +1,10 @@
 """Paged attention of ATB: one query a sequence, lengths in a CPU tensor.
 
-vLLM-Ascend decodes small batches with it. Its workspace depends on the lengths, and not the longest
-need the most: at 6144 keys the device splits a sequence into the most parts (found by vLLM-Ascend,
-`SEQ_LEN_WITH_MAX_PA_WORKSPACE`). Engines that size it by the lengths of a step have to ask anew in
-every step; here it is sized once, for the worst.
+vLLM-Ascend decodes small batches with it. Its workspace depends on the lengths, and the longest do
+not need the most: that is where the device splits a sequence into the most parts, at a length which
+differs from one device to the next (vLLM-Ascend found 6144 keys on one of them). Engines that size
+it by the lengths of a step have to ask anew in every step; here it is sized once, at the capture,
+for the largest answer over all lengths.
 
 Schemas: torch_npu 2.13.
 """
@@ -33,7 +34,8 @@ _OPERATOR = "atb::_npu_paged_attention"
 _WORKSPACE_QUERY = "atb::_npu_paged_attention_get_workspace"
 _MANAGED = frozenset({"workspace"})
 _LENGTHS = "context_lens"
-_LENGTH_OF_LARGEST_WORKSPACE = 6144
+# A call of the query takes 15 to 90 us; longer sequences are asked for block by block.
+_ASKED_FOR_EVERY_LENGTH = 16384
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +83,22 @@ class PagedAttention:
     def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
         """Return the bytes that suffice for all lengths that the block table can hold.
 
-        The query answers with a uint8 tensor of that size; its memory is given back at once.
+        That is the largest answer of the operator's query for sequences of equal length: for every
+        length up to 16384 keys, then for each number of full blocks. The query answers with a uint8
+        tensor of that size; its memory is given back at once.
         """
         outputs = self.make_outputs(arguments)
         longest, _ = _capacity(arguments)
-        sizes: list[int] = []
-        for length in {longest, min(longest, _LENGTH_OF_LARGEST_WORKSPACE)}:
-            lengths = [length] * tensor_argument(arguments, "query").shape[0]
-            given = self._complete({**arguments, _LENGTHS: lengths}, outputs)
-            sizes.append(find_operator(_WORKSPACE_QUERY)(**given).numel())
-        return max(sizes)
+        block_size = tensor_argument(arguments, "key_cache").shape[1]
+        lengths = torch.ones(tensor_argument(arguments, "query").shape[0], dtype=torch.int32)
+        given = {**self._complete(arguments, outputs), _LENGTHS: lengths}
+        query = find_operator(_WORKSPACE_QUERY)
+        largest = 0
+        every = min(longest, _ASKED_FOR_EVERY_LENGTH)
+        for length in (*range(1, every + 1), *range(every, longest, block_size), longest):
+            lengths.fill_(length)
+            largest = max(largest, query(**given).numel())
+        return largest
 
     def make_outputs(self, arguments: Mapping[str, object]) -> tuple[torch.Tensor, ...]:
         """Return ``out`` if given, else a new one: [sequences, heads, value dim]."""

@@ -57,6 +57,20 @@ And no later step of the key may have to update first, because its replay is que
 begun: so a failed one unsets its external events itself, behind d(i) and in front of all later work
 of C.
 
+Note [interrupts]. A signal handler may raise wherever Python looks for signals, such as at the
+entry of a function: also between R(i) and the updates that it waits for. So whatever can leave a
+graph waiting runs inside a `try` that was entered before it. The first thing that its handler does
+is a call of C that starts a thread, which releases the graph. No signal handler runs on that
+thread, nor between the exception and that call (but in Python 3.10, for a second signal). The step
+counts as failed. A signal handler that raises again ends only the wait for the thread, and the next
+step waits for it. The rest is undone by assignments, between which Python does not look either.
+
+Note [one graph]. On a device that asks (`attn_update.task_device.GuardingDevice`) the graph of each
+recorded key is replayed in a step of its own key only, and once: a replay of another is refused
+before it is launched, and so is a step whose replay did not come to its graph, whose updates would
+set events that nobody waits for. Replays outside of any step are not refused: a step may be begun
+behind its replay.
+
 In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for U, then R(i) runs:
 1 and 2 hold as before, 3 and 4 by stream order.
 """
@@ -65,8 +79,9 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from _thread import start_new_thread
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 
@@ -74,12 +89,14 @@ from attn_update.errors import LaneError, UpdateError
 from attn_update.issuing.issuer_choice import choose_issuer
 from attn_update.lane.event_unset import unset_events
 from attn_update.lane.lane_counters import LaneCounters
+from attn_update.lane.step_release import StepRelease, release_alone
 from attn_update.lane.update_order import UpdateOrder
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
+from attn_update.task_device import find_guarding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from attn_update.issuing.issuer_choice import UpdaterChoice
     from attn_update.issuing.operator_issuer import OperatorIssuer
@@ -102,16 +119,21 @@ class _Step(NamedTuple):
     changes: Changes
 
 
-class _OpenStep(NamedTuple):
-    """A step of which the replay is queued, or is about to be."""
+@dataclass(slots=True, kw_only=True)
+class _OpenStep(StepRelease):
+    """A step of which the replay is queued, or is about to be; and how far its release is."""
 
     step: _Step
     issuer: OperatorIssuer
     stream: Stream
     previous: Any
     updates_first: bool
-    replayed: bool
     thread: int
+    replayed: bool = False
+
+
+class _Expected(threading.local):
+    step: object = None
 
 
 class UpdateLane:
@@ -166,6 +188,8 @@ class UpdateLane:
         self._checked_stream: Stream | None = None
         self._owner: int | None = None
         self._open: _OpenStep | None = None
+        guarding = find_guarding(device)
+        self._expected = _Expected() if guarding is None else guarding.expected_replay
 
     def run(
         self,
@@ -195,16 +219,44 @@ class UpdateLane:
             UpdateError: An update failed; see Note [failure].
         """
         replay = _own_replay(plan, replay)
-        with self._entered() as issuer:
-            self._check_none_open()
-            opened = self._prepare(plan, parameters, issuer, order or self._order)
+        self._refuse_nested()
+        with self._lock:
+            self._owner = threading.get_ident()
             try:
-                result = replay()
-            except BaseException:
-                self._give_up(opened)
-                raise
-            self._complete(opened)
-            return result
+                issuer = self._require_issuer()
+                self._check_none_open()
+                opened = self._prepare(plan, parameters, issuer, order or self._order)
+                expected, records = self._expected, plan.records
+                before = expected.step
+                try:
+                    self._open = opened
+                    records.awaits_replay = records.is_guarded
+                    records.is_open = records.is_run = True
+                    expected.step = records
+                    if opened.updates_first:
+                        self._update_first(opened)
+                    result = replay()
+                    self._complete(opened)
+                except BaseException as error:
+                    # Nothing that Python runs may come before the thread: Note [interrupts].
+                    opened.is_begun = True
+                    alone = (opened, self.device, self._give_up, opened)
+                    try:
+                        start_new_thread(release_alone, alone)
+                    except RuntimeError:
+                        release_alone(*alone)
+                    self._await_release(opened)
+                    refusal, records.refusal = records.refusal, None
+                    if refusal is not None:
+                        raise LaneError(refusal) from error
+                    raise
+                finally:
+                    expected.step = before
+                    records.is_open = records.is_run = False
+                self._open = None
+                return result
+            finally:
+                self._owner = None
 
     def begin(
         self,
@@ -235,35 +287,71 @@ class UpdateLane:
                 its graph is released, its results are void, and the next step works.
             UpdateError: With `UpdateOrder.UPDATE_FIRST` an update failed.
         """
-        with self._entered() as issuer:
-            if not replayed:
-                self._check_none_open()
-                self._open = self._prepare(plan, parameters, issuer, order or self._order)
-                return
-            current = self.device.current_stream()
-            opened = self._open
-            if opened is not None and opened.thread == threading.get_ident():
-                self._open = None
-                self._release_both(opened, plan, current)
-                raise _never_finished(opened)
+        self._refuse_nested()
+        with self._lock:
+            self._owner = threading.get_ident()
             try:
+                issuer = self._require_issuer()
+                if replayed:
+                    self._begin_behind(plan, parameters, issuer, order or self._order)
+                    return
                 self._check_none_open()
-                self._check_behind(plan, order or self._order)
-                opened = self._prepare(plan, parameters, issuer, UpdateOrder.REPLAY_FIRST)
-            except BaseException:
-                self._release_behind(plan, issuer, current)
-                raise
-            self._open = opened._replace(replayed=True)
+                opened = self._prepare(plan, parameters, issuer, order or self._order)
+                self._open = opened
+                records = plan.records
+                records.awaits_replay = records.is_guarded
+                records.is_open = True
+                self._expected.step = records
+                if not opened.updates_first:
+                    return
+                try:
+                    self._update_first(opened)
+                except BaseException:
+                    # Nothing that Python runs may come before the thread: Note [interrupts].
+                    opened.is_begun = True
+                    alone = (opened, self.device, self._give_up, opened)
+                    try:
+                        start_new_thread(release_alone, alone)
+                    except RuntimeError:
+                        release_alone(*alone)
+                    self._await_release(opened)
+                    raise
+            finally:
+                self._owner = None
 
     def finish(self) -> None:
         """Issue the updates of the step that was begun; returns as soon as all is queued.
 
         Raises:
-            LaneError: No step was begun, or the lane is closed.
+            LaneError: No step was begun, the lane is closed, or the graph of the step was not
+                replayed.
             UpdateError: An update failed; see Note [failure].
         """
-        with self._entered():
-            self._complete(self._take_open("finishing"))
+        self._refuse_nested()
+        with self._lock:
+            self._owner = threading.get_ident()
+            try:
+                opened = self._require_open("finishing")
+                records, expected = opened.step.plan.records, self._expected
+                try:
+                    self._complete(opened)
+                except BaseException:
+                    # Nothing that Python runs may come before the thread: Note [interrupts].
+                    opened.is_begun = True
+                    alone = (opened, self.device, self._give_up, opened)
+                    try:
+                        start_new_thread(release_alone, alone)
+                    except RuntimeError:
+                        release_alone(*alone)
+                    self._await_release(opened)
+                    raise
+                finally:
+                    if expected.step is records:
+                        expected.step = None
+                    records.is_open = False
+                self._open = None
+            finally:
+                self._owner = None
 
     def abandon(self) -> None:
         """Give up the step that was begun, whether its graph was replayed or not; never a hang.
@@ -273,8 +361,44 @@ class UpdateLane:
         Raises:
             LaneError: No step was begun, or the lane is closed.
         """
-        with self._entered():
-            self._give_up(self._take_open("abandoning"))
+        self._refuse_nested()
+        with self._lock:
+            self._release_open(self._require_open("abandoning"))
+
+    def _begin_behind(
+        self,
+        plan: UpdatePlan,
+        parameters: StepParameters,
+        issuer: OperatorIssuer,
+        order: UpdateOrder,
+    ) -> None:
+        """Begin a step whose graph waits already."""
+        release = StepRelease()
+        call: Callable[..., None] = self._release_behind
+        arguments: tuple[Any, ...] = (plan, issuer, None)
+        try:
+            current = self.device.current_stream()
+            arguments = (plan, issuer, current)
+            opened = self._open
+            if opened is not None and not opened.is_begun:
+                if opened.thread == threading.get_ident():
+                    call, arguments = self._release_both, (opened, plan, current)
+                self._refuse_open(opened)
+            self._check_none_open()
+            self._check_behind(plan, order)
+            opened = self._prepare(plan, parameters, issuer, UpdateOrder.REPLAY_FIRST)
+            opened.replayed = True
+            plan.records.is_open = True
+            self._open = opened
+        except BaseException:
+            # Nothing that Python runs may come before the thread: Note [interrupts].
+            release.is_begun = True
+            try:
+                start_new_thread(release_alone, (release, self.device, call, *arguments))
+            except RuntimeError:
+                release_alone(release, self.device, call, *arguments)
+            release.wait()
+            raise
 
     def drain(self) -> None:
         """Wait until the lane's thread has issued all updates; the device may still be busy.
@@ -293,51 +417,79 @@ class UpdateLane:
             UpdateError: An update in the lane's thread failed; the lane is closed all the same.
         """
         with self._lock:
+            if self._open is not None:
+                self._release_open(self._open)
             self._issuer = None
-            try:
-                if self._open is not None:
-                    self._give_up(self._take_open("closing"))
-            finally:
-                if self._worker is not None:
-                    self._worker.close()
-                    self._raise_failures()
+            if self._worker is not None:
+                self._worker.close()
+                self._raise_failures()
 
-    @contextmanager
-    def _entered(self) -> Iterator[OperatorIssuer]:
-        me = threading.get_ident()
-        if self._owner == me:
+    def _refuse_nested(self) -> None:
+        # An interrupt may have left the owner of a step that is over.
+        if self._owner == threading.get_ident() and self._lock.locked():
             raise LaneError(
                 "running a step: this thread is inside a step of the same lane; a replay must not "
                 "run another step",
             )
-        with self._lock:
-            if self._issuer is None:
-                raise LaneError("running a step: the update lane is closed; make a new one")
-            self._owner = me
-            try:
-                yield self._issuer
-            finally:
-                self._owner = None
+
+    def _require_issuer(self) -> OperatorIssuer:
+        if self._issuer is None:
+            raise LaneError("running a step: the update lane is closed; make a new one")
+        return self._issuer
 
     def _check_none_open(self) -> None:
         opened = self._open
         if opened is None:
             return
+        if opened.is_begun:
+            self._await_release(opened)
+            return
+        if opened.thread == threading.get_ident():
+            self._release_open(opened)
+        self._refuse_open(opened)
+
+    def _refuse_open(self, opened: _OpenStep) -> NoReturn:
         key = opened.step.plan.key
         if opened.thread != threading.get_ident():
             raise LaneError(
                 f"running a step: another thread has begun a step of key {key!r} and not finished "
                 f"it; finish it first, or give each thread a lane and keys of its own",
             )
-        self._open = None
-        self._give_up(opened)
-        raise _never_finished(opened)
+        raise LaneError(
+            f"running a step: the step of key {key!r} before it was begun and never finished. Its "
+            f"graph was released; throw its results away, and those of this step, which was not "
+            f"run. Call finish or abandon behind each begin",
+        )
 
-    def _take_open(self, what: str) -> _OpenStep:
-        opened, self._open = self._open, None
+    def _require_open(self, what: str) -> _OpenStep:
+        self._require_issuer()
+        opened = self._open
+        if opened is not None and opened.is_begun:
+            self._await_release(opened)
+            opened = None
         if opened is None:
             raise LaneError(f"{what} a step: none was begun, or it was given up; call begin first")
         return opened
+
+    def _release_open(self, opened: _OpenStep) -> None:
+        """Release the graph of a step that is open."""
+        records, expected = opened.step.plan.records, self._expected
+        if not opened.is_begun:
+            opened.is_begun = True
+            start_new_thread(release_alone, (opened, self.device, self._give_up, opened))
+        self._await_release(opened)
+        records.is_open = False
+        if expected.step is records:
+            expected.step = None
+
+    def _await_release(self, opened: _OpenStep) -> None:
+        """Wait for the release of a step, and undo what an exception may have left of it here."""
+        opened.wait()
+        self._open = None
+        own = opened.issuer.stream
+        if self.device.current_stream() == own and opened.stream != own:
+            # An interrupt at the end of `use_stream`, which is Python's.
+            self.device.use_stream(opened.stream).__enter__()
 
     def _check_behind(self, plan: UpdatePlan, order: UpdateOrder) -> None:
         what = f"beginning a step of key {plan.key!r} behind its replay"
@@ -376,12 +528,15 @@ class UpdateLane:
             issuer.order_behind(records.replayed, current)
         updates_first = records.unsettled or order is UpdateOrder.UPDATE_FIRST
         previous = records.replayed
-        if updates_first:
-            self._update_first(step, issuer, current)
-        elif self._worker is None and previous is not None:
+        if not updates_first and self._worker is None and previous is not None:
             issuer.wait_for_replay(previous)
         return _OpenStep(
-            step, issuer, current, previous, updates_first, False, threading.get_ident()
+            step=step,
+            issuer=issuer,
+            stream=current,
+            previous=previous,
+            updates_first=updates_first,
+            thread=threading.get_ident(),
         )
 
     def _check_streams(self, stream: Stream, current: Stream, records: KeyRecords) -> None:
@@ -400,61 +555,65 @@ class UpdateLane:
             )
         self._checked_stream = current
 
-    def _update_first(self, step: _Step, issuer: OperatorIssuer, current: Stream) -> None:
+    def _update_first(self, opened: _OpenStep) -> None:
+        step, issuer = opened.step, opened.issuer
         records = step.plan.records
         self._drain()
         self._raise_failures()
+        # Until the step is settled, however it ends.
+        records.unsettled, records.latest = True, None
         if records.replayed is not None:
             issuer.wait_for_replay(records.replayed)
-        try:
-            issuer.issue(step.plan, step.changes, release=False)
-            current.wait_event(issuer.stream.record_event())
-        except BaseException:
-            self._fail(records)
-            raise
+        issuer.issue(step.plan, step.changes, release=False)
+        opened.stream.wait_event(issuer.stream.record_event())
 
     def _complete(self, opened: _OpenStep) -> None:
         step, issuer, current = opened.step, opened.issuer, opened.stream
-        plan, previous = step.plan, opened.previous
+        plan = step.plan
         records = plan.records
-        try:
-            records.replayed, records.replayed_on = issuer.mark_replay(current), current
-        except BaseException:
-            self._give_up(opened)
-            raise
+        if records.awaits_replay:
+            raise LaneError(
+                f"running a step of key {plan.key!r}: the replay did not replay the graph that was "
+                f"captured under it, so nothing was updated; replay that graph on this device, in "
+                f"the run mode and under the key of its capture"
+            )
+        records.replayed, records.replayed_on = issuer.mark_replay(current), current
         if opened.updates_first:
             self._settle(step)
-            return
-        if self._worker is None:
-            try:
-                issuer.issue(plan, step.changes, release=True)
-            except BaseException:
-                self._fail(records)
-                if opened.replayed:
-                    self._unset(plan, issuer, current)
-                raise
-            self._settle(step)
-            return
-
-        def update() -> None:
-            try:
-                if previous is not None:
-                    issuer.wait_for_replay(previous)
-            except BaseException:
-                issuer.release(plan.updates)
-                raise
+        elif self._worker is None:
             issuer.issue(plan, step.changes, release=True)
+            self._settle(step)
+        else:
+            # Before the thread can fail: what it fails at is unsettled again when that is raised.
+            self._settle(step)
+            self._worker.submit((records, self._update, opened))
 
-        # Before the thread can fail: what it fails at is unsettled again when that is raised.
-        self._settle(step)
-        self._worker.submit(records, update)
+    def _update(self, opened: _OpenStep) -> None:
+        """Issue the updates of a step in the lane's thread."""
+        plan, issuer = opened.step.plan, opened.issuer
+        try:
+            if opened.previous is not None:
+                issuer.wait_for_replay(opened.previous)
+        except BaseException:
+            issuer.release(plan.updates)
+            raise
+        issuer.issue(plan, opened.step.changes, release=True)
 
     def _give_up(self, opened: _OpenStep) -> None:
         """Release the graph of a step that may have been replayed or not: Note [failure]."""
         plan, issuer, current = opened.step.plan, opened.issuer, opened.stream
+        records = plan.records
+        records.is_open, is_replayed = False, not records.awaits_replay
+        records.awaits_replay = False
         if opened.updates_first:
-            self._fail(plan.records)
-            plan.records.replayed, plan.records.replayed_on = issuer.mark_replay(current), current
+            self._fail(records)
+            issuer.close_update()
+            if is_replayed:
+                records.replayed, records.replayed_on = issuer.mark_replay(current), current
+            return
+        if not is_replayed:
+            # What the launches took was not issued.
+            records.latest = None
             return
         waits = opened.previous if self._worker is not None else None
         self._release_replay(plan, issuer, current, waits)
@@ -467,6 +626,8 @@ class UpdateLane:
         records = plan.records
         self._fail(records)
         self._drain()
+        # An interrupt may have left one open; where there is none, closing is refused.
+        issuer.close_update()
         try:
             if previous is not None:
                 issuer.wait_for_replay(previous)
@@ -474,8 +635,10 @@ class UpdateLane:
             issuer.release(plan.updates)
         records.replayed, records.replayed_on = issuer.mark_replay(current), current
 
-    def _release_behind(self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream) -> None:
-        if current == issuer.stream:
+    def _release_behind(
+        self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream | None
+    ) -> None:
+        if current is None or current == issuer.stream:
             # Behind the replay on the lane's own stream nothing of the lane would run.
             other = self.device.create_stream()
             self._fail(plan.records)
@@ -500,6 +663,8 @@ class UpdateLane:
             self._fail(each.records)
             each.records.replayed, each.records.replayed_on = issuer.mark_replay(current), current
             self._unset(each, issuer, current)
+        opened.step.plan.records.is_open = False
+        self._open = None
 
     def _unset(self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream) -> None:
         """Unset the events of a key whose replay was released, so that it is settled."""
@@ -544,11 +709,15 @@ class UpdateLane:
             self._worker.drain()
 
     def _raise_failures(self) -> None:
-        failures = [] if self._worker is None else self._worker.take_failures()
-        for failure in failures:
-            self._fail(failure.records)
+        if self._worker is None:
+            return
+        failures = self._worker.failures
         if not failures:
             return
+        for failure in failures:
+            self._fail(failure.records)
+        # Only now: an interrupt lets them be raised again, and none be lost.
+        self._worker.forget_failures(len(failures))
         error = failures[0].error
         if not isinstance(error, UpdateError):
             raise error
@@ -559,14 +728,6 @@ class UpdateLane:
             layer_name=error.layer_name,
             operator=error.operator,
         ) from error
-
-
-def _never_finished(opened: _OpenStep) -> LaneError:
-    return LaneError(
-        f"running a step: the step of key {opened.step.plan.key!r} before it was begun and never "
-        f"finished. Its graph was released; throw its results away, and those of this step, which "
-        f"was not run. Call finish or abandon behind each begin",
-    )
 
 
 def _changed_values(

@@ -9,7 +9,7 @@ import threading
 import weakref
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attn_update.task_device import find_thread_binding
 
@@ -19,9 +19,13 @@ if TYPE_CHECKING:
     from attn_update.recording.record import KeyRecords
     from attn_update.task_device import TaskDevice
 
+Task: TypeAlias = "tuple[KeyRecords, Callable[[Any], None], Any]"
+"""The records of the graph key that it is for, what to call, and its argument."""
 
 # A device that hangs must not keep the process.
 _SECONDS_AT_EXIT = 30.0
+
+_SECONDS_BETWEEN_LOOKS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +49,18 @@ class UpdateWorker:
     Args:
         device: The thread is bound to it where it has to be.
 
+    Attributes:
+        submit: Lets the thread run a task after those that it has. One call of C: an exception of a
+            signal handler comes before it or after it, and never leaves half a task.
+
     Raises:
         Exception: What binding the thread raised.
     """
 
     def __init__(self, device: TaskDevice) -> None:
-        self._tasks: queue.Queue[_Task | None] = queue.Queue()
+        tasks: queue.SimpleQueue[Task | _Drained | None] = queue.SimpleQueue()
+        self.submit: Callable[[Task], None] = tasks.put
+        self._tasks = tasks
         self._failures: list[FailedTask] = []
         bound: Future[None] = Future()
         arguments = (device, bound, self._tasks, self._failures)
@@ -61,37 +71,37 @@ class UpdateWorker:
         self._thread.start()
         bound.result()
 
-    def submit(self, records: KeyRecords, run: Callable[[], None]) -> None:
-        """Let the thread run a task after those that it has."""
-        self._tasks.put(_Task(records=records, run=run))
-
     def drain(self) -> None:
         """Wait until the thread has run all tasks; the device may still be busy with them."""
-        self._tasks.join()
+        drained = _Drained()
+        self._tasks.put(drained)
+        while not drained.wait(_SECONDS_BETWEEN_LOOKS):
+            if not self._thread.is_alive():
+                return
 
     def close(self) -> None:
         """Wait until the thread has run all tasks and has ended."""
         self._stop()
         self._thread.join()
 
-    def take_failures(self) -> list[FailedTask]:
-        """Return what failed since the last call, in order."""
-        # Only as many as were seen: the thread may add one at any time.
-        taken = list(self._failures)
-        del self._failures[: len(taken)]
-        return taken
+    @property
+    def failures(self) -> list[FailedTask]:
+        """What failed and was not forgotten, in order; a copy."""
+        return list(self._failures)
+
+    def forget_failures(self, count: int) -> None:
+        """Forget the first failures: the thread may add one at any time."""
+        del self._failures[:count]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Task:
-    records: KeyRecords
-    run: Callable[[], None]
+class _Drained(threading.Event):
+    """Is set when the thread comes to it."""
 
 
 def _work(
     device: TaskDevice,
     bound: Future[None],
-    tasks: queue.Queue[_Task | None],
+    tasks: queue.SimpleQueue[Task | _Drained | None],
     failures: list[FailedTask],
 ) -> None:
     try:
@@ -107,16 +117,19 @@ def _work(
     bound.set_result(None)
     del bound
     while (task := tasks.get()) is not None:
+        if isinstance(task, _Drained):
+            task.set()
+            continue
+        records, call, argument = task
         try:
-            task.run()
-        except BaseException as error:  # noqa: BLE001, PERF203 - raised in the caller
-            failures.append(FailedTask(records=task.records, error=error))
+            call(argument)
+        except BaseException as error:  # noqa: BLE001 - raised in the caller
+            failures.append(FailedTask(records=records, error=error))
         finally:
-            del task
-            tasks.task_done()
+            del task, records, call, argument
     atexit.unregister(end)
 
 
-def _end(tasks: queue.Queue[_Task | None], thread: threading.Thread) -> None:
+def _end(tasks: queue.SimpleQueue[Task | _Drained | None], thread: threading.Thread) -> None:
     tasks.put(None)
     thread.join(timeout=_SECONDS_AT_EXIT)

@@ -2,9 +2,6 @@
 
 A dispatch mode sees every operator that is called inside it. Those it has a kind for go through the
 recorder as if the model had called `Recorder.attention`; all others run untouched.
-
-Engines hide attention in custom operators of their own, of which a dispatch mode sees no more than
-the outermost. So the kernel of such an operator is run with the mode still active.
 """
 
 from __future__ import annotations
@@ -12,19 +9,14 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from attn_update.errors import RecordingError, UnknownKindError, nearest
-from attn_update.torch_internals import (
-    DispatchKeySet,
-    TorchDispatchMode,
-    kernel_keys_of,
-    schema_of,
-    tree_leaves,
-)
+from attn_update.recording.operator_watch import OperatorWatch
+from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from torch import Tensor
 
     from attn_update.kinds.kind import Kind
     from attn_update.recording.recorder import Recorder
@@ -41,11 +33,6 @@ DEFAULT_OPERATORS: Mapping[str, str] = MappingProxyType(
 )
 """From operators, as ``namespace::name`` or ``namespace::name.overload``, to kind names."""
 
-# Operators of torch and of the device; no attention of the table is hidden in them.
-_TRANSPARENT_NAMESPACES = frozenset(
-    {"aten", "prim", "prims", "quantized", "c10d", "_c10d_functional"}
-)
-
 
 def number_layers(operator: str, position: int) -> str:
     """Return a layer name from the position of the launch in its capture.
@@ -57,7 +44,7 @@ def number_layers(operator: str, position: int) -> str:
     return f"{operator.partition('.')[0].rpartition('::')[2]}.{position}"
 
 
-class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
     """Routes known attention operators through a recorder while it is active.
 
     Put it around warm-up and capture, inside `Recorder.recording`. Outside a recording it leaves
@@ -87,45 +74,31 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         layer_name: Callable[[str, int], str] = number_layers,
         group: Callable[[str], str] | None = None,
     ) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
+        super().__init__(operators)
         for operator, kind_name in operators.items():
             _check_kind(operator, kind_name, recorder.kinds)
         self._recorder = recorder
         self._operators = dict(operators)
         self._layer_name = layer_name
         self._group = group
-        # An operator's own kernels do not call it, and those of its namespace are the device's.
-        known = {operator.partition("::")[0] for operator in operators}
-        self._transparent = _TRANSPARENT_NAMESPACES | known
 
-    @classmethod
-    def is_infra_mode(cls) -> bool:
-        """Let torch keep other modes, and compiled code, as they are without this one."""
-        return True
+    @property
+    def is_watching(self) -> bool:
+        """Whether a recording is under way, and something else than the recorder launches."""
+        return self._recorder.position is not None and not self._recorder.is_launching
 
-    def __torch_dispatch__(
-        self,
-        func: Any,
-        types: Any,
-        args: tuple[Any, ...] = (),
-        kwargs: dict[str, Any] | None = None,
-    ) -> Any:
-        """Run one operator, through the recorder if it is known."""
-        kwargs = kwargs or {}
-        recorder = self._recorder
-        kind_name = self._operators.get(func.name())
-        if recorder.position is None or recorder.is_launching:
-            return func(*args, **kwargs)
-        if kind_name is None:
-            if func.namespace in self._transparent:
-                return func(*args, **kwargs)
-            return self._look_inside(func, args, kwargs)
-        if "workspace" in kwargs and not recorder.device.is_capturing():
+    def takes(self, operator: str) -> bool:
+        """Return whether the operator, with its overload, is recorded."""
+        return operator in self._operators
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call an operator through the recorder."""
+        if "workspace" in kwargs and not self._recorder.device.is_capturing():
             return func(*args, **kwargs)
         arguments = _bind(func, args, kwargs)
         # The model's own workspace is not needed: the recorder has one that is never too small.
         arguments.pop("workspace", None)
-        outputs = self.attention(func.name(), kind_name, arguments)
+        outputs = self.attention(func.name(), self._operators[func.name()], arguments)
         returned = outputs[: len(schema_of(func).returns)]
         if not returned:  # it writes into an argument
             return None
@@ -133,7 +106,7 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def attention(
         self, operator: str, kind_name: str, arguments: dict[str, Any]
-    ) -> tuple[torch.Tensor, ...]:
+    ) -> tuple[Tensor, ...]:
         """Record a call of a known operator; return its outputs.
 
         Args:
@@ -144,26 +117,6 @@ class AutomaticRecording(TorchDispatchMode):  # type: ignore[no-untyped-call]
         layer_name = self._layer_name(operator, self._recorder.position or 0)
         group = "default" if self._group is None else self._group(layer_name)
         return self._recorder.attention(layer_name, kind_name, arguments, group=group)
-
-    def _look_inside(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        keys = _kernel_keys((args, kwargs))
-        if keys is None:
-            return func(*args, **kwargs)
-        with self:
-            # Its kernel at once: through the dispatcher this mode would be asked about it again.
-            return func.redispatch(keys, *args, **kwargs)
-
-
-def _kernel_keys(arguments: object) -> DispatchKeySet | None:
-    """Return the key of the kernel that these arguments choose; None without a tensor."""
-    types = {leaf.device.type for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
-    if not types:
-        return None
-    # As torch does, scalars and lengths of the host follow the device.
-    (device_type, *others) = sorted(types, key=lambda each: each == "cpu")
-    if others not in ([], ["cpu"]):
-        return None
-    return kernel_keys_of(device_type)
 
 
 def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, Kind]) -> None:

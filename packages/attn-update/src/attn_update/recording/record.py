@@ -59,6 +59,12 @@ class KeyRecords:
         lane: The update lane that updates this key, once there was a step.
         graph: What is captured under the key, if the caller said so: an object with a method
             `replay`, held weakly; a call gives it, or None once it is gone.
+        is_guarded: Whether the device asks `replay_refusal` before each replay of the graph.
+        is_open: Whether a step of the key is under way, from its check to its updates.
+        is_run: Whether that step is run by one call, in which its graph is replayed once.
+        refusal: Why a replay was refused in a step of the key; None where none was.
+        awaits_replay: Whether the graph of the step that is under way was not replayed yet; False
+            where nobody can know.
         latest: The plan and the values of the latest step, if that went well; None for values
             that only the bound launches know.
     """
@@ -74,7 +80,36 @@ class KeyRecords:
         self.replayed_on: Stream | None = None
         self.unsettled = False
         self.lane: object = None
+        self.is_guarded = False
+        self.is_open = False
+        self.is_run = False
+        self.refusal: str | None = None
+        self.awaits_replay = False
         self.latest: tuple[object, tuple[Mapping[str, object], ...] | None] | None = None
+
+    def replay_refusal(self, expected: object) -> str | None:
+        """Return why the graph of this key may not be replayed now, or None; note the replay.
+
+        Args:
+            expected: The records of the step that this thread has under way, if there is one.
+        """
+        if expected is not self and isinstance(expected, KeyRecords) and expected.is_open:
+            expected.refusal = (
+                f"running a step of key {expected.key!r}: the replay is that of another graph, of "
+                f"key {self.key!r}, which would wait for ever for events that this step does not "
+                f"set; give the plan and the parameters of key {self.key!r}, or replay the graph "
+                f"of key {expected.key!r}. A step that was begun ends with finish or abandon"
+            )
+            return expected.refusal
+        if self.is_run and self.is_guarded and not self.awaits_replay:
+            self.refusal = (
+                f"running a step of key {self.key!r}: its graph is replayed a second time, and "
+                f"would wait for ever for updates that the step makes once; run a step for each "
+                f"replay"
+            )
+            return self.refusal
+        self.awaits_replay = False
+        return None
 
     def release(self) -> None:
         """Let go of the records; plans made from them are void."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -21,8 +21,11 @@ from attn_update.kinds.kind import needs_update
 from attn_update.kinds.kind_table import default_kinds
 from attn_update.operator_lookup import find_operator
 from attn_update.recording.record import KeyRecords, Record
+from attn_update.recording.unrecorded_attention import UnrecordedAttention
 from attn_update.recording.weak_tensors import WeakTensors
 from attn_update.recording.workspace import Workspace
+from attn_update.recording.workspace_need import WorkspaceNeeds
+from attn_update.task_device import find_guarding
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
@@ -72,6 +75,7 @@ class Recorder:
     ) -> None:
         self.device = device
         self.workspace = Workspace()
+        self._needs = WorkspaceNeeds()
         self._kinds = dict(default_kinds() if kinds is None else kinds)
         self._keys: dict[Hashable, KeyRecords] = {}
         self._watch_inputs = watch_inputs
@@ -101,7 +105,9 @@ class Recorder:
         return self._is_launching
 
     @contextmanager
-    def recording(self, key: Hashable, *, graph: object = None) -> Iterator[None]:
+    def recording(
+        self, key: Hashable, *, graph: object = None, allows_unrecorded: bool = False
+    ) -> Iterator[None]:
         """Record the attention captured inside the context under a graph key.
 
         Put it around the capture, or around warm-up runs and capture: attention run inside it
@@ -111,11 +117,16 @@ class Recorder:
         Args:
             key: The graph key, once for each captured graph.
             graph: What is captured, an object with a method `replay`; held weakly. A lane then
-                replays it by itself, and refuses the replay of another graph, which would wait
-                for events that this key's updates do not set, for ever.
+                replays it by itself, and refuses the `replay` of another graph. On a
+                `attn_update.task_device.GuardingDevice` the replay of another graph is refused
+                without it, whatever function makes it.
+            allows_unrecorded: Whether attention of a known kind may be captured with lengths on the
+                host and without a record. For engines that update some of it themselves: without
+                an update every replay uses the lengths of the capture.
 
         Raises:
-            RecordingError: The key is recorded already, or another recording is under way.
+            RecordingError: The key is recorded already, or another recording is under way; or
+                attention was captured that is not recorded.
         """
         if self._recording is not None:
             raise RecordingError(
@@ -129,7 +140,8 @@ class Recorder:
         records = KeyRecords(key, graph)
         self._recording = _Recording(records=records, weak=WeakTensors(self.device))
         try:
-            yield
+            with nullcontext() if allows_unrecorded else UnrecordedAttention(self):
+                yield
         except BaseException:
             records.release()
             raise
@@ -185,7 +197,7 @@ class Recorder:
                 records.fixed[layer_name] = kind_name
                 return outputs
             if self._recording is not None and needs_update(kind):
-                self.workspace.measure(kind.workspace_bytes(arguments))
+                self.workspace.measure(self._needs.of(kind, arguments))
             return kind.run(arguments)
         finally:
             self._is_launching = False
@@ -293,7 +305,7 @@ class Recorder:
         stream = self.device.current_stream()
         outputs = kind.make_outputs(arguments)
         workspace = self.workspace.take(
-            kind.workspace_bytes(arguments),
+            self._needs.of(kind, arguments),
             stream_index=recording.stream_index(stream),
             device=outputs[0].device,
         )
@@ -311,6 +323,11 @@ class Recorder:
             for name, value in launch.items()
             if name != "workspace"
         }
+        if not recording.records.records:
+            guarding = find_guarding(self.device)
+            if guarding is not None:
+                refusal = recording.records.replay_refusal
+                recording.records.is_guarded = guarding.guard_replays(refusal)
         recording.records.records[layer_name] = Record(
             layer_name=layer_name,
             key=key,

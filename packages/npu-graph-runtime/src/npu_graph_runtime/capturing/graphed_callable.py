@@ -14,6 +14,7 @@ from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.input_layout import AddressCheck, InputLayout
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
 from npu_graph_runtime.capturing.watched_weights import WatchedWeights, weights_of
+from npu_graph_runtime.device import GuardingDevice
 from npu_graph_runtime.errors import (
     CaptureSessionError,
     GraphKeyError,
@@ -141,12 +142,13 @@ class GraphedCallable:
         warmup_runs: eager runs before a capture, which let kernels compile and allocate their
             workspaces; 0 where the caller warms up the whole model itself.
         replay_after_capture: replay each graph once behind its capture, so that the capturing call
-            returns written outputs. Not for graphs that wait for an external event.
+            returns written outputs. A graph that waits for updates of its attention is refused.
         on_miss: what to do where nothing is captured and no session is open.
         lazy_session: opens the door for captures while serving: where nothing is captured and no
             session is open, what it returns is entered for the one capture, such as
             ``lambda: CaptureSession(device, context, pool, stream)``; or ``None``, and ``on_miss``
-            says. The call then returns written outputs: ``replay_after_capture`` holds for it. It
+            says. The call then returns written outputs: ``replay_after_capture`` holds for it, so
+            attention that is recorded for updates is refused. It
             waits for the device and collects garbage, so a step takes long; ranks that exchange
             data have to come to it at the same step.
         around_capture: entered before the warm-up runs of a capture, left behind it.
@@ -437,16 +439,20 @@ class GraphedCallable:
                 f"capturing {subject}: the open session is of device {other}, expected "
                 f"{self._device.name} itself; open the session with this callable's device"
             )
-        hook = self._around_capture
+        hook, is_breakable = self._around_capture, self.run_mode is RunMode.BREAKABLE
         with contextlib.nullcontext() if hook is None else hook(key):
             capture = session.capture(
                 lambda: self._function(*args, **kwargs),
                 subject=subject,
                 warmup_runs=self._warmup_runs,
-                is_breakable=self.run_mode is RunMode.BREAKABLE,
+                is_breakable=is_breakable,
             )
         graph, outputs = capture.graph, capture.result
+        # A breakable capture has replayed its segments.
+        replays = (self._replay_after_capture or is_lazy) and not is_breakable
         try:
+            if replays:
+                self._refuse_guarded(graph, subject, is_lazy=is_lazy)
             kept = self._kept_outputs(outputs, subject) if self._weak_outputs else outputs
         except BaseException:
             graph.reset()
@@ -466,11 +472,23 @@ class GraphedCallable:
                     warmup_seconds=capture.warmup_seconds,
                 )
             )
-        # A breakable capture has replayed its segments.
-        if (self._replay_after_capture or is_lazy) and self.run_mode is not RunMode.BREAKABLE:
+        if replays:
             self._replay_told(captured)
         # Not the kept outputs: whoever uses these while more is captured needs their memory alive.
         return outputs
+
+    def _refuse_guarded(self, graph: DeviceGraph, subject: str, *, is_lazy: bool) -> None:
+        device = self._device
+        if not isinstance(device, GuardingDevice) or not device.is_guarded(graph):
+            return
+        option = "lazy_session" if is_lazy else "replay_after_capture"
+        remedy = "capture it in a session of your own" if is_lazy else "leave the option out"
+        raise CaptureSessionError(
+            f"capturing {subject}: the call would replay the new graph at once ({option}), and its "
+            "attention is recorded for updates, which the graph would wait for without end. The "
+            f"graph was released; {remedy}, compile its update plan, and replay it in a step of "
+            "an update lane"
+        )
 
     def _kept_outputs(self, outputs: Any, subject: str) -> Any:
         try:

@@ -26,9 +26,10 @@ from npu_graph_runtime.devices.fake_stream import (
     FakeStream,
     own_stream,
 )
+from npu_graph_runtime.guarded_replays import GuardedReplays
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from random import Random
 
@@ -70,6 +71,7 @@ class FakeDevice:
         name: as given.
         torch_device: the CPU.
         default_stream: the stream that is current outside :meth:`use_stream`.
+        expected_replay: what the calling thread is about to replay; see `GuardingDevice`.
     """
 
     def __init__(
@@ -99,6 +101,8 @@ class FakeDevice:
         self.default_stream = self._new_stream(is_direct=not has_launch_queue)
         self._capture_stream = self._new_stream(is_direct=not has_launch_queue)
         self._capture_numbers = itertools.count(1)
+        self._replays = GuardedReplays()
+        self.expected_replay = self._replays.expected
 
     def __repr__(self) -> str:
         """Return the name in angle brackets."""
@@ -256,7 +260,15 @@ class FakeDevice:
                 f"{type(pool).__name__}, expected those made by create_graph and create_memory_pool"
             )
         on = self._capture_stream if stream is None else own_stream(stream, self._current)
-        return self._capture(graph, pool, on)
+        return self._replays.capturing(graph, self._capture(graph, pool, on))
+
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+        """Ask before each replay of the graph that this thread captures; see `GuardingDevice`."""
+        return self._replays.guard(refusal)
+
+    def is_guarded(self, graph: object) -> bool:
+        """Return whether a replay of the graph may be refused."""
+        return self._replays.is_guarded(graph)
 
     def synchronize(self) -> None:
         """Let the host wait for all work.

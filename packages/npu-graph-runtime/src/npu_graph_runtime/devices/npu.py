@@ -31,6 +31,7 @@ from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     FeatureNotSupportedError,
 )
+from npu_graph_runtime.guarded_replays import GuardedReplays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -86,6 +87,7 @@ class NpuDevice:
         name: ``npu:<index>``.
         torch_device: the same for torch.
         index: as given.
+        expected_replay: what the calling thread is about to replay; see `GuardingDevice`.
 
     Raises:
         DeviceUnavailableError: torch_npu cannot be imported, or sees no such device.
@@ -114,6 +116,8 @@ class NpuDevice:
         self._capture_stream: Stream | None = None
         self._streams: dict[tuple[int, ...], Stream] = {}
         self._pools = LivingPools(self._npu.graph_pool_handle)
+        self._replays = GuardedReplays()
+        self.expected_replay = self._replays.expected
         # torch_npu 2.10 to 2.14: what its current_stream() makes a Stream object from.
         identity: Callable[[int], tuple[int, ...]] | None
         identity = getattr(self._torch_npu._C, "_npu_getCurrentStream", None)  # noqa: SLF001
@@ -370,7 +374,7 @@ class NpuDevice:
             if self._capture_stream is None:
                 self._capture_stream = self.create_stream()
             stream = self._capture_stream
-        return native_capture(
+        captured = native_capture(
             self,
             graph,
             native_pool=functools.partial(self._pools.native, pool, graph),
@@ -378,6 +382,15 @@ class NpuDevice:
             error_mode=self._capture_error_mode,
             end_allocation=self._end_allocation,
         )
+        return self._replays.capturing(graph, captured)
+
+    def guard_replays(self, refusal: Callable[[object], str | None]) -> bool:
+        """Ask before each replay of the graph that this thread captures; see `GuardingDevice`."""
+        return self._replays.guard(refusal)
+
+    def is_guarded(self, graph: object) -> bool:
+        """Return whether a replay of the graph may be refused."""
+        return self._replays.is_guarded(graph)
 
     def synchronize(self) -> None:
         """Let the host wait for all work of the device."""

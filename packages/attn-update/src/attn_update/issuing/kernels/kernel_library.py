@@ -64,7 +64,9 @@ class KernelObject:
 
     def __del__(self) -> None:
         """Destroy the object."""
-        self._destroy(self._argument)
+        # An interrupt may come in the middle of `__init__`.
+        if hasattr(self, "_destroy"):
+            self._destroy(self._argument)
 
 
 class KernelLibrary:

@@ -1,0 +1,95 @@
+"""See the operators that are called in a block, also inside custom operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from attn_update.torch_internals import (
+    DispatchKeySet,
+    HigherOrderOperator,
+    TorchDispatchMode,
+    kernel_keys_of,
+    tree_leaves,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+# Operators of torch and of the device; no attention of the table is hidden in them.
+_TRANSPARENT_NAMESPACES = frozenset(
+    {"aten", "prim", "prims", "quantized", "c10d", "_c10d_functional"}
+)
+
+
+class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Hands over the calls of some operators; all others run untouched.
+
+    Engines hide attention in custom operators of their own, of which a dispatch mode sees no more
+    than the outermost. So the kernel of such an operator is run with the mode still active.
+
+    Args:
+        operators: Those that are handed over, as ``namespace::name``, with or without overload.
+    """
+
+    # An operator that takes functions runs as it is; without this torch would refuse it.
+    supports_higher_order_operators = True
+
+    def __init__(self, operators: Iterable[str]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        # An operator's own kernels do not call it, and those of its namespace are the device's.
+        known = {operator.partition("::")[0] for operator in operators}
+        self._transparent = _TRANSPARENT_NAMESPACES | known
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Let torch keep other modes, and compiled code, as they are without this one."""
+        return True
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether operators are to be handed over now."""
+        raise NotImplementedError
+
+    def takes(self, operator: str) -> bool:
+        """Return whether an operator, ``namespace::name.overload``, is handed over."""
+        raise NotImplementedError
+
+    def call(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call an operator that is handed over, and return what it returns."""
+        raise NotImplementedError
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        """Run one operator."""
+        kwargs = kwargs or {}
+        if isinstance(func, HigherOrderOperator) or not self.is_watching:
+            return func(*args, **kwargs)
+        if self.takes(func.name()):
+            return self.call(func, args, kwargs)
+        if func.namespace in self._transparent:
+            return func(*args, **kwargs)
+        keys = _kernel_keys((args, kwargs))
+        if keys is None:
+            return func(*args, **kwargs)
+        with self:
+            # Its kernel at once: through the dispatcher this mode would be asked about it again.
+            return func.redispatch(keys, *args, **kwargs)
+
+
+def _kernel_keys(arguments: object) -> DispatchKeySet | None:
+    """Return the key of the kernel that these arguments choose; None without a tensor."""
+    types = {leaf.device.type for leaf in tree_leaves(arguments) if isinstance(leaf, torch.Tensor)}
+    if not types:
+        return None
+    # As torch does, scalars and lengths of the host follow the device.
+    (device_type, *others) = sorted(types, key=lambda each: each == "cpu")
+    if others not in ([], ["cpu"]):
+        return None
+    return kernel_keys_of(device_type)
