@@ -306,6 +306,12 @@ def schedules(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def interrupts(session: nox.Session) -> None:
+    """Send 20,000 signals at random times of steps, captures and sessions; the gate sends a few."""
+    _long_tests(session, "attn-update", "tests/interrupts", "-s", "--signals=20000")
+
+
+@nox.session(default=False)
 def sanitizers(session: nox.Session) -> None:
     """Run the simulated runtime under AddressSanitizer (with UBSan) and ThreadSanitizer."""
     _long_tests(session, "cann-sim", "tests/native", "--sanitizers=address,thread")

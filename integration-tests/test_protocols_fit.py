@@ -31,7 +31,9 @@ def test_fake_device_fits_both_seams() -> None:
     assert graph_device.current_stream() is task_device.current_stream()
 
 
-@pytest.mark.parametrize("name", ["Stream", "Event", "ExternalEvent", "TaskDevice", "GuardingDevice"])
+@pytest.mark.parametrize(
+    "name", ["Stream", "Event", "ExternalEvent", "TaskDevice", "GuardingDevice"]
+)
 def test_seam_of_the_consumer_asks_no_more_than_the_producer_promises(name: str) -> None:
     def members(protocol: type) -> dict[str, list[str]]:
         return {

@@ -39,6 +39,7 @@ SCHEDULES = 200
 # Tests on a held device take one as a seed, and run it in many ways: so many times fewer.
 SCHEDULES_OF_A_HELD_DEVICE = 50
 BURSTS = 4
+SIGNALS = 60
 
 
 @dataclass(kw_only=True)
@@ -132,6 +133,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("attn-update")
     group.addoption("--schedules", type=int, default=SCHEDULES, help="fuzzed schedules to run")
     group.addoption("--bursts", type=int, default=BURSTS, help="bursts of steps of every kind")
+    group.addoption("--signals", type=int, default=SIGNALS, help="real signals to send")
     group.addoption("--schedule-seed", type=int, default=0, help="seed of the fuzzed schedules")
 
 
@@ -144,6 +146,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def num_bursts(request: pytest.FixtureRequest) -> int:
     count: int = request.config.getoption("--bursts", BURSTS)
+    return count
+
+
+@pytest.fixture
+def num_signals(request: pytest.FixtureRequest) -> int:
+    count: int = request.config.getoption("--signals", SIGNALS)
     return count
 
 
