@@ -1,0 +1,114 @@
+"""Graphs that ask before they are replayed, and calls that would replay them at once."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from npu_graph_runtime import (
+    CaptureSession,
+    CaptureSessionError,
+    FakeDevice,
+    GraphContext,
+    GraphedCallable,
+    GraphKey,
+    GuardingDevice,
+    ReplayRefusedError,
+    RunMode,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from npu_graph_runtime import DeviceGraph
+
+KEY = GraphKey(num_tokens=1)
+
+
+def capture(
+    device: FakeDevice, values: torch.Tensor, refusal: Callable[[object], str | None]
+) -> DeviceGraph:
+    graph = device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool()):
+        values.add_(1)
+        assert device.guard_replays(refusal)
+    return graph
+
+
+def test_guard_is_asked_before_each_replay_with_what_the_thread_expects() -> None:
+    device, values, asked = FakeDevice(), torch.zeros(1), list[object]()
+
+    def refusal(expected: object) -> str | None:
+        asked.append(expected)
+        return "not this one" if expected == "another" else None
+
+    graph = capture(device, values, refusal)
+    assert device.is_guarded(graph)
+    graph.replay()
+    device.expected_replay.step = "another"
+    with pytest.raises(ReplayRefusedError, match="not this one"):
+        graph.replay()
+    device.expected_replay.step = "this"
+    graph.replay()
+    # What another thread expects is its own.
+    thread = threading.Thread(target=graph.replay)
+    thread.start()
+    thread.join()
+
+    device.synchronize()
+    assert asked == [None, "another", "this", None]
+    assert values.item() == 3
+
+
+def test_guard_outside_of_a_capture_of_the_device_says_so() -> None:
+    device = FakeDevice()
+    assert isinstance(device, GuardingDevice)
+    assert not device.guard_replays(lambda _: "never")
+    graph = device.create_graph()
+    with device.capture(graph, pool=device.create_memory_pool()):
+        torch.zeros(1).add_(1)
+    assert not device.guard_replays(lambda _: "never")
+    assert not device.is_guarded(graph)
+    graph.replay()
+
+
+def test_guarded_graph_dies_with_its_last_reference() -> None:
+    graph = capture(FakeDevice(), torch.zeros(1), lambda _: None)
+    reference = weakref.ref(graph)
+    gc.disable()
+    try:
+        del graph
+        assert reference() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("option", ["lazy_session", "replay_after_capture"])
+def test_call_that_would_replay_a_guarded_graph_at_once_is_refused(option: str) -> None:
+    device, context, values = FakeDevice(), GraphContext(), torch.zeros(1)
+    options: dict[str, Any] = {"replay_after_capture": True}
+    if option == "lazy_session":
+        options = {"lazy_session": lambda: CaptureSession(device, context)}
+
+    def function() -> torch.Tensor:
+        device.guard_replays(lambda _: None)
+        return values.add_(1)
+
+    graphed = GraphedCallable(
+        function, device=device, context=context, run_mode=RunMode.FULL, name="attention", **options
+    )
+    session = nullcontext() if option == "lazy_session" else CaptureSession(device, context)
+    problem = rf"replay the new graph at once \({option}\)"
+    refused = pytest.raises(CaptureSessionError, match=problem)
+    with session, context.run(RunMode.FULL, KEY), refused:
+        graphed()
+
+    assert graphed.captured_keys == ()
+    assert graphed.counters.replayed == 0
+    assert device.memory_figures().allocated == 0
