@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,14 @@ from attn_update import (
     UpdatePlan,
 )
 from attn_update.kinds import paged_attention
+from attn_update.kinds.paged_attention import PagedAttention
+from attn_update.operator_lookup import find_operator
+from attn_update.recording.workspace_need import WorkspaceNeeds
 from npu_graph_testing.attention.cases import CaseModel, find_case
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from npu_graph_runtime import NpuDevice
 
 LONGEST, MOST_WORKSPACE = 48, 6144
@@ -63,6 +69,48 @@ def test_workspace_serves_every_length_although_the_longest_need_less(
     assert asked_bytes(given, longest) < asked_bytes(given, MOST_WORKSPACE)
     for length in (1, 128, MOST_WORKSPACE - 16, MOST_WORKSPACE, MOST_WORKSPACE + 1, longest):
         assert asked_bytes(given, length) <= needed
+
+
+@pytest.mark.parametrize("most", [1, 128, 3000, 5000, MOST_WORKSPACE, 9000])
+def test_workspace_serves_devices_that_need_the_most_at_another_length(
+    npu_device: NpuDevice, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """The simulated query needs the most at one length, so it answers for that one in its place."""
+    given = arguments(make_model(npu_device))
+    given["block_table"] = torch.zeros(2, 600, dtype=torch.int32).to(npu_device.torch_device)
+
+    def find(name: str) -> Any:
+        operator: Any = find_operator(name)
+
+        def ask(context_lens: torch.Tensor, **other: Any) -> Any:
+            swapped = {most: MOST_WORKSPACE, MOST_WORKSPACE: most}
+            lens = [swapped.get(length, length) for length in context_lens.tolist()]
+            return operator(context_lens=torch.tensor(lens, dtype=torch.int32), **other)
+
+        return ask
+
+    # The package has a function of the module's name.
+    module = importlib.import_module("attn_update.kinds.paged_attention")
+    monkeypatch.setattr(module, "find_operator", find)
+    assert paged_attention().workspace_bytes(given) == asked_bytes(given, MOST_WORKSPACE)
+
+
+def test_workspace_is_asked_for_once_for_all_layers(npu_device: NpuDevice) -> None:
+    model, needs = make_model(npu_device), WorkspaceNeeds()
+    asked = list[object]()
+
+    class Counted(PagedAttention):
+        def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
+            asked.append(arguments)
+            return super().workspace_bytes(arguments)
+
+    kind, given = Counted(), arguments(model)
+    needed = needs.of(kind, given)
+    assert needs.of(kind, {**given, "query": torch.empty_like(given["query"])}) == needed
+    assert len(asked) == 1
+    table = torch.zeros(2, 600, dtype=torch.int32).to(npu_device.torch_device)
+    assert needs.of(kind, {**given, "block_table": table}) > needed
+    assert len(asked) == 2
 
 
 def test_workspace_is_one_buffer_for_all_layers_and_keys(npu_device: NpuDevice) -> None:
