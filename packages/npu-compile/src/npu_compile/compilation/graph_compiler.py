@@ -85,9 +85,9 @@ class GraphCompiler:
         num_captured_pieces = 0
         compiled: Callable[..., Any] = graph_module.forward
         if self._prepare_piece is not None:
-            given = give_prepared_values(graph_module)
-            plan = plan_split(graph_module, splitting_ops=self._splitting_ops)
-            pieces = split(graph_module, plan)
+            whole, given = give_prepared_values(graph_module)
+            plan = plan_split(whole, splitting_ops=self._splitting_ops)
+            pieces = split(whole, plan)
             num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
             compiled = given(stitch(pieces, self._prepare_piece))
         elif self._inner is not None:

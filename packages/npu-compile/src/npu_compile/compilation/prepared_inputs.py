@@ -5,38 +5,43 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from fx_passes.generic_passes import PreparedValues
+from torch.fx import Graph, GraphModule
+
+from fx_passes.generic_passes import PreparedValues, prepared_values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from torch.fx import GraphModule, Node
+    from torch.fx import Node
 
 
 def give_prepared_values(
     graph_module: GraphModule,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make inputs of a graph, behind its own, of the values that it prepares of its weights.
+) -> tuple[GraphModule, Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    """Make inputs, behind those of a graph, of the values that it prepares of its weights.
 
     So no piece of the graph makes them, and a piece that is captured finds them at one address.
 
     Args:
-        graph_module: A graph of Dynamo after the fusions; changed in place, not recompiled.
+        graph_module: A graph of Dynamo after the fusions. Dynamo still reads its inputs, so it
+            stays as it is.
 
     Returns:
-        What makes of a callable that takes all inputs one that takes the graph's own.
+        A module whose graph takes them, the given one where there are none; and what makes of a
+        callable that takes all inputs one that takes the graph's own.
     """
-    graph = graph_module.graph
+    if not prepared_values_of(graph_module):
+        return graph_module, lambda call: call
+    graph = Graph()
+    graph.output(graph.graph_copy(graph_module.graph, {}))
     inputs = list(graph.find_nodes(op="placeholder"))
     places = {node: place for place, node in enumerate(inputs)}
     prepared: list[tuple[PreparedValues, tuple[int, ...]]] = []
     for node in graph.find_nodes(op="call_module"):
         module = graph_module.get_submodule(str(node.target))
         if isinstance(module, PreparedValues) and places.keys() >= set(node.args):
-            _replace_by_inputs(node)
             prepared.append((module, tuple(places[each] for each in node.args)))
-    if not prepared:
-        return lambda call: call
+            _replace_by_inputs(node)
 
     def giving(call: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> Any:
@@ -49,7 +54,7 @@ def give_prepared_values(
 
         return run
 
-    return giving
+    return GraphModule(graph_module, graph), giving
 
 
 def _replace_by_inputs(call: Node) -> None:
