@@ -1,9 +1,9 @@
 """What the fusion of static W8A8 saves in the form in which engines call it, by every door.
 
-
-
-
-
+Run by ``./nox -s bench -- static-quant``; options as ``--rows=16``, ``--hidden=4096``. Two layers
+of two sites each: `npu_add_rms_norm` and `npu_quantize(..., div_mode=False)` by a reciprocal, which
+is a parameter as in SGLang, or a plain tensor (`1 / Parameter`) as in vLLM-Ascend. torch_npu runs
+over cann-sim with its virtual clock. Prints a table and writes rows ``{form, dtype, door,
 launches_before, launches_after, speedup}`` to build/bench/static-quant.json. The row "fused kernel
 alone" is a model that calls `npu_add_rms_norm_quant` itself, with scales to divide by.
 """
@@ -124,7 +124,7 @@ def doors(model: Any, inputs: list[torch.Tensor]) -> dict[str, Callable[..., obj
 
     with full.capture_session():
         replayed(*inputs)
-    found = {
+    found: dict[str, Callable[..., object]] = {
         "graph of Dynamo": torch.compile(model, backend=backend, fullgraph=True),
         "graph of ATen (make_fx)": traced,
         "torch.compile(backend='npu_compile')": torch.compile(

@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import cann_sim
 from fx_passes import default_npu_pipeline
-from npu_compile import Backend, CompileConfig, compile_model
+from npu_compile import Backend, CompileConfig, CompileMode, compile_model
 from npu_graph_runtime import CaptureSession, GraphContext, GraphKey, RunMode
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ class Layers(torch.nn.Module):
         return results
 
 
+def _scale_of(model: Layers, place: int) -> torch.Tensor:
+    site = model.sites[place]
+    assert isinstance(site, Site)
+    return site.reciprocal
+
+
 def _dynamo(model: Layers, device: NpuDevice, inputs: list[torch.Tensor]) -> Any:
     del device, inputs
 
@@ -85,7 +91,7 @@ def _pieces(model: Layers, device: NpuDevice, inputs: list[torch.Tensor]) -> Any
     """Pieces are captured one by one, and the values they read are made outside of them."""
     context = GraphContext()
     config = CompileConfig(
-        mode="piecewise", capture_sizes=(TOKENS,), splitting_ops=("aten::bitwise_not",)
+        mode=CompileMode.PIECEWISE, capture_sizes=(TOKENS,), splitting_ops=("aten::bitwise_not",)
     )
     backend = Backend(config, device=device, context=context)
 
@@ -114,7 +120,7 @@ def _compiled(model: Layers, device: NpuDevice, inputs: list[torch.Tensor]) -> A
 
 
 def _full(model: Layers, device: NpuDevice, inputs: list[torch.Tensor]) -> Any:
-    config = CompileConfig(mode="full", capture_sizes=(TOKENS,))
+    config = CompileConfig(mode=CompileMode.FULL, capture_sizes=(TOKENS,))
     compiled = compile_model(model, config, device=device)
 
     def run(*given: torch.Tensor) -> object:
@@ -169,7 +175,7 @@ def test_a_site_is_one_launch_and_a_changed_scale_is_seen(
         assert _launches(run, device, inputs) == SITES + more
         _assert_close(run(*inputs), model(*inputs))
 
-        model.sites[1].reciprocal.mul_(0.25)
+        _scale_of(model, 1).mul_(0.25)
         first = [each.clone() for each in run(*inputs)]
 
         _assert_close(first, model(*inputs))
@@ -183,7 +189,7 @@ def test_replay_finds_what_was_written_past_autograd_when_weights_are_checked(
     model, inputs = Layers(torch.bfloat16), _inputs(torch.bfloat16)
     with torch.no_grad():
         run = _full(model, device, inputs)
-        model.sites[0].reciprocal.data.mul_(0.25)
+        _scale_of(model, 0).data.mul_(0.25)
         run.compiled.check_weights()
 
         _assert_close(run(*inputs), model(*inputs))

@@ -13,6 +13,7 @@ from fx_passes.normal_form.normalize import normalize_graph
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
 from fx_passes.raising.sites import find_sites
+from fx_passes.reports.report import missing_operators
 from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
@@ -113,16 +114,14 @@ def _module_of(node: Node) -> str:
 def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node]) -> str:
     """Return the reason of the nearest near miss of the rules for this kind."""
     rules = _GELU_RULES if node.target is torch.ops.aten.gelu.default else _RULES[kind]
-    missing = sorted(
-        {
-            operator
-            for each in report.rule_reports()
-            if each.rule in rules
-            for operator in each.waiting_for
-        }
-    )
+    missing = [
+        operator
+        for each in report.rule_reports()
+        if each.rule in rules
+        for operator in each.waiting_for
+    ]
     if missing:
-        return f"this process has no operator {', '.join(missing)}"
+        return missing_operators(missing)
     reasons = {
         named[name]: miss.reason
         for rule in rules

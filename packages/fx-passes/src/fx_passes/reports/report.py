@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING
 from fx_passes.errors import ConditionError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 # So many near misses of a required rule stand in an error; a model has one for each layer.
 _SHOWN_MISSES = 10
+# More rules of a pass that found nothing are counted, not listed.
+_SHOWN_SILENT = 3
 
-__all__ = ["MatchRecord", "NearMiss", "PassReport", "Report", "RuleReport"]
+__all__ = [
+    "MatchRecord",
+    "NearMiss",
+    "PassReport",
+    "Report",
+    "RuleReport",
+    "missing_operators",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,14 +185,40 @@ class Report:
             yield f"{each.name} (round {each.round}): {changed}" + (
                 f", {each.detail}" if each.detail else ""
             )
-            for report in each.rules:
-                yield from _rule_lines(report)
+            yield from _lines_of_rules(each.rules)
+
+
+def missing_operators(names: Iterable[str]) -> str:
+    """Return that the process lacks some operators, and what to do about it."""
+    missing = sorted(set(names))
+    said = f"this process has no operator {', '.join(missing)}"
+    if all(name.startswith("npu::") for name in missing):
+        return (
+            f"{said}: import torch_npu before you run the passes; without an NPU, start the "
+            "program by `cann-sim run -- python ...` (package cann-sim)"
+        )
+    return f"{said}: import the library that registers it before you run the passes"
+
+
+def _lines_of_rules(reports: Sequence[RuleReport]) -> Iterator[str]:
+    """Yield what each rule did; many that found nothing are one line."""
+    silent = [each for each in reports if not (each.matches or each.near_misses or each.left_out)]
+    if len(silent) <= _SHOWN_SILENT:
+        silent = []
+    for each in reports:
+        if each not in silent:
+            yield from _rule_lines(each)
+    waiting = [each for each in silent if each.waiting_for]
+    if waiting:
+        missing = missing_operators(name for each in waiting for name in each.waiting_for)
+        yield f"  {len(waiting)} rules were not tried: {missing}"
+    if len(silent) > len(waiting):
+        yield f"  {len(silent) - len(waiting)} rules found nothing in the graph"
 
 
 def _rule_lines(report: RuleReport) -> Iterator[str]:
     if report.waiting_for:
-        missing = ", ".join(report.waiting_for)
-        yield f"  {report.rule}: not tried, this process has no operator {missing}"
+        yield f"  {report.rule}: not tried, {missing_operators(report.waiting_for)}"
         return
     if report.left_out:
         yield f"  {report.rule}: left out, {report.left_out}"

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING
 
+from fx_passes.reports.report import missing_operators
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -109,7 +111,7 @@ def _table(steps: Sequence[PageStep]) -> Iterator[str]:
 def _remark(reports: Sequence[RuleReport]) -> str:
     for report in reports:
         if report.waiting_for:
-            return f"not tried: this process has no operator {', '.join(report.waiting_for)}"
+            return f"not tried: {missing_operators(report.waiting_for)}"
         if report.left_out:
             return f"left out: {report.left_out}"
     if all(report.absent for report in reports):
