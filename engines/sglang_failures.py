@@ -14,13 +14,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import sglang_foreign_plugins
 import sglang_stand_ins
 from process_group import run_group
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from session_run import ROOT
-from sglang_scheduler import DEVICE_LENGTHS
+from sglang_scheduler import DEVICE_LENGTHS, PLUGINS_FOLDER
 from sglang_session import Variant
 
 OUT = ROOT / "build" / "engines" / "sglang-failures.json"
@@ -40,6 +41,7 @@ class Case:
         script: What runs the engine.
         faults: The value of ``CANN_SIM_FAULTS``.
         version: What the installed engine says that its version is; None for the truth.
+        plugin: A plugin of others that the scheduler loads after ours.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Case:
     script: str = "sglang_session.py"
     faults: str | None = None
     version: str | None = None
+    plugin: str | None = None
 
 
 CASES = (
@@ -85,6 +88,11 @@ CASES = (
         name="other version",
         version="0.99.0",
         expected="loading sglang-npu-graph: tried with sglang 0.5.23, found 0.99.0",
+    ),
+    Case(
+        name="another plugin replaces the graphs",
+        plugin="replace",
+        expected="starting the scheduler with sglang-npu-graph: expected ",
     ),
     Case(
         name="unknown option",
@@ -129,6 +137,9 @@ def run_case(case: Case, number: int, checkpoint: Path) -> dict[str, Any]:
         metadata.parent.mkdir()
         metadata.write_text(f"Metadata-Version: 2.1\nName: sglang\nVersion: {case.version}\n")
         environment["PYTHONPATH"] = f"{folder}:{environment.get('PYTHONPATH', '')}"
+    if case.plugin is not None:
+        environment[PLUGINS_FOLDER] = sglang_foreign_plugins.install(folder, case.plugin)
+        environment["SGLANG_PLUGINS"] += f",foreign_{case.plugin}"
     rows = folder / f"{number}.json"
     ended = run_apart(variant, environment, checkpoint, log, rows, case.script)
     lines = [line for line in log.read_text(errors="replace").splitlines() if case.expected in line]

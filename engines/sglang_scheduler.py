@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -31,6 +32,8 @@ ADDED_PASS = "SGLANG_SESSION_PASS"
 """Environment variable: what every fused graph goes through behind our passes."""
 DEVICE_LENGTHS = "SGLANG_SESSION_DEVICE_LENGTHS"
 """Environment variable: attention of decode graphs reads its lengths on the device."""
+PLUGINS_FOLDER = "SGLANG_SESSION_PLUGINS_FOLDER"
+"""Environment variable: a folder whose plugins the engine finds after all others."""
 # What an iteration of the scheduler is made of; the attributes of whom stands in `Stopwatch.watch`.
 SCHEDULER_PARTS = {
     "get_next_batch_to_run": "schedule",
@@ -56,6 +59,8 @@ def run_scheduler(*args: Any, **kwargs: Any) -> None:
         )
     if ADDED_PASS in os.environ:
         add_pass(os.environ[ADDED_PASS])
+    if PLUGINS_FOLDER in os.environ:
+        sys.path.append(os.environ[PLUGINS_FOLDER])
     scheduler.run_scheduler_process(*args, **kwargs)
 
 

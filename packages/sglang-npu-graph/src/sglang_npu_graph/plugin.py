@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pkgutil import resolve_name
 from typing import Any
@@ -27,14 +28,20 @@ MARKED = (
 )
 """The call of each function that the engine marks to run eagerly between captured segments."""
 
+START = "sglang.srt.managers.scheduler.Scheduler.__init__"
+"""What first uses those parts, after the engine applied the hooks of all plugins."""
+
 
 def load() -> None:
-    """Replace the engine's parts that the environment variable names, if it is there.
+    """Hook the engine's parts that the environment variable names, if it is there.
+
+    The engine applies the hooks of all plugins together, after the last plugin: hooks that a plugin
+    applies earlier shut out those that another plugin registers later for the same function.
 
     Raises:
         OptionsError: The variable has another value.
         EngineVersionError: The engine is of another version.
-        HookError: A part of the engine is still its own, or another plugin's.
+        HookError: A part of the engine is not there.
     """
     options = Options.read(os.environ)
     if options is None:
@@ -64,18 +71,39 @@ def load() -> None:
         for target, schema in KERNELS.items():
             operator = KernelOperator("sglang_npu_graph", target.rpartition(".")[2], schema)
             hooks.append((target, operator, HookType.AROUND))
-    before = [resolve_name(target) for target, *_ in hooks]
+    parts = [(target, _resolve(target), hook) for target, hook, _ in hooks]
     for target, hook, kind in hooks:
         HookRegistry.register(target, hook, kind)
-    # The engine does this behind the last plugin, and only logs what fails.
-    HookRegistry.apply_hooks()
-    for (target, hook, _), own in zip(hooks, before, strict=True):
+    if parts:
+        # The engine only logs a hook that it cannot apply.
+        check = functools.partial(_check_hooks, parts)
+        HookRegistry.register(START, check, HookType.BEFORE)
+
+
+def _resolve(target: str) -> Any:
+    """Return a part of the engine."""
+    try:
+        return resolve_name(target)
+    except (AttributeError, ImportError) as error:
+        raise HookError(
+            f"loading sglang-npu-graph: expected the engine to have {target}, found: {error}; set "
+            f"{VARIABLE}=0 to do without"
+        ) from error
+
+
+def _check_hooks(parts: list[tuple[str, Any, Any]], *_args: Any, **_kwargs: Any) -> None:
+    """Raise HookError if a part of the engine is still its own, or another plugin's.
+
+    Args:
+        parts: The path of each part, what it was without hooks, and our hook.
+    """
+    for target, own, hook in parts:
         found = resolve_name(target)
         if found is own or (isinstance(hook, type) and found is not hook):
             raise HookError(
-                f"loading sglang-npu-graph: expected {target} to be hooked by {_name(hook)}, "
-                f"found {found.__module__}.{found.__qualname__}; see the engine's log for the "
-                f"reason, or set {VARIABLE}=0 to do without"
+                f"starting the scheduler with sglang-npu-graph: expected {target} to be hooked by "
+                f"{_name(hook)}, found {found.__module__}.{found.__qualname__}; see the engine's "
+                f"log for the reason, or set {VARIABLE}=0 to do without"
             )
 
 
