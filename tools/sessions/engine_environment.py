@@ -25,6 +25,7 @@ _PARTS = (
     "models",
     "ranks",
     "idle_rank",
+    "configuration",
     "drafts",
     "lora",
     "sleep",

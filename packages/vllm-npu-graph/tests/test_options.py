@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError
+from importlib.metadata import PackageNotFoundError, requires
 from typing import Any
 
 import pytest
 
 from vllm_npu_graph import EngineVersionError, Options, OptionsError
+from vllm_npu_graph.options import TRIED as PAIRS
 
 TRIED = {"vllm": "0.23.0+empty", "vllm-ascend": "0.23.0"}
 NEWER = {"vllm": "0.26.0+empty", "vllm-ascend": "0.26.0rc1"}
@@ -83,6 +84,7 @@ def test_engines_that_were_tried_are_taken(
             {**TRIED, "vllm-ascend": "0.23.0rc1"},
             "tried with vllm-ascend 0.23.0 and vllm 0.23.0, or",
         ),
+        ({}, "found vllm-ascend none and vllm none; install one pair, as with `pip install vllm-"),
         # Each was tried with the other of its own time.
         ({**NEWER, "vllm": "0.23.0"}, "or with vllm-ascend 0.26.0rc1 and vllm 0.26.0, found"),
         ({"vllm": "0.23.0"}, "found vllm-ascend none"),
@@ -97,3 +99,10 @@ def test_another_engine_is_refused_in_a_line_that_says_how_to_go_on(
     assert "any_version" in str(caught.value)
     assert "\n" not in str(caught.value)
     Options(any_version=True).check_engine()
+
+
+def test_the_extras_install_what_was_tried() -> None:
+    # Without vLLM: its wheel is for CUDA, and its torch is not that of vllm-ascend.
+    texts = [text for text in requires("vllm-npu-graph") or () if "extra ==" in text]
+    names = [text.partition(";")[0].strip() for text in texts]
+    assert names == [f"vllm-ascend=={ascend}" for ascend in PAIRS]

@@ -99,14 +99,14 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         mode = self.compilation_config.cudagraph_mode
         if not isinstance(self.model, ACLGraphWrapper) or mode.mixed_mode() == CUDAGraphMode.FULL:
             return f"mode {mode.name} captures no decode step of a fixed number of sequences"
-        drafts = self.speculative_config
+        drafts, parallel = self.speculative_config, self.parallel_config
         if drafts is not None and (
             drafts.method not in _DRAFTS[self.model_config.use_mla]
             or drafts.parallel_drafting
-            or self.use_cp
+            or parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1
         ):
             return f"drafts by {drafts.method}, at once or with spread keys, were not tried"
-        if drafted and self.parallel_config.data_parallel_size > 1:
+        if drafted and parallel.data_parallel_size > 1:
             return "a rank without a sequence gives its draft's steps other metadata"
         if any(getattr(layers[name].impl, "sliding_window", None) for name in drafted):
             return "the draft's attention has a sliding window, and another table in each step"

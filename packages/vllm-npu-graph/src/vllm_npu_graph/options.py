@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, version
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 KEY = "npu_graph"
 """The key in vLLM's ``additional_config``. Without it the engine's own code runs, untouched."""
 
-_PINNED = re.compile(r"([\w.-]+)==([^;\s]+).*extra == ['\"](engine[\w.-]*)['\"]")
+TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0"})
+"""The versions of vllm-ascend that were tried, each with its vllm."""
 
 
 class OptionsError(ValueError):
@@ -60,20 +61,31 @@ class Options:
         return cls(**{**value, "fusions": fusions})
 
     def check_engine(self) -> None:
-        """Refuse an engine of other versions than those of one of this package's extras."""
-        pins = [pin.groups() for pin in map(_PINNED.match, requires("vllm-npu-graph") or ()) if pin]
-        tried = {extra: {name: own for name, own, by in pins if by == extra} for *_, extra in pins}
-        try:
-            found = {name: version(name).partition("+")[0] for name, *_ in pins}  # no +empty
-        except PackageNotFoundError as error:
-            found = {error.name: "none"}
-        if found not in tried.values() and not self.any_version:
-            texts = [" and ".join(map(" ".join, each.items())) for each in (*tried.values(), found)]
-            raise EngineVersionError(
-                f"loading vllm-npu-graph: tried with {', or with '.join(texts[:-1])}, found "
-                f"{texts[-1]}; install one of the extras {', '.join(tried)} of vllm-npu-graph, or "
-                f"set any_version in {KEY!r} to go on"
-            )
+        """Refuse an engine of other versions than those of `TRIED`.
+
+        Raises:
+            EngineVersionError: It is another one, and `any_version` is not set.
+        """
+        ascend, vllm = _installed("vllm-ascend"), _installed("vllm")
+        if TRIED.get(ascend) == vllm or self.any_version:
+            return
+        pairs = [f"vllm-ascend {own} and vllm {of}" for own, of in TRIED.items()]
+        *_, (newest, its_vllm) = TRIED.items()
+        raise EngineVersionError(
+            f"loading vllm-npu-graph: tried with {', or with '.join(pairs)}, found vllm-ascend "
+            f"{ascend} and vllm {vllm}; install one pair, as with `pip install "
+            f"vllm-ascend=={newest}` and then `VLLM_TARGET_DEVICE=empty VLLM_VERSION_OVERRIDE="
+            f"{its_vllm} pip install --no-binary vllm vllm=={its_vllm}`, or leave worker_cls and "
+            f"{KEY!r} out to do without, or set any_version in {KEY!r} to go on"
+        )
+
+
+def _installed(name: str) -> str:
+    """Return a version without what stands for its build, as in ``0.23.0+empty``."""
+    try:
+        return version(name).partition("+")[0]
+    except PackageNotFoundError:
+        return "none"
 
 
 def _wrong(what: str, expected: str, found: object) -> OptionsError:

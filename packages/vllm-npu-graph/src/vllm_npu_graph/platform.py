@@ -1,19 +1,74 @@
-"""vLLM-Ascend's platform, whose graphs of pieces are ours where the key asks for it."""
+"""vLLM-Ascend's platform, whose worker, compiler and graphs of pieces are ours with the key."""
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
+from vllm_ascend.ascend_config import init_ascend_config
 from vllm_ascend.platform import NPUPlatform
+from vllm_ascend.utils import is_310p
+
+from vllm_npu_graph.options import Options
+
+_LOGGER = logging.getLogger("vllm.npu_graph")
+
+WORKER = "vllm_npu_graph.worker.NpuGraphWorker"
+OWN_WORKER = "vllm_ascend.worker.worker.NPUWorker"
 
 
 class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
-    """The engine's platform; all but one answer is its own."""
+    """The engine's platform: without the key, each of its answers is the engine's."""
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config: Any) -> None:
+        """Let the engine resolve its configuration, then choose our worker if the key is set.
+
+        The engine resolves more than the worker's class where that is "auto", so our class counts
+        as "auto" here.
+        """
+        parallel = vllm_config.parallel_config
+        named = parallel.worker_cls
+        if named == WORKER:
+            parallel.worker_cls = "auto"
+        super().check_and_update_config(vllm_config)
+        if parallel.worker_cls == "auto":
+            parallel.worker_cls = named  # the engine left this configuration as it is
+        elif Options.read(vllm_config.additional_config) is not None:
+            if parallel.worker_cls == OWN_WORKER:
+                parallel.worker_cls = WORKER
+            elif parallel.worker_cls != WORKER:
+                _LOGGER.warning("vllm-npu-graph leaves all to the engine's %s", parallel.worker_cls)
 
     @classmethod
     def get_static_graph_wrapper_cls(cls) -> str:
-        """Return the name of what wraps a piece."""
+        """Return the name of what wraps a piece; without the key it makes the engine's wrapper."""
         return "vllm_npu_graph.runtime_graphs.make_piece_graphs"
 
     @classmethod
     def get_compile_backend(cls) -> str:
         """Return the name of what compiles a graph."""
+        # The engine's configurations ask the platform, while this module is imported.
+        from vllm.config import get_current_vllm_config_or_none  # noqa: PLC0415
+
+        config = get_current_vllm_config_or_none()
+        options = None if config is None else Options.read(config.additional_config)
+        if options is None or options.fusions is None:
+            return str(super().get_compile_backend())
         return "vllm_npu_graph.fusions.FusingCompiler"
+
+
+def resolve_as_auto(vllm_config: Any) -> str:
+    """Set what the engine leaves out where a worker is named; return the one it would choose.
+
+    The same as in `NPUPlatform.check_and_update_config` of vllm-ascend 0.23.0 and 0.26.0rc1, where
+    this is not a function of its own. What it sets is first read by the worker.
+    """
+    if not vllm_config.compilation_config.pass_config.enable_sp:
+        # Else vLLM divides the tokens of experts between the ranks of a layer.
+        vllm_config.parallel_config.all2all_backend = "flashinfer_all2allv"
+    if is_310p():
+        return "vllm_ascend._310p.worker_310p.NPUWorker310"
+    if init_ascend_config(vllm_config).xlite_graph_config.enabled:
+        return "vllm_ascend.xlite.xlite_worker.XliteWorker"
+    return OWN_WORKER

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from vllm.v1.utils import report_usage_stats
@@ -13,6 +14,7 @@ from vllm_ascend.worker.worker import NPUWorker
 from attn_update import AttnUpdateError
 from npu_graph_runtime import GraphRuntimeError
 from vllm_npu_graph.options import Options
+from vllm_npu_graph.platform import OWN_WORKER, resolve_as_auto
 
 if TYPE_CHECKING:
     from vllm_npu_graph.fusions import FusionPass
@@ -29,13 +31,32 @@ class NpuGraphWorker(NPUWorker):  # type: ignore[misc]
 
     fusions: FusionPass | None = None
 
+    def __new__(cls, vllm_config: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return a worker, or the engine's own where the engine would choose one of another kind.
+
+        Raises:
+            EngineVersionError: The engine was not tried, with or without the key: it may resolve
+                more than this package knows of where its worker is not named.
+        """
+        options = Options.read(vllm_config.additional_config)
+        (options or Options()).check_engine()
+        name = resolve_as_auto(vllm_config)
+        if name == OWN_WORKER:
+            return super().__new__(cls)
+        if options is not None:
+            _LOGGER.warning("vllm-npu-graph leaves all to the engine's %s", name)
+        own = resolve_name(name)
+        extensions = cls.__bases__[1:]  # of the engine's `worker_extension_cls`
+        if extensions:
+            own = type(own.__name__, (own, *extensions), {})
+        return own(vllm_config, *args, **kwargs)
+
     def init_device(self) -> None:
-        """Open the device and make the model runner; refuse an engine that was not tried."""
+        """Open the device and make the model runner."""
         options = Options.read(self.vllm_config.additional_config)
         if options is None:
             super().init_device()
             return
-        options.check_engine()  # in front of imports of what another version may lack
         if options.fusions is not None:
             fusions = import_module("vllm_npu_graph.fusions")
             self.fusions = fusions.add_fusions(self.vllm_config, options.fusions)
