@@ -58,6 +58,7 @@ FUSIONS = {"fusions": True, "graphs": True}
 # What the key may change, by the side that it is chosen by.
 OWN_WORKER = f"{NAME}.parallel_config.worker_cls"
 OWN_KEY = f"{NAME}.additional_config.npu_graph"
+OWN_PASS = f"{NAME}.compilation_config.inductor_compile_config.graph_fusion_manager"
 # A worker that is named resolves this by itself: nothing reads it before.
 LATE = f"{NAME}.parallel_config.all2all_backend"
 
@@ -211,6 +212,8 @@ def allowed(side: Side, process: str, found: Any) -> set[str]:
         names.add(OWN_WORKER)
     if side.worker and process in MODES:
         names.add(LATE)
+    if side.key == FUSIONS and process not in MODES:
+        names.add(OWN_PASS)
     return names
 
 
