@@ -116,6 +116,12 @@ def test_absent_composite_operator_of_an_aten_graph_is_explained(name: str) -> N
         plan_split(module, [name])
 
 
+def test_absent_operator_with_overloads_of_torchscript_is_explained() -> None:
+    # aten::cos.int is one: the dispatcher does not know it.
+    with pytest.raises(SplittingOpAbsentError, match="'aten::cos' occurs nowhere in it"):
+        find_split_points(make_fx(lambda x: x + 1)(X).graph, ["aten::cos"])
+
+
 def test_find_split_points_absent_name_allowed_is_reported(graph: Graph) -> None:
     points = find_split_points(graph, ["other::op", "ps_test::mix"], allow_absent=True)
 

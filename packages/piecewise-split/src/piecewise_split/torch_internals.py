@@ -47,7 +47,8 @@ def returned_types(operator: OpOverload) -> Sequence[torch.JitType]:
 def consists_of_others(name: str) -> bool:
     """Return whether an operator is made of others, so that graphs at ATen level have none of it.
 
-    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: nothing public tells.
+    `torch._C._dispatch_has_kernel_for_dispatch_key`, torch 2.10 to 2.14: nothing public tells. It
+    raises for overloads of TorchScript, such as ``aten::cos.int``, which have no kernel at all.
 
     Args:
         name: ``ns::op`` or ``ns::op.overload``; false for one that torch does not know.
@@ -58,12 +59,11 @@ def consists_of_others(name: str) -> bool:
     if not isinstance(packet, OpOverloadPacket):
         return False
     overloads: list[str] = packet.overloads()  # type: ignore[no-untyped-call]
+    names = [getattr(packet, each).name() for each in overloads if overload in {"", each}]
     return any(
-        torch._C._dispatch_has_kernel_for_dispatch_key(
-            getattr(packet, each).name(), "CompositeImplicitAutograd"
-        )
-        for each in overloads
-        if overload in {"", each}
+        torch._C._dispatch_has_kernel(each)
+        and torch._C._dispatch_has_kernel_for_dispatch_key(each, "CompositeImplicitAutograd")
+        for each in names
     )
 
 
