@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BUILTIN_OWNERS",
+    "LOG_API_USAGE",
     "SET_GRAD_ENABLED",
     "ConstantSource",
     "FakeTensor",
@@ -74,6 +75,10 @@ BUILTIN_OWNERS: tuple[object, ...] = (torch, torch._C._nn, torch.Tensor)
 
 # torch 2.10 to 2.14: what graphs traced in front of autograd call where Python enters `no_grad`.
 SET_GRAD_ENABLED: object = torch._C._set_grad_enabled
+
+# torch 2.10 to 2.14: what making a module calls, so that it stands in graphs of models that make
+# one. It takes a text and counts.
+LOG_API_USAGE: object = torch._C._log_api_usage_once
 
 
 def schema_of(operator: OpOverload) -> FunctionSchema:

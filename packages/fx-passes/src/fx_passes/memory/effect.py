@@ -20,6 +20,7 @@ from fx_passes.memory.undeclared import (
     UNDECLARED_WRITES,
 )
 from fx_passes.torch_internals import (
+    LOG_API_USAGE,
     HigherOrderOperator,
     OpOverload,
     OpOverloadPacket,
@@ -164,7 +165,7 @@ class EffectTable:
 
     def _is_pure(self, target: object) -> bool:
         if not isinstance(target, OpOverload):
-            return target is operator.getitem
+            return target is operator.getitem or target is LOG_API_USAGE
         schema = schema_of(target)
         # Of most operators of a graph nothing else is ever asked, and reading all takes longer.
         if schema.returns and not schema.is_mutable and not _hidden_writes(schema):
@@ -189,6 +190,8 @@ class EffectTable:
         if isinstance(target, HigherOrderOperator):
             pure = str(target).startswith(_PURE_HIGHER_ORDER)
             return _NONE if pure else _unknown(node)
+        if target is LOG_API_USAGE:
+            return _NONE
         if target is operator.getitem:
             return self._of_getitem(node)
         return self._of_python_function(node)

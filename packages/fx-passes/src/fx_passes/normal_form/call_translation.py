@@ -105,6 +105,15 @@ def _softmax(
     return None if dim is None else ("softmax", (input, dim, dtype))
 
 
+def _dropout(
+    input: object,  # noqa: A002
+    p: object = 0.5,
+    training: object = True,
+    inplace: object = False,
+) -> tuple[str, tuple[object, ...]] | None:
+    return ("dropout_" if inplace is True else "dropout", (input, p, training))
+
+
 def _embedding(
     input: object,  # noqa: A002
     weight: object,
@@ -140,6 +149,7 @@ class CallTranslator:
             functional.silu: _silu,
             functional.relu: _relu,
             functional.softmax: _softmax,
+            functional.dropout: _dropout,
             functional.embedding: _embedding,
             torch.split: _split,
         }
