@@ -11,7 +11,12 @@ from torch.nn import functional
 
 import fx_passes
 from fx_passes.generic_passes import ShareEqualCallsPass
-from fx_passes.raising import raise_attention
+from fx_passes.raising import (
+    raise_attention,
+    raise_model,
+    raise_sink_attention,
+    spelt_attention,
+)
 from fx_passes.testing import (
     assert_left_alone,
     assert_rewritten,
@@ -26,12 +31,15 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 RULE = "raise_attention"
+SPELT = "spelt_attention"
 attention = functional.scaled_dot_product_attention
 QUERY, KEY = (2, 4, 7, 16), (2, 2, 7, 16)
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fx_passes.RulePass(name="raise", rules=raise_attention())
+    rules = fx_passes.RulePass(
+        name="raise", rules=(*raise_sink_attention(), *spelt_attention(), *raise_attention())
+    )
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules, ShareEqualCallsPass()))
 
 
@@ -84,6 +92,207 @@ def test_attention_of_every_form_is_raised_with_equal_values(
         raised = torch.compile(function, backend=backend)(*[each.to("npu") for each in plain])
 
     assert_same_values(raised.cpu(), expected, roundings=2)
+
+
+def added(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the mask that is added to the scores."""
+    return torch.where(seen, torch.zeros((), device=seen.device, dtype=dtype), -1e9)
+
+
+def spelt(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, *, wide: bool = False) -> Tensor:
+    """As `attn_implementation="eager"` of transformers."""
+    key, value = repeat_kv(key, 2), repeat_kv(value, 2)
+    hidden = added(mask[None, None], query.dtype)
+    if wide:
+        query, key = query.float(), key.float()
+    scores = torch.matmul(query, key.transpose(2, 3)) * 0.3 + hidden
+    weights = functional.softmax(scores, dim=-1, dtype=torch.float32).to(value.dtype)
+    return torch.matmul(functional.dropout(weights, p=0.1, training=False), value)
+
+
+def spelt_in_float32(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    return spelt(query, key, value, mask, wide=True)
+
+
+def divided_scores(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    del mask
+    scores = query @ repeat_kv(key, 2).transpose(-1, -2) / 4
+    return functional.softmax(scores, dim=-1) @ repeat_kv(value, 2)
+
+
+def less_the_largest(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """MiMo."""
+    scores = query @ repeat_kv(key, 2).transpose(2, 3) * 0.3 + added(mask, query.dtype)
+    scores = scores - scores.max(dim=-1, keepdim=True).values
+    return functional.softmax(scores, dim=-1) @ repeat_kv(value, 2)
+
+
+def narrower_values(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """DeepSeek V3."""
+    return attention(query, key, value[..., :8], attn_mask=mask[None, None], enable_gqa=True)
+
+
+def one_head_of_keys(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Falcon."""
+    return attention(query, key[:, :1], value[:, :1], attn_mask=mask[None, None])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("function", "spellings"),
+    [
+        (spelt, 1),
+        (spelt_in_float32, 1),
+        (divided_scores, 1),
+        (less_the_largest, 1),
+        (narrower_values, 0),
+        (one_head_of_keys, 0),
+    ],
+)
+def test_attention_of_every_spelling_is_raised_with_equal_values(
+    dtype: torch.dtype, function: Callable[..., Tensor], spellings: int
+) -> None:
+    plain = [*random_tensors(QUERY, KEY, KEY, dtype=dtype, device="cpu"), causal_mask("cpu")]
+    wide = [each.float() if each.is_floating_point() else each for each in plain]
+    expected = function(*wide).to(dtype)
+
+    def backend(graph_module: GraphModule, inputs: list[Tensor]) -> Callable[..., object]:
+        del inputs
+        assert_rewritten(pipeline(), graph_module, {SPELT: spellings, RULE: 1})
+        return graph_module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        raised = torch.compile(function, backend=backend)(*[each.to("npu") for each in plain])
+
+    assert_same_values(raised.cpu(), expected, roundings=2)
+
+
+@pytest.mark.parametrize("less_the_largest", [True, False])
+def test_attention_with_sinks_is_raised_with_equal_values(less_the_largest: bool) -> None:
+    def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sinks: Tensor) -> Tensor:
+        """GPT-OSS."""
+        hidden = added(mask[None, None], query.dtype)
+        scores = torch.matmul(query, repeat_kv(key, 2).transpose(2, 3)) * 0.3
+        scores = scores + hidden
+        column = sinks.reshape(1, -1, 1, 1).expand(query.shape[0], -1, query.shape[-2], -1)
+        both = torch.cat([scores, column], dim=-1)
+        if less_the_largest:
+            both = both - both.max(dim=-1, keepdim=True).values
+        weights = functional.softmax(both, dim=-1, dtype=both.dtype)[..., :-1]
+        return torch.matmul(weights.to(value.dtype), repeat_kv(value, 2))
+
+    plain = [*random_tensors(QUERY, KEY, KEY, device="cpu"), causal_mask("cpu")]
+    sinks = torch.tensor([2.0, -1.0, 0.5, 3.0], dtype=torch.bfloat16)
+    wide = [each.float() if each.is_floating_point() else each for each in (*plain, sinks)]
+    expected = function(*wide).to(torch.bfloat16)
+
+    def backend(graph_module: GraphModule, inputs: list[Tensor]) -> Callable[..., object]:
+        del inputs
+        assert_rewritten(pipeline(), graph_module, {"raise_sink_attention": 1})
+        return graph_module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        raised = torch.compile(function, backend=backend)(
+            *[each.to("npu") for each in (*plain, sinks)]
+        )
+
+    assert_same_values(raised.cpu(), expected, roundings=2)
+
+
+def test_attention_times_the_share_of_keys_is_raised_with_equal_values() -> None:
+    def function(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, sinks: Tensor) -> Tensor:
+        """Granite with sliding windows."""
+        scores = torch.matmul(query, repeat_kv(key, 2).transpose(2, 3)) * 0.3
+        scores = scores + added(mask[None, None], query.dtype)
+        above = torch.logsumexp(scores, dim=-1) - sinks.view(1, -1, 1)
+        share = torch.sigmoid(above.to(torch.float32))
+        weights = functional.softmax(scores, dim=-1, dtype=torch.float32).to(query.dtype)
+        weights = functional.dropout(weights, p=0.1, training=False)
+        summed = torch.matmul(weights, repeat_kv(value, 2))
+        return summed * share.unsqueeze(-1).to(query.dtype)
+
+    plain = [*random_tensors(QUERY, KEY, KEY, device="cpu"), causal_mask("cpu")]
+    sinks = torch.tensor([2.0, -1.0, 0.5, 3.0], dtype=torch.bfloat16)
+    wide = [each.float() if each.is_floating_point() else each for each in (*plain, sinks)]
+    expected = function(*wide).to(torch.bfloat16)
+
+    def backend(graph_module: GraphModule, inputs: list[Tensor]) -> Callable[..., object]:
+        del inputs
+        assert_rewritten(pipeline(), graph_module, {"raise_sink_attention": 1})
+        return graph_module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        raised = torch.compile(function, backend=backend)(
+            *[each.to("npu") for each in (*plain, sinks)]
+        )
+
+    assert_same_values(raised.cpu(), expected, roundings=2)
+
+
+def capped(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    """Gemma 2."""
+    del mask
+    scores = torch.tanh(query @ repeat_kv(key, 2).transpose(2, 3) / 50) * 50
+    return functional.softmax(scores, dim=-1) @ repeat_kv(value, 2)
+
+
+def filled(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    scores = (query @ repeat_kv(key, 2).transpose(2, 3)).masked_fill(~mask, -1e9)
+    return functional.softmax(scores, dim=-1) @ repeat_kv(value, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [(capped, "the scores are capped by tanh"), (filled, "the scores are filled where")],
+)
+def test_report_says_what_spelt_attention_has(function: Callable[..., Tensor], reason: str) -> None:
+    module = capture_graph(function, [*random_tensors(QUERY, KEY, KEY), causal_mask("meta")])
+
+    (site,) = raise_model(module).report.left("attention")
+
+    assert reason in site.reason
+
+
+def dropped_weights(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    del mask
+    weights = functional.softmax(query @ repeat_kv(key, 2).transpose(2, 3), dim=-1)
+    return functional.dropout(weights, p=0.1, training=True) @ repeat_kv(value, 2)
+
+
+def softmax_over_queries(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    del mask
+    scores = query @ repeat_kv(key, 2).transpose(2, 3)
+    return functional.softmax(scores, dim=-2) @ repeat_kv(value, 2)
+
+
+def biased(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    scores = query @ repeat_kv(key, 2).transpose(2, 3) + mask.to(query.dtype)
+    return functional.softmax(scores, dim=-1) @ repeat_kv(value, 2)
+
+
+def written_mask(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    hidden = added(mask, query.dtype)
+    hidden[0] += 1.0
+    scores = query @ repeat_kv(key, 2).transpose(2, 3) + hidden
+    return functional.softmax(scores, dim=-1) @ repeat_kv(value, 2)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (dropped_weights, "weights are dropped with probability 0.1"),
+        (softmax_over_queries, "the softmax is over dimension -2, not the last one"),
+        (biased, "is added to the scores; the kernel takes bool"),
+        (written_mask, "is added to the scores; the kernel takes bool"),
+    ],
+)
+def test_near_attention_is_left_alone(function: Callable[..., Tensor], reason: str) -> None:
+    module = capture_graph(function, [*random_tensors(QUERY, KEY, KEY), causal_mask("meta")])
+
+    assert_left_alone(pipeline(), module, SPELT, reason)
 
 
 def test_decoding_with_a_mask_is_raised_with_equal_values() -> None:
@@ -203,7 +412,7 @@ def interleaved_heads(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
-        (additive, "which is added to the scores; the kernel takes bool"),
+        (additive, "is added to the scores; the kernel takes bool"),
         (dropping, "dropout_p is 0.1"),
         (one_mask_a_head, "`mask` has shape [2, 4, 7, 7]"),
         (interleaved_heads, "`key` has shape [2, 4, 7, 16] and `value` [2, 2, 7, 16]"),

@@ -1,14 +1,17 @@
 """Raising of plain models: what a model spells with torch alone becomes `npu::` operators."""
 
-from fx_passes.raising.attention import raise_attention
-from fx_passes.raising.geglu import raise_geglu
+from fx_passes.raising.activations.geglu import raise_geglu
+from fx_passes.raising.activations.swiglu import raise_swiglu
+from fx_passes.raising.attention.attention import raise_attention
+from fx_passes.raising.attention.sink_attention import raise_sink_attention
+from fx_passes.raising.attention.spelt_attention import spelt_attention
 from fx_passes.raising.model_raising import RaisingResult, raise_model
+from fx_passes.raising.norms.rms_norm import raise_rms_norm
+from fx_passes.raising.norms.spelt_norm import spelt_rms_norm
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
-from fx_passes.raising.rms_norm import raise_rms_norm
-from fx_passes.raising.rotary import raise_rotary
+from fx_passes.raising.rotary.rotary import raise_rotary
 from fx_passes.raising.sites import SITE_KINDS, SiteKind, find_sites
-from fx_passes.raising.swiglu import raise_swiglu
 
 __all__ = [
     "SITE_KINDS",
@@ -22,6 +25,9 @@ __all__ = [
     "raise_model",
     "raise_rms_norm",
     "raise_rotary",
+    "raise_sink_attention",
     "raise_swiglu",
     "raising_pipeline",
+    "spelt_attention",
+    "spelt_rms_norm",
 ]

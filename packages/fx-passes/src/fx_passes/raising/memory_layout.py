@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 
+from fx_passes.graph_argument import value_of
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_dense
 from fx_passes.memory import views_of
+from fx_passes.torch_internals import OpOverload
+
+if TYPE_CHECKING:
+    from torch.fx import Node
 
 __all__ = ["dense_like", "layout_problem"]
 
@@ -20,8 +27,8 @@ def layout_problem(match: Match, output: str) -> NoMatch | None:
     """Return why an output must keep its strides, or None where contiguous memory does as well.
 
     Elementwise operators keep the order of dimensions in memory that their input has; fused
-    kernels write contiguous memory. A `view` of the result, also through other views, may be legal
-    for the one and not for the other.
+    kernels write contiguous memory. A `view` of the result, also through other views or of what is
+    computed from it element by element, may be legal for the one and not for the other.
 
     Args:
         match: The match.
@@ -30,11 +37,29 @@ def layout_problem(match: Match, output: str) -> NoMatch | None:
     value, node = match.value(output), match.outputs.get(output)
     if node is None or (isinstance(value, torch.Tensor) and is_dense(value)):
         return None
-    for user in views_of(node, match.effects):
-        if user.target is torch.ops.aten.view.default:
-            return NoMatch(
-                f"`{user.name}` views `{node.name}`, whose memory is not contiguous; the kernel "
-                "would return contiguous memory, for which the view may be illegal",
-                (node, user),
-            )
+    pending, seen = [node], {node}
+    while pending:
+        source = pending.pop()
+        views = set(views_of(source, match.effects))
+        for user in source.users:
+            if user.target is torch.ops.aten.view.default:
+                return NoMatch(
+                    f"`{user.name}` views `{node.name}`, whose memory is not contiguous; the "
+                    "kernel would return contiguous memory, for which the view may be illegal",
+                    (node, user),
+                )
+            if user not in seen and (user in views or _is_laid_out_by_operands(user)):
+                seen.add(user)
+                pending.append(user)
     return None
+
+
+def _is_laid_out_by_operands(node: Node) -> bool:
+    target, value = node.target, value_of(node)
+    if not isinstance(target, OpOverload):
+        return False
+    if isinstance(value, torch.Tensor) and is_dense(value):
+        # It is so for operands that are not, such as a copy in contiguous memory.
+        return False
+    casts = {torch.ops.aten.to, torch.ops.aten._to_copy}  # noqa: SLF001 - name of an operator
+    return torch.Tag.pointwise in target.tags or target.overloadpacket in casts

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.normal_form.normalize import normalize_graph
+from fx_passes.raising.left_sites import why_left
 from fx_passes.raising.raising_pipeline import raising_pipeline
 from fx_passes.raising.raising_report import RaisingReport, Site
 from fx_passes.raising.sites import find_sites
 from fx_passes.reports.report import missing_operators
-from fx_passes.torch_internals import OpOverload
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,22 +29,13 @@ __all__ = ["RaisingResult", "raise_model"]
 
 _RULES: Mapping[SiteKind, tuple[str, ...]] = MappingProxyType(
     {
-        "norm": ("raise_rms_norm",),
+        "norm": ("spelt_rms_norm", "raise_rms_norm"),
         "rope": ("raise_rotary",),
         "activation": ("fuse_swiglu", "raise_swiglu"),
-        "attention": ("raise_attention",),
+        "attention": ("raise_sink_attention", "spelt_attention", "raise_attention"),
     }
 )
 _GELU_RULES = ("fuse_geglu", "raise_geglu")
-# What the rules know, for places that look otherwise.
-_EXPECTED: Mapping[SiteKind, str] = MappingProxyType(
-    {
-        "norm": "weight * (x * rsqrt(mean(x ** 2) + eps)) over the last dimension",
-        "rope": "x * cos + cat(-second half, first half) * sin",
-        "activation": "silu(gate) * up or gelu(gate) * up",
-        "attention": "scaled_dot_product_attention (`attn_implementation='sdpa'`), not taken apart",
-    }
-)
 # No pattern is wider than this.
 _LONGEST_WAY = 12
 
@@ -112,7 +103,7 @@ def _module_of(node: Node) -> str:
 
 
 def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node]) -> str:
-    """Return the reason of the nearest near miss of the rules for this kind."""
+    """Return why a check refused the nearest match of the rules for this kind, or what lacks."""
     rules = _GELU_RULES if node.target is torch.ops.aten.gelu.default else _RULES[kind]
     missing = [
         operator
@@ -126,13 +117,14 @@ def _reason(kind: SiteKind, node: Node, report: Report, named: Mapping[str, Node
         named[name]: miss.reason
         for rule in rules
         for miss in report.near_misses(rule)
+        if miss.whole
         for name in (miss.anchor, *miss.nodes)
         if name in named
     }
     nearest = _nearest(node, reasons)
     if nearest is not None:
         return reasons[nearest]
-    return f"no rule for {kind} by {_name_of(node)}; known is {_EXPECTED[kind]}"
+    return why_left(kind, node)
 
 
 def _nearest(start: Node, wanted: Iterable[Node]) -> Node | None:
@@ -150,8 +142,3 @@ def _nearest(start: Node, wanted: Iterable[Node]) -> Node | None:
                 seen.add(other)
                 pending.append((other, steps + 1))
     return None
-
-
-def _name_of(node: Node) -> str:
-    target = node.target
-    return str(target) if isinstance(target, OpOverload) else node.name

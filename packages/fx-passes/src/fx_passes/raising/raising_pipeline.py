@@ -9,11 +9,14 @@ from fx_passes.fusions.activations.swiglu import fuse_swiglu
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
-from fx_passes.raising.attention import raise_attention
-from fx_passes.raising.geglu import raise_geglu
-from fx_passes.raising.rms_norm import raise_rms_norm
-from fx_passes.raising.rotary import raise_rotary
-from fx_passes.raising.swiglu import raise_swiglu
+from fx_passes.raising.activations.geglu import raise_geglu
+from fx_passes.raising.activations.swiglu import raise_swiglu
+from fx_passes.raising.attention.attention import raise_attention
+from fx_passes.raising.attention.sink_attention import raise_sink_attention
+from fx_passes.raising.attention.spelt_attention import spelt_attention
+from fx_passes.raising.norms.rms_norm import raise_rms_norm
+from fx_passes.raising.norms.spelt_norm import spelt_rms_norm
+from fx_passes.raising.rotary.rotary import raise_rotary
 
 if TYPE_CHECKING:
     from fx_passes.graph_pass import GraphPass
@@ -33,8 +36,11 @@ def raising_pipeline(*, soc: str = "") -> Pipeline:
         soc: See `default_npu_pipeline`.
     """
     rules = (
+        *spelt_rms_norm(),
         *raise_rms_norm(),
         *raise_rotary(),
+        *raise_sink_attention(),
+        *spelt_attention(),
         *raise_attention(),
         # Halves of one tensor need no concatenation, so these have precedence.
         *fuse_swiglu(),

@@ -28,7 +28,8 @@ def find_sites(graph: Graph) -> list[tuple[SiteKind, Node]]:
     """Return the places of each kind in a graph in normal form, in the order of the graph.
 
     The signs are wider than the patterns of the rules, so that forms which no rule knows count as
-    well: a norm is a mean of squares, RoPE a `cat` or `stack` of two of which one is negated, a
+    well: a norm is a mean of squares, RoPE a `cat` or `stack` of two of which one
+    is negated or which are a sum and a difference of products, or a product of complex numbers, a
     gated activation a `silu` or `gelu` that is multiplied with a tensor, attention a
     `scaled_dot_product_attention`, one of its kernels in graphs of ATen, or a softmax that leads to
     a matrix product.
@@ -44,6 +45,8 @@ def find_sites(graph: Graph) -> list[tuple[SiteKind, Node]]:
 
 def _is_norm(node: Node) -> bool:
     aten = torch.ops.aten
+    if node.target in {aten.rms_norm.default, aten._fused_rms_norm.default}:  # noqa: SLF001
+        return True
     if node.target not in {aten.mean.dim, aten.mean.default}:
         return False
     squared = node.args[0]
@@ -57,13 +60,25 @@ def _is_norm(node: Node) -> bool:
 
 def _is_rope(node: Node) -> bool:
     aten = torch.ops.aten
+    if node.target is aten.view_as_real.default:
+        return _is_call(node.args[0], aten.mul.Tensor)
     if node.target not in {aten.cat.default, aten.stack.default}:
         return False
     parts = node.args[0]
     if not isinstance(parts, (list, tuple)) or len(parts) != 2:
         return False
-    negated = [isinstance(each, Node) and each.target is aten.neg.default for each in parts]
-    return negated.count(True) == 1
+    negated = [_is_call(each, aten.neg.default) for each in parts]
+    halves = {each.target for each in parts if isinstance(each, Node) and _is_of_products(each)}
+    return negated.count(True) == 1 or halves == {aten.sub.Tensor, aten.add.Tensor}
+
+
+def _is_of_products(node: Node) -> bool:
+    product = torch.ops.aten.mul.Tensor
+    return len(node.args) == 2 and all(_is_call(each, product) for each in node.args)
+
+
+def _is_call(item: object, target: object) -> bool:
+    return isinstance(item, Node) and item.target is target
 
 
 def _is_activation(node: Node) -> bool:

@@ -54,11 +54,14 @@ class NearMiss:
         anchor: Name of the node at which the search began.
         reason: What was expected against what was found.
         nodes: Names of the nodes the reason speaks of.
+        whole: Whether the whole pattern was found, so that a check or the rewriting refused it;
+            else a part of the pattern is missing.
     """
 
     anchor: str
     reason: str
     nodes: tuple[str, ...]
+    whole: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

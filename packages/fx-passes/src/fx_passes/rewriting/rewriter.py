@@ -270,6 +270,7 @@ def _nearest(misses: Iterable[Miss], covered: set[Node]) -> tuple[NearMiss, ...]
             anchor=miss.anchor.name,
             reason=miss.reason,
             nodes=tuple([node.name for node in miss.found]),
+            whole=miss.depth == _WHOLE,
         )
         for miss in kept
     )

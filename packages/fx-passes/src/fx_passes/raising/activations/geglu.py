@@ -9,7 +9,7 @@ import torch
 
 from fx_passes.fusions.activations.geglu import ERROR_FUNCTION, TANH
 from fx_passes.matching.match import NoMatch
-from fx_passes.raising.gated_pair import pair_problem, side_by_side
+from fx_passes.raising.activations.gated_pair import pair_problem, side_by_side
 from fx_passes.raising.memory_layout import dense_like
 from fx_passes.rewriting.rule import Rule
 

@@ -20,7 +20,7 @@ __all__ = ["pair_problem", "side_by_side"]
 _REQUIREMENTS = (
     Requirement.on_npu("gate"),
     Requirement.dtype_in("gate", torch.bfloat16, torch.float16, torch.float32),
-    Requirement.same_dtype("gate", "up"),
+    Requirement.dtype_in("up", torch.bfloat16, torch.float16, torch.float32),
     Requirement.same_shape("gate", "up"),
 )
 
@@ -31,5 +31,8 @@ def pair_problem(match: Match) -> NoMatch | None:
 
 
 def side_by_side(match: Match, build: GraphBuilder) -> Node:
-    """Build the concatenation of `gate` and `up` along the last dimension."""
+    """Build the concatenation of `gate` and `up` along the last dimension.
+
+    Where one of them is in float32, so is their product, and so is the concatenation.
+    """
     return build.call("aten::cat", [match.bound["gate"], match.bound["up"]], -1)

@@ -9,9 +9,11 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
+from fx_passes.graph_argument import value_of
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.matching.requirements import Requirement, first_unmet, is_dense, sizes_equal
+from fx_passes.raising.attention.added_mask import seen_keys
 from fx_passes.raising.memory_layout import dense_like, layout_problem
 from fx_passes.rewriting.rule import Rule
 
@@ -22,7 +24,14 @@ if TYPE_CHECKING:
 
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
-__all__ = ["raise_attention"]
+__all__ = [
+    "dense",
+    "heads_problem",
+    "kernel_mask",
+    "mask_problem",
+    "raise_attention",
+    "seen_mask",
+]
 
 # aclnnFusedInferAttentionScore: heads of at most 512, in whole units of 16 bytes; the compressed
 # mask of its causal modes is a triangle of this side.
@@ -88,25 +97,27 @@ _REQUIREMENTS = (
     Requirement.rank("query", _RANK),
     Requirement.rank("key", _RANK),
     Requirement.rank("value", _RANK),
-    Requirement.same_shape("key", "value"),
 )
 
 
 def _check(match: Match) -> NoMatch | None:
     return (
-        first_unmet(match, *_REQUIREMENTS)
-        or _heads_problem(match)
+        heads_problem(match)
         or _settings_problem(match)
-        or _mask_problem(match)
+        or mask_problem(match)
         or layout_problem(match, "y")
     )
 
 
-def _heads_problem(match: Match) -> NoMatch | None:
-    tensors = match.tensors("query", "key")
+def heads_problem(match: Match) -> NoMatch | None:
+    """Return why the kernel does not take `query`, `key` and `value` of a match."""
+    unmet = first_unmet(match, *_REQUIREMENTS)
+    tensors = match.tensors("query", "key", "value")
+    if unmet is not None:
+        return unmet
     if isinstance(tensors, NoMatch):
         return tensors
-    query, key = tensors
+    query, key, value = tensors
     heads, kv_heads, size = query.shape[1], key.shape[1], query.shape[-1]
     if not all(isinstance(each, int) for each in (heads, kv_heads, size)):
         return NoMatch(f"heads and their size must be numbers, found {heads}, {kv_heads}, {size}")
@@ -117,32 +128,50 @@ def _heads_problem(match: Match) -> NoMatch | None:
         )
     if not sizes_equal(query.shape[0], key.shape[0]):
         return NoMatch(f"batches of {query.shape[0]} queries and {key.shape[0]} keys")
-    return _groups_problem(match, heads, kv_heads)
+    return _value_problem(key, value) or _groups_problem(match, heads, kv_heads)
+
+
+def _value_problem(key: Tensor, value: Tensor) -> NoMatch | None:
+    if not all(map(sizes_equal, key.shape[:-1], value.shape[:-1])):
+        return NoMatch(
+            f"`key` has shape {list(key.shape)} and `value` {list(value.shape)}, which may differ "
+            "in the last dimension only"
+        )
+    size: object = value.shape[-1]
+    key_size: object = key.shape[-1]
+    known = isinstance(size, int) and isinstance(key_size, int) and size <= key_size
+    if not known:
+        return NoMatch(
+            f"heads of {key_size} in `key` and {size} in `value`; narrower values are padded, "
+            "wider ones the kernel does not take"
+        )
+    return None
 
 
 def _groups_problem(match: Match, heads: int, kv_heads: int) -> NoMatch | None:
     if "wide_key" in match.labels:
         return _repeat_problem(match, heads // kv_heads)
-    if heads != kv_heads and (match.bound["gqa"] is not True or heads % kv_heads):
+    # One head of keys is broadcast to all heads of queries.
+    grouped = match.bound.get("gqa") is True and heads % kv_heads == 0
+    if kv_heads not in {1, heads} and not grouped:
         return NoMatch(f"{heads} query heads and {kv_heads} key heads without enable_gqa")
     return None
 
 
 def _repeat_problem(match: Match, groups: int) -> NoMatch | None:
     """Return why keys and values are not repeated head by head, each for a group of queries."""
-    names = ("query", "key", "wide_key", "all_keys", "wide_value", "all_values")
+    names = ("query", "key", "value", "wide_key", "all_keys", "wide_value", "all_values")
     tensors = match.tensors(*names)
     if isinstance(tensors, NoMatch):
         return tensors
-    query, key, wide_key, all_keys, wide_value, all_values = tensors
+    query, key, value, wide_key, all_keys, wide_value, all_values = tensors
     batch, kv_heads, length, size = key.shape
-    wide = (batch, kv_heads, groups, length, size)
-    whole = (batch, query.shape[1], length, size)
+    value_size = value.shape[-1]
     for name, tensor, shape in (
-        ("key", wide_key, wide),
-        ("key", all_keys, whole),
-        ("value", wide_value, wide),
-        ("value", all_values, whole),
+        ("key", wide_key, (batch, kv_heads, groups, length, size)),
+        ("key", all_keys, (batch, query.shape[1], length, size)),
+        ("value", wide_value, (batch, kv_heads, groups, length, value_size)),
+        ("value", all_values, (batch, query.shape[1], length, value_size)),
     ):
         if tensor.dim() != len(shape) or not all(map(sizes_equal, tensor.shape, shape)):
             return NoMatch(
@@ -166,20 +195,32 @@ def _settings_problem(match: Match) -> NoMatch | None:
     return None
 
 
-def _mask_problem(match: Match) -> NoMatch | None:
-    if match.bound["mask"] is None:
+def mask_problem(match: Match) -> NoMatch | None:
+    """Return why the kernel does not take the `mask` of a match."""
+    if match.bound.get("mask") is None:
         return None
-    if match.bound["causal"]:
+    if match.bound.get("causal"):
         return NoMatch("is_causal and a mask at once")
     tensors = match.tensors("query", "key", "mask")
     if isinstance(tensors, NoMatch):
         return tensors
     query, key, mask = tensors
-    if mask.dtype != torch.bool:
+    seen = seen_mask(match)
+    value = None if seen is None else value_of(seen)
+    if not isinstance(value, torch.Tensor):
         return NoMatch(
-            f"`mask` has dtype {mask.dtype}, which is added to the scores; the kernel takes bool"
+            f"`mask` has dtype {mask.dtype} and is added to the scores; the kernel takes bool, or "
+            "what is made of it as `where(seen, 0, minimum)`"
         )
-    return _mask_shape_problem(mask.shape, query, key)
+    return _mask_shape_problem(value.shape, query, key)
+
+
+def seen_mask(match: Match) -> Node | None:
+    """Return the mask of a match that is True for a key that is seen, or None."""
+    mask, value = match.bound.get("mask"), match.value("mask")
+    if not isinstance(mask, Node) or not isinstance(value, torch.Tensor):
+        return None
+    return mask if value.dtype == torch.bool else seen_keys(mask, match.effects)
 
 
 def _mask_shape_problem(shape: torch.Size, query: Tensor, key: Tensor) -> NoMatch | None:
@@ -201,20 +242,21 @@ def _mask_shape_problem(shape: torch.Size, query: Tensor, key: Tensor) -> NoMatc
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound = match.bound
-    query, key, y = match.value("query"), match.value("key"), match.value("y")
-    if not (
-        isinstance(query, torch.Tensor)
-        and isinstance(key, torch.Tensor)
-        and isinstance(y, torch.Tensor)
-    ):
+    tensors = match.tensors("query", "key", "value", "y")
+    if isinstance(tensors, NoMatch):
         raise RuleError("building npu_fused_infer_attention_score: the match was not checked")
-    mask, sparse_mode = _kernel_mask(match, build, query)
+    query, key, value, y = tensors
+    missing = key.shape[-1] - value.shape[-1]
+    values = dense(bound["value"], build)
+    if missing:
+        values = build.call("aten::constant_pad_nd", values, [0, missing])
+    mask, sparse_mode = kernel_mask(match, build, query)
     scale = bound["scale"]
     fused = build.call(
         "npu::npu_fused_infer_attention_score",
-        _dense(bound["query"], build),
-        _dense(bound["key"], build),
-        _dense(bound["value"], build),
+        dense(bound["query"], build),
+        dense(bound["key"], build),
+        values,
         atten_mask=mask,
         num_heads=query.shape[1],
         num_key_value_heads=key.shape[1],
@@ -222,19 +264,23 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
         input_layout="BNSD",
         sparse_mode=sparse_mode,
         # Without softmax_lse_flag the second result is empty.
-        val=(dense_like(y), y.new_empty(0, dtype=torch.float32)),
+        val=(query.new_empty(query.shape), y.new_empty(0, dtype=torch.float32)),
     )
-    return build.elements(fused, {"y": 0})
+    if not missing:
+        return build.elements(fused, {"y": 0})
+    padded = build.element(fused, 0)
+    narrow = build.call("aten::slice.Tensor", padded, -1, 0, value.shape[-1])
+    return {"y": build.call("aten::contiguous", narrow, val=dense_like(y))}
 
 
-def _kernel_mask(match: Match, build: GraphBuilder, query: torch.Tensor) -> tuple[Node | None, int]:
+def kernel_mask(match: Match, build: GraphBuilder, query: torch.Tensor) -> tuple[Node | None, int]:
     """Return the mask as the kernel wants it, True for what is not seen, and the sparse mode."""
-    mask = match.bound["mask"]
-    if isinstance(mask, Node):
-        value = match.value("mask")
+    mask = seen_mask(match)
+    if mask is not None:
+        value = value_of(mask)
         known = dense_like(value) if isinstance(value, torch.Tensor) else None
         return build.call("aten::logical_not", mask, val=known), _SPARSE_WHOLE_MASK
-    if match.bound["causal"] is not True:
+    if match.bound.get("causal") is not True:
         return None, 0
     side = [_CAUSAL_MASK_SIDE, _CAUSAL_MASK_SIDE]
     known = query.new_empty(side, dtype=torch.bool)
@@ -242,7 +288,7 @@ def _kernel_mask(match: Match, build: GraphBuilder, query: torch.Tensor) -> tupl
     return build.call("aten::triu", ones, 1, val=known), _SPARSE_CAUSAL_FROM_TOP_LEFT
 
 
-def _dense(argument: object, build: GraphBuilder) -> object:
+def dense(argument: object, build: GraphBuilder) -> object:
     """Return a value in contiguous memory, which the kernel demands."""
     value = argument.meta.get("val") if isinstance(argument, Node) else None
     if isinstance(value, torch.Tensor) and not is_dense(value):

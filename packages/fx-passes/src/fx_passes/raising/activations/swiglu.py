@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.raising.gated_pair import pair_problem, side_by_side
+from fx_passes.raising.activations.gated_pair import pair_problem, side_by_side
 from fx_passes.raising.memory_layout import dense_like
 from fx_passes.rewriting.rule import Rule
 

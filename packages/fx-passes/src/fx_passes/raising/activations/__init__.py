@@ -1,0 +1,1 @@
+"""Gated activations, raised to kernels of both halves side by side."""

@@ -1,0 +1,1 @@
+"""Attention without a paged cache, raised to the fused infer operator."""

@@ -1,0 +1,206 @@
+"""Attention spelt out as two matrix products around a softmax."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.errors import RuleError
+from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.raising.attention.attention import heads_problem, mask_problem, seen_mask
+from fx_passes.raising.memory_layout import dense_like, layout_problem
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.fx import Node
+
+    from fx_passes.matching.combined_pattern import Linked
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["SCORES", "SHIFTS", "WEIGHTS", "scale_of", "spelling_problem", "spelt_attention"]
+
+
+def _product(query: Tensor, key: Tensor, one: int, other: int) -> Linked:
+    return torch.matmul(query, key.transpose(one, other)), {}
+
+
+def _wide_product(query: Tensor, key: Tensor, one: int, other: int) -> Linked:
+    """Of GPT-J and CodeGen, which compute the scores in float32."""
+    transposed = key.to(torch.float32).transpose(one, other)
+    return torch.matmul(query.to(torch.float32), transposed), {}
+
+
+def _scaled(scores: Tensor, scale: float) -> Linked:
+    return scores * scale, {}
+
+
+def _divided(scores: Tensor, divisor: float) -> Linked:
+    return scores / divisor, {}
+
+
+def _unscaled(scores: Tensor) -> Linked:
+    return scores, {}
+
+
+def _masked(scores: Tensor, mask: Tensor) -> Linked:
+    return scores + mask, {}
+
+
+def _less_the_largest(scores: Tensor, max_dim: int) -> Linked:
+    """Of MiMo and GPT-OSS; the softmax is the same."""
+    largest = torch.ops.aten.max.dim(scores, max_dim, True)[0]
+    return scores - largest, {}
+
+
+def _weighted(scores: Tensor, softmax_dim: int, softmax_dtype: torch.dtype | None) -> Linked:
+    weights = torch.ops.aten.softmax.int(scores, softmax_dim, softmax_dtype)
+    return weights, {}
+
+
+def _rounded(weights: Tensor, weight_dtype: torch.dtype) -> Linked:
+    return weights.to(weight_dtype), {}
+
+
+def _dropped(weights: Tensor, probability: float, training: bool) -> Linked:
+    return torch.ops.aten.dropout(weights, probability, training), {}
+
+
+def _same(value: Tensor) -> Linked:
+    return value, {}
+
+
+def _summed(weights: Tensor, value: Tensor) -> Linked:
+    return None, {"y": torch.matmul(weights, value)}
+
+
+SCORES = tuple(
+    (product, scale, mask)
+    for product in (_product, _wide_product)
+    for scale in (_scaled, _divided, _unscaled)
+    for mask in (_masked, _same)
+)
+"""Links of patterns, from queries and keys to masked scores."""
+
+SHIFTS = (_same, _less_the_largest)
+"""Links of patterns, from masked scores to what the softmax is of."""
+
+WEIGHTS = tuple(
+    (*between, _summed)
+    for between in (
+        (),
+        (_rounded,),
+        (_dropped,),
+        (_rounded, _dropped),
+        (_dropped, _rounded),
+    )
+)
+"""Links of patterns, from the weights to the output `y`."""
+
+_PATTERNS = tuple(
+    combine(*scores, shift, _weighted, *weights)
+    for scores in SCORES
+    for shift in SHIFTS
+    for weights in WEIGHTS
+)
+
+
+def _check(match: Match) -> NoMatch | None:
+    return (
+        heads_problem(match)
+        or spelling_problem(match)
+        or mask_problem(match)
+        or layout_problem(match, "y")
+    )
+
+
+def spelling_problem(match: Match) -> NoMatch | None:
+    """Return why products and softmax are not along the dimensions of attention."""
+    tensors = match.tensors("query", "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    query, y = tensors
+    bound, rank = match.bound, query.dim()
+    if {_position(bound[name], rank) for name in ("one", "other")} != {rank - 2, rank - 1}:
+        return NoMatch(
+            f"dimensions {bound['one']} and {bound['other']} of `key` are exchanged; expected the "
+            "last two"
+        )
+    if y.dtype != query.dtype:
+        return NoMatch(f"the result has dtype {y.dtype} and `query` {query.dtype}")
+    return _softmax_problem(match, query) or _dropout_problem(match) or _scale_problem(match)
+
+
+def _softmax_problem(match: Match, query: Tensor) -> NoMatch | None:
+    bound, rank = match.bound, query.dim()
+    for name, what in (("softmax_dim", "softmax"), ("max_dim", "largest score")):
+        if _position(bound.get(name, -1), rank) != rank - 1:
+            return NoMatch(f"the {what} is over dimension {bound[name]}, not the last one")
+    if bound["softmax_dtype"] not in {None, torch.float32, query.dtype}:
+        return NoMatch(f"the softmax is computed in {bound['softmax_dtype']}")
+    return None
+
+
+def _dropout_problem(match: Match) -> NoMatch | None:
+    bound = match.bound
+    if bound.get("training", False) not in {True, False}:
+        return NoMatch("whether weights are dropped must be known when the graph is compiled")
+    if bound.get("training", False) and bound["probability"] != 0:
+        return NoMatch(f"weights are dropped with probability {bound['probability']}")
+    return None
+
+
+def _position(dim: object, rank: int) -> object:
+    return dim % rank if isinstance(dim, int) else dim
+
+
+def _scale_problem(match: Match) -> NoMatch | None:
+    for name in ("scale", "divisor"):
+        number = match.bound.get(name, 1.0)
+        if isinstance(number, bool) or not isinstance(number, (int, float)) or number == 0:
+            return NoMatch(f"the scores are scaled by {number}; the kernel takes a number")
+    return None
+
+
+def scale_of(match: Match) -> float:
+    """Return what the scores of a match are multiplied by."""
+    scale, divisor = (match.bound.get(name, 1.0) for name in ("scale", "divisor"))
+    if not isinstance(scale, (int, float)) or not isinstance(divisor, (int, float)):
+        raise RuleError("reading the scale of attention: the match was not checked")
+    return float(scale / divisor)
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    bound, y = match.bound, match.value("y")
+    attended = build.call(
+        "aten::scaled_dot_product_attention",
+        bound["query"],
+        bound["key"],
+        bound["value"],
+        seen_mask(match),
+        scale=scale_of(match),
+        val=dense_like(y) if isinstance(y, torch.Tensor) else None,
+    )
+    return {"y": attended}
+
+
+def spelt_attention() -> tuple[Rule, ...]:
+    """Return the rule `softmax(q @ k.T * scale + mask) @ v` to `scaled_dot_product_attention`.
+
+    That is `attn_implementation="eager"` of transformers. The mask is a bool mask made an added one
+    by `where(seen, 0, minimum)`; scores, softmax and weights may be in float32. Only what
+    `raise_attention` takes is rewritten, and that rule must come after this one.
+
+    Kernels round the scores elsewhere: the numerics are `rounding`.
+    """
+    rule = Rule(
+        name="spelt_attention",
+        patterns=_PATTERNS,
+        check=_check,
+        rewrite=_rewrite,
+        operators=("npu::npu_fused_infer_attention_score",),
+        numerics="rounding",
+    )
+    return (rule,)

@@ -1,0 +1,1 @@
+"""RMSNorm in every spelling, raised to `npu::npu_rms_norm`."""

@@ -1,0 +1,269 @@
+"""`aten::rms_norm`, with the casts and the weight around it, raised to `npu::npu_rms_norm`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.graph_argument import value_of
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.pattern import label
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.raising.memory_layout import dense_like, layout_problem
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["raise_rms_norm"]
+
+# What torch takes where `eps` is None: the norm is computed in float32 whatever x is.
+_DEFAULT_EPSILON = torch.finfo(torch.float32).eps
+
+
+def _norm(x: Tensor, shape: Sequence[int], epsilon: float) -> Tensor:
+    normed: Tensor = label(torch.ops.aten.rms_norm(x, shape, None, epsilon), "normed")
+    return normed
+
+
+def _scaled_after_cast(
+    x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Normalise in float32, round, multiply: Llama, Qwen, Mistral."""
+    return {"y": weight * _norm(x.to(torch.float32), shape, epsilon).to(dtype)}
+
+
+def _scaled_after_type_as(
+    x: Tensor, weight: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
+) -> dict[str, Tensor]:
+    """The same, with the rounding spelt `type_as`: Llama 4."""
+    return {"y": weight * _norm(x.to(torch.float32), shape, epsilon).type_as(like)}
+
+
+def _scaled_before_cast(
+    x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Normalise and multiply in float32, round once: OLMo, Gemma."""
+    scaled = label(_norm(x.to(torch.float32), shape, epsilon) * weight, "wide")
+    return {"y": scaled.to(dtype)}
+
+
+def _scaled_before_type_as(
+    x: Tensor, weight: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
+) -> dict[str, Tensor]:
+    """The same, with the rounding spelt `type_as`: Gemma."""
+    scaled = label(_norm(x.to(torch.float32), shape, epsilon) * weight, "wide")
+    return {"y": scaled.type_as(like)}
+
+
+def _cast(x: Tensor, shape: Sequence[int], epsilon: float, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Without a weight: norms of queries and keys."""
+    return {"y": _norm(x.to(torch.float32), shape, epsilon).to(dtype)}
+
+
+def _cast_type_as(
+    x: Tensor, like: Tensor, shape: Sequence[int], epsilon: float
+) -> dict[str, Tensor]:
+    return {"y": _norm(x.to(torch.float32), shape, epsilon).type_as(like)}
+
+
+def _aten_cast(x: Tensor, dtype: torch.dtype, layout: object, device: object) -> Tensor:
+    """As AOTAutograd spells a cast."""
+    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
+    result: Tensor = cast(x, dtype=dtype, layout=layout, device=device)
+    return result
+
+
+def _aten_wide(x: Tensor) -> Tensor:
+    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
+    result: Tensor = cast(x, dtype=torch.float32)
+    return result
+
+
+def _aten_scaled_after_cast(
+    x: Tensor,
+    weight: Tensor,
+    shape: Sequence[int],
+    epsilon: float,
+    dtype: torch.dtype,
+    layout: object,
+    device: object,
+) -> dict[str, Tensor]:
+    normed = _norm(_aten_wide(x), shape, epsilon)
+    return {"y": weight * _aten_cast(normed, dtype, layout, device)}
+
+
+def _aten_scaled_before_cast(
+    x: Tensor,
+    weight: Tensor,
+    shape: Sequence[int],
+    epsilon: float,
+    dtype: torch.dtype,
+    layout: object,
+    device: object,
+) -> dict[str, Tensor]:
+    scaled = label(_norm(_aten_wide(x), shape, epsilon) * weight, "wide")
+    return {"y": _aten_cast(scaled, dtype, layout, device)}
+
+
+def _aten_cast_alone(
+    x: Tensor,
+    shape: Sequence[int],
+    epsilon: float,
+    dtype: torch.dtype,
+    layout: object,
+    device: object,
+) -> dict[str, Tensor]:
+    return {"y": _aten_cast(_norm(_aten_wide(x), shape, epsilon), dtype, layout, device)}
+
+
+def _scaled(x: Tensor, weight: Tensor, shape: Sequence[int], epsilon: float) -> dict[str, Tensor]:
+    """Without casts, as in a float32 model in ATen."""
+    return {"y": weight * _norm(x, shape, epsilon)}
+
+
+def _operator(
+    x: Tensor, weight: Tensor | None, shape: Sequence[int], epsilon: float | None
+) -> dict[str, Tensor]:
+    """As `torch.nn.RMSNorm` calls it, and what is left of the others."""
+    return {"y": label(torch.ops.aten.rms_norm(x, shape, weight, epsilon), "wide")}
+
+
+_REQUIREMENTS = (
+    Requirement.on_npu("x"),
+    Requirement.dtype_in("x", torch.bfloat16, torch.float16, torch.float32),
+    Requirement.same_dtype("x", "y"),
+    Requirement.same_shape("x", "y"),
+)
+_WEIGHT_REQUIREMENTS = (
+    Requirement.dtype_in("weight", torch.bfloat16, torch.float16, torch.float32),
+    Requirement.rank("weight", 1),
+)
+
+
+def _check(match: Match) -> NoMatch | None:
+    return (
+        first_unmet(match, *_REQUIREMENTS)
+        or _shape_problem(match)
+        or _weight_problem(match)
+        or _memory_problem(match)
+        or layout_problem(match, "y")
+    )
+
+
+def _shape_problem(match: Match) -> NoMatch | None:
+    shape, epsilon = match.bound["shape"], match.bound["epsilon"]
+    if not isinstance(shape, (list, tuple)) or len(shape) != 1 or type(shape[0]) is not int:
+        return NoMatch(f"it normalises over the dimensions {shape}; expected one, of a known size")
+    if epsilon is not None and (isinstance(epsilon, bool) or not isinstance(epsilon, (int, float))):
+        return NoMatch(f"epsilon is {epsilon}; the kernel takes a number")
+    return None
+
+
+def _weight_problem(match: Match) -> NoMatch | None:
+    if match.bound.get("weight") is None:
+        return None
+    unmet = first_unmet(match, *_WEIGHT_REQUIREMENTS)
+    tensors = match.tensors("x", "weight")
+    if unmet is not None:
+        return unmet
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, weight = tensors
+    if not sizes_equal(weight.shape[0], x.shape[-1]):
+        return NoMatch(
+            f"`weight` has {weight.shape[0]} elements and the last dimension {x.shape[-1]}"
+        )
+    if "wide" not in match.labels and x.dtype != weight.dtype:
+        return NoMatch(f"`weight` has dtype {weight.dtype} and `x` {x.dtype}")
+    return None
+
+
+def _memory_problem(match: Match) -> NoMatch | None:
+    layout, value = match.bound.get("layout"), match.value("x")
+    if layout not in {None, torch.strided}:
+        return NoMatch(f"the result is cast to the layout {layout}; the kernel's is strided")
+    device = match.bound.get("device")
+    if isinstance(value, torch.Tensor) and device not in {None, value.device}:
+        return NoMatch(f"the result is moved to {device}; the kernel leaves it on {value.device}")
+    return None
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    tensors = match.tensors("x", "y")
+    if isinstance(tensors, NoMatch):
+        raise RuleError("building npu_rms_norm: the match was not checked")
+    x, y = tensors
+    epsilon = match.bound["epsilon"]
+    fused = build.call(
+        "npu::npu_rms_norm",
+        match.bound["x"],
+        _gamma(match, build, x),
+        _DEFAULT_EPSILON if epsilon is None else epsilon,
+        val=(dense_like(y), x.new_empty((*x.shape[:-1], 1), dtype=torch.float32)),
+    )
+    return build.elements(fused, {"y": 0})
+
+
+def _gamma(match: Match, build: GraphBuilder, x: torch.Tensor) -> Node:
+    """Return the weight, in float32 where the product is one in float32."""
+    bound = match.bound.get("weight")
+    if not isinstance(bound, Node):
+        size = [x.shape[-1]]
+        ones = x.new_empty(size)
+        return build.call("aten::ones", size, dtype=x.dtype, device=x.device, val=ones)
+    weight = value_of(bound)
+    is_wide = isinstance(weight, torch.Tensor) and weight.dtype == torch.float32
+    if "wide" in match.labels and not is_wide:
+        return build.call("aten::_to_copy", bound, dtype=torch.float32)
+    return bound
+
+
+def raise_rms_norm() -> tuple[Rule, ...]:
+    """Return the rule `aten::rms_norm`, with casts and a weight around it, to `npu_rms_norm`.
+
+    That is what `torch.nn.RMSNorm` calls, and what `spelt_rms_norm` makes of norms that are spelt
+    out. Models in float32, bfloat16 and float16:
+
+    - rounded before the product with the weight (Llama, Qwen2, Qwen3, Mistral): the weight has the
+      dtype of x, for which the kernel rounds at the same place;
+    - rounded after it (Gemma, OLMo, `torch.nn.RMSNorm`): the kernel gets a float32 weight, for
+      which it multiplies in float32. For Gemma that is `1 + weight.float()`, which stays in the
+      graph as the model spells it: one operator on one row. `npu_gemma_rms_norm` is not used; its
+      kernel adds the offset in the weight's dtype and exists on fewer devices;
+    - without a weight (norms of queries and keys): the kernel gets ones, which
+      `ShareEqualCallsPass` leaves once for all norms of a size.
+
+    Source of the dtype table: aclnnRmsNorm takes float32, float16 and bfloat16, and gamma of the
+    same type or float32. Sums may be added up in another order: the numerics are `rounding`.
+    """
+    rule = Rule(
+        # A cast of the weight, or ones, are made for each norm and then shared.
+        accepts_cost=True,
+        name="raise_rms_norm",
+        patterns=(
+            _scaled_after_cast,
+            _scaled_before_cast,
+            _scaled_after_type_as,
+            _scaled_before_type_as,
+            _aten_scaled_after_cast,
+            _aten_scaled_before_cast,
+            _cast,
+            _cast_type_as,
+            _aten_cast_alone,
+            _scaled,
+            _operator,
+        ),
+        check=_check,
+        rewrite=_rewrite,
+        operators=("npu::npu_rms_norm",),
+        numerics="rounding",
+    )
+    return (rule,)

@@ -1,0 +1,1 @@
+"""Rotary position embeddings in every spelling, raised to `npu::npu_rotary_mul`."""

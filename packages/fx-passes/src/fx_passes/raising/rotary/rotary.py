@@ -1,0 +1,319 @@
+"""Rotary position embeddings, raised to `npu::npu_rotary_mul`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch.fx import Node
+
+from fx_passes.errors import RuleError
+from fx_passes.matching.match import Match, NoMatch
+from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
+from fx_passes.raising.memory_layout import dense_like, layout_problem
+from fx_passes.raising.rotary.spellings import ROTATIONS
+from fx_passes.rewriting.rule import Rule
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fx_passes.rewriting.graph_builder import GraphBuilder
+
+__all__ = ["raise_rotary"]
+
+# Of aclnnRotaryPositionEmbedding: [batch, heads, sequence, dim] in any order of the middle two.
+_RANK = 4
+_DTYPES = (torch.bfloat16, torch.float16, torch.float32)
+
+
+def _check(match: Match) -> NoMatch | None:
+    if "complex" in match.labels:
+        return _complex_problem(match) or layout_problem(match, "y")
+    if "halved" in match.labels:
+        return _halved_problem(match) or layout_problem(match, "y")
+    return (
+        first_unmet(
+            match,
+            Requirement.on_npu("x"),
+            Requirement.dtype_in("x", *_DTYPES),
+            Requirement.same_shape("x", "y"),
+            Requirement.same_shape("x", "rotated"),
+            Requirement.same_shape("cos", "sin"),
+            Requirement.same_dtype("cos", "sin"),
+        )
+        or _parts_problem(match)
+        or _dtype_problem(match, "x", "cos")
+        or _angles_problem(match, "x", "cos")
+        or layout_problem(match, "y")
+    )
+
+
+def _parts_problem(match: Match) -> NoMatch | None:
+    """Return why the rotated parts are not halves, or neighbours, of the last dimension."""
+    tensors = match.tensors("x")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    (x,) = tensors
+    return _dimensions_problem(match, x.dim()) or _cut_problem(match, x.shape[-1])
+
+
+def _dimensions_problem(match: Match, rank: int) -> NoMatch | None:
+    bound = match.bound
+    for name in ("dim", "cat_dim"):
+        if name in bound and bound[name] not in {-1, rank - 1}:
+            return NoMatch(f"the halves are along dimension {bound[name]} of {rank}, not the last")
+    if "neighbours" in match.labels and bound["stack_dim"] not in {-1, rank}:
+        return NoMatch(
+            f"neighbours are stacked along dimension {bound['stack_dim']} of {rank + 1}, not "
+            "the last"
+        )
+    return None
+
+
+def _cut_problem(match: Match, size: int) -> NoMatch | None:
+    bound = match.bound
+    if not _is_even(size):
+        return NoMatch(f"the last dimension must be an even number, found {size}")
+    if "size" in bound and bound["size"] != size // 2:
+        return NoMatch(f"parts of {bound['size']} are not the halves of {size}")
+    if "sizes" in bound and _listed(bound["sizes"]) != [size // 2, size // 2]:
+        return NoMatch(f"parts of {bound['sizes']} are not the halves of {size}")
+    if "neighbours" in match.labels:
+        return _neighbours_problem(bound, size)
+    return _slices_problem(bound, size) if "start" in bound else None
+
+
+def _is_even(size: object) -> bool:
+    return isinstance(size, int) and size % 2 == 0
+
+
+def _listed(sizes: object) -> list[object]:
+    return list(sizes) if isinstance(sizes, (list, tuple)) else [sizes]
+
+
+def _slices_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
+    cut = (
+        _place(bound["start"], 0, size),
+        _place(bound["middle"], size, size),
+        _place(bound["next_middle"], 0, size),
+        _place(bound["end"], size, size),
+    )
+    if cut != (0, size // 2, size // 2, size):
+        return NoMatch(
+            f"the slices [{bound['start']}:{bound['middle']}] and "
+            f"[{bound['next_middle']}:{bound['end']}] are not the two halves of {size}"
+        )
+    return None
+
+
+def _neighbours_problem(bound: Mapping[str, object], size: int) -> NoMatch | None:
+    names = ("start", "end", "next_start", "next_end")
+    start, end, next_start, next_end = (bound[name] for name in names)
+    cut = (
+        _place(start, 0, size),
+        _place(end, size, size),
+        _place(next_start, 0, size),
+        _place(next_end, size, size),
+    )
+    if cut[0] != 0 or cut[2] != 1 or {cut[1], cut[3]} - {size, size - 1} or cut[3] != size:
+        return NoMatch(
+            f"the slices [{start}:{end}:2] and [{next_start}:{next_end}:2] are not the even and "
+            f"the odd elements of {size}"
+        )
+    return None
+
+
+def _place(bound: object, default: int, size: int) -> object:
+    """Return where in a dimension a bound of a slice is."""
+    if bound is None:
+        return default
+    if not isinstance(bound, int):
+        return bound
+    return max(bound + size, 0) if bound < 0 else min(bound, size)
+
+
+def _dtype_problem(match: Match, x: str, cos: str) -> NoMatch | None:
+    """Return why the products are not computed in the dtype of the kernel's inputs."""
+    tensors = match.tensors(x, cos, "y")
+    if isinstance(tensors, NoMatch):
+        return tensors
+    rotated, angles, y = tensors
+    if rotated.dtype == angles.dtype == y.dtype:
+        return None
+    # A product in float32 casts its operands, and so does the rewrite.
+    if y.dtype == torch.float32 and {rotated.dtype, angles.dtype} <= set(_DTYPES):
+        return None
+    return NoMatch(
+        f"`{x}` has dtype {rotated.dtype}, `{cos}` {angles.dtype} and the result {y.dtype}; the "
+        "kernel takes and gives one dtype"
+    )
+
+
+def _angles_problem(match: Match, x: str, cos: str, *, share: int = 1) -> NoMatch | None:
+    """Return why the kernel cannot spread the cosines over x.
+
+    Args:
+        match: The match.
+        x: Name of what is rotated.
+        cos: Name of the cosines.
+        share: How many elements of the last dimension of x have one angle.
+    """
+    tensors = match.tensors(x, cos)
+    if isinstance(tensors, NoMatch):
+        return tensors
+    rotated, angles = tensors
+    if rotated.dim() not in {_RANK - 1, _RANK}:
+        return NoMatch(
+            f"`{x}` has {rotated.dim()} dimensions; the kernel takes {_RANK}, to which one can be "
+            "added"
+        )
+    sizes = [*[1] * (rotated.dim() - angles.dim()), *angles.shape]
+    pairs = list(zip(sizes, rotated.shape, strict=False))
+    fits = len(sizes) == rotated.dim() and all(
+        sizes_equal(mine, 1) or sizes_equal(mine, theirs) for mine, theirs in pairs[:-1]
+    )
+    if not fits or not sizes_equal(angles.shape[-1] * share, rotated.shape[-1]):
+        return NoMatch(
+            f"`{cos}` has shape {list(angles.shape)} and `{x}` {list(rotated.shape)}; the kernel "
+            "takes 1 or the same size in each dimension, and the same in the last"
+        )
+    return None
+
+
+def _halved_problem(match: Match) -> NoMatch | None:
+    unmet = first_unmet(
+        match,
+        Requirement.on_npu("first"),
+        Requirement.dtype_in("first", *_DTYPES),
+        Requirement.same_shape("first", "second"),
+        Requirement.same_dtype("first", "second"),
+        Requirement.same_shape("cos", "sin"),
+        Requirement.same_dtype("cos", "sin"),
+    )
+    tensors = match.tensors("first", "y")
+    if unmet is not None:
+        return unmet
+    if isinstance(tensors, NoMatch):
+        return tensors
+    first, y = tensors
+    if match.bound["cat_dim"] not in {-1, y.dim() - 1}:
+        return NoMatch(
+            f"the halves are along dimension {match.bound['cat_dim']} of {y.dim()}, not the last"
+        )
+    if y.dim() != first.dim() or not sizes_equal(first.shape[-1] * 2, y.shape[-1]):
+        return NoMatch(f"halves of shape {list(first.shape)} make one of {list(y.shape)}")
+    return _dtype_problem(match, "first", "cos") or _angles_problem(match, "first", "cos")
+
+
+def _complex_problem(match: Match) -> NoMatch | None:
+    unmet = first_unmet(
+        match,
+        Requirement.on_npu("x"),
+        Requirement.dtype_in("x", torch.float32),
+        Requirement.dtype_in("angles", torch.complex64),
+        Requirement.same_shape("x", "y"),
+    )
+    tensors = match.tensors("x", "complex")
+    if unmet is not None:
+        return unmet
+    if isinstance(tensors, NoMatch):
+        return tensors
+    x, pairs = tensors
+    size = x.shape[-1]
+    expected = (*x.shape[:-1], size // 2, 2)
+    if not _is_even(size) or pairs.dim() != len(expected):
+        return NoMatch(f"the last dimension must be pairs of numbers, found {list(pairs.shape)}")
+    if not all(map(sizes_equal, pairs.shape, expected)):
+        return NoMatch(f"pairs of shape {list(pairs.shape)}, expected {list(expected)}")
+    return _angles_problem(match, "x", "angles", share=2)
+
+
+def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
+    y = match.value("y")
+    if not isinstance(y, torch.Tensor):
+        raise RuleError("building npu_rotary_mul: the match was not checked")
+    bound, labels = match.bound, match.labels
+    x: object
+    cos: object
+    sin: object
+    if "complex" in labels:
+        x, cos, sin = bound["x"], *_of_complex(bound["angles"], build)
+    elif "halved" in labels:
+        x = build.call("aten::cat", [bound["first"], bound["second"]], -1)
+        cos, sin = (build.call("aten::cat", [bound[name]] * 2, -1) for name in ("cos", "sin"))
+    else:
+        x, cos, sin = bound["x"], bound["cos"], bound["sin"]
+    if "backwards" in labels:
+        sin = build.call("aten::neg", sin)
+    mode = "interleave" if {"neighbours", "complex"} & labels.keys() else "half"
+    return {"y": _rotary(x, cos, sin, mode, y, build)}
+
+
+def _of_complex(angles: object, build: GraphBuilder) -> list[Node]:
+    """Return cosines and sines, each twice, of complex numbers."""
+    parts = build.call("aten::view_as_real", angles)
+    chosen = [build.call("aten::select.int", parts, -1, position) for position in range(2)]
+    doubled = [build.call("aten::stack", [each, each], -1) for each in chosen]
+    return [build.call("aten::flatten.using_ints", each, -2, -1) for each in doubled]
+
+
+def _rotary(
+    x: object, cos: object, sin: object, mode: str, y: torch.Tensor, build: GraphBuilder
+) -> Node:
+    """Call the kernel, with all inputs in the dtype of the result and in four dimensions."""
+    wide = [_cast(each, y.dtype, build) for each in (x, cos, sin)]
+    inputs = [_four_dimensions(each, y.dim(), build) for each in wide]
+    known = dense_like(y)
+    if y.dim() == _RANK:
+        return build.call("npu::npu_rotary_mul", *inputs, mode, val=known)
+    rotated = build.call("npu::npu_rotary_mul", *inputs, mode, val=known.unsqueeze(0))
+    return build.call("aten::squeeze.dim", rotated, 0)
+
+
+def _cast(argument: object, dtype: torch.dtype, build: GraphBuilder) -> object:
+    value = argument.meta.get("val") if isinstance(argument, Node) else None
+    if isinstance(value, torch.Tensor) and value.dtype != dtype:
+        return build.call("aten::_to_copy", argument, dtype=dtype)
+    return argument
+
+
+def _four_dimensions(argument: object, rank: int, build: GraphBuilder) -> object:
+    """Return a value with dimensions of size 1 in front; x has that many dimensions."""
+    value = argument.meta.get("val") if isinstance(argument, Node) else None
+    missing = _RANK - (value.dim() if isinstance(value, torch.Tensor) else rank)
+    for _ in range(missing):
+        argument = build.call("aten::unsqueeze", argument, 0)
+    return argument
+
+
+def raise_rotary() -> tuple[Rule, ...]:
+    """Return the rule `x * cos + rotated * sin` to `npu_rotary_mul`.
+
+    x has 3 or 4 dimensions. One operator for q and one for k; a partial RoPE is raised on the part
+    that is rotated. Every order of the products and of the sum, and these spellings:
+
+    - `cat(-x2, x1)` of the halves of the last dimension, by slices, `chunk` or `split` (Llama);
+    - the same backwards, `cat(x2, -x1)` (NanoChat): the sines are negated;
+    - neighbours, `stack(-x[1::2], x[::2])` (Cohere, GLM, Ernie): the kernel's mode `interleave`;
+    - `cat(x1 * cos - x2 * sin, x2 * cos + x1 * sin)`, with cosines of half the size (GPT-OSS,
+      DeepSeek V3): they are doubled;
+    - a product of complex numbers (Llama 4, DeepSeek V2).
+
+    Float32 cosines with x in 16 bits make a product in float32 (OLMo 2 and 3): x is cast, as the
+    product does, and the cast of the result stays as the model spells it. What is made of cosines
+    and sines is the same for all layers; `ShareEqualCallsPass` leaves it once.
+
+    In 16 bits the torch operators round both products before they add, the kernel rounds once: the
+    numerics are `rounding`. Source of the limits: aclnnRotaryPositionEmbedding takes float32,
+    float16 and bfloat16 of 4 dimensions.
+    """
+    rule = Rule(
+        accepts_cost=True,
+        name="raise_rotary",
+        patterns=ROTATIONS,
+        check=_check,
+        rewrite=_rewrite,
+        operators=("npu::npu_rotary_mul",),
+        numerics="rounding",
+    )
+    return (rule,)

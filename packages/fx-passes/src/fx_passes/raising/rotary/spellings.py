@@ -1,0 +1,154 @@
+"""How models spell a rotation: patterns that say in their labels what kind of rotation it is.
+
+The labels: `neighbours` where the elements 2 i and 2 i + 1 are rotated, not i and i + half;
+`backwards` where the angle is negative; `halved` where cosines and sines have half the size of x
+and the halves of the result are computed one by one; `complex` where they are complex numbers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from fx_passes.matching.combined_pattern import combine
+from fx_passes.matching.pattern import label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from torch import Tensor
+
+    from fx_passes.matching.combined_pattern import Linked
+
+__all__ = ["ROTATIONS"]
+
+# The tensor, and the parts of it that are rotated with each other.
+Parts = tuple["Tensor", "Tensor", "Tensor"]
+
+
+def _sliced(
+    x: Tensor, dim: int, start: int | None, middle: int, next_middle: int, end: int | None
+) -> Linked:
+    first = torch.ops.aten.slice.Tensor(x, dim, start, middle, 1)
+    second = torch.ops.aten.slice.Tensor(x, dim, next_middle, end, 1)
+    return (x, first, second), {}
+
+
+def _chunked(x: Tensor, dim: int) -> Linked:
+    halves = torch.ops.aten.chunk(x, 2, dim)
+    return (x, halves[0], halves[1]), {}
+
+
+def _split(x: Tensor, size: int, dim: int) -> Linked:
+    halves = torch.ops.aten.split.Tensor(x, size, dim)
+    return (x, halves[0], halves[1]), {}
+
+
+def _split_in_sizes(x: Tensor, sizes: Sequence[int], dim: int) -> Linked:
+    halves = torch.ops.aten.split_with_sizes(x, sizes, dim)
+    return (x, halves[0], halves[1]), {}
+
+
+def _every_second(
+    x: Tensor,
+    dim: int,
+    start: int | None,
+    end: int | None,
+    next_start: int | None,
+    next_end: int | None,
+) -> Linked:
+    even = torch.ops.aten.slice.Tensor(x, dim, start, end, 2)
+    odd = torch.ops.aten.slice.Tensor(x, dim, next_start, next_end, 2)
+    return (x, even, odd), {}
+
+
+def _concatenated(parts: Parts, cat_dim: int) -> Linked:
+    x, first, second = parts
+    return (x, torch.cat((-second, first), cat_dim)), {}
+
+
+def _concatenated_backwards(parts: Parts, cat_dim: int) -> Linked:
+    x, first, second = parts
+    return (x, torch.cat((second, label(-first, "backwards")), cat_dim)), {}
+
+
+def _stacked_flattened(parts: Parts, stack_dim: int, from_dim: int, to_dim: int) -> Linked:
+    x, first, second = parts
+    stacked = label(torch.stack((-second, first), stack_dim), "neighbours")
+    return (x, torch.ops.aten.flatten.using_ints(stacked, from_dim, to_dim)), {}
+
+
+def _stacked_reshaped(parts: Parts, stack_dim: int, shape: Sequence[int]) -> Linked:
+    x, first, second = parts
+    stacked = label(torch.stack((-second, first), stack_dim), "neighbours")
+    return (x, torch.ops.aten.reshape(stacked, shape)), {}
+
+
+def _as_it_is(turned: tuple[Tensor, Tensor]) -> Linked:
+    return turned, {}
+
+
+def _widened(turned: tuple[Tensor, Tensor]) -> Linked:
+    x, rotated = turned
+    return (x.to(torch.float32), rotated.to(torch.float32)), {}
+
+
+def _aten_widened(turned: tuple[Tensor, Tensor]) -> Linked:
+    cast = torch.ops.aten._to_copy.default  # noqa: SLF001 - the name of the operator
+    x, rotated = turned
+    return (cast(x, dtype=torch.float32), cast(rotated, dtype=torch.float32)), {}
+
+
+def _added(turned: tuple[Tensor, Tensor], cos: Tensor, sin: Tensor) -> Linked:
+    x, rotated = turned
+    label(rotated, "rotated")
+    return None, {"y": x * cos + rotated * sin}
+
+
+_HALVES = (_sliced, _chunked, _split, _split_in_sizes)
+_CASTS = (_as_it_is, _widened, _aten_widened)
+
+
+def _halves_of_products(
+    first: Tensor, second: Tensor, cos: Tensor, sin: Tensor, cat_dim: int
+) -> dict[str, Tensor]:
+    """GPT-OSS, DeepSeek V3."""
+    rotated = torch.cat((first * cos - second * sin, second * cos + first * sin), cat_dim)
+    return {"y": label(rotated, "halved")}
+
+
+def _complex_product(
+    x: Tensor, angles: Tensor, pairs: Sequence[int], from_dim: int, to_dim: int
+) -> dict[str, Tensor]:
+    """Llama 4, DeepSeek V2."""
+    numbers = torch.view_as_complex(torch.ops.aten.reshape(x, pairs))
+    turned = torch.view_as_real(numbers * angles)
+    return {"y": torch.ops.aten.flatten.using_ints(label(turned, "complex"), from_dim, to_dim)}
+
+
+def _aten_complex_product(
+    x: Tensor, angles: Tensor, pairs: Sequence[int], shape: Sequence[int]
+) -> dict[str, Tensor]:
+    numbers = torch.view_as_complex(torch.ops.aten.reshape(x, pairs))
+    turned = torch.view_as_real(numbers * angles)
+    return {"y": torch.ops.aten.reshape(label(turned, "complex"), shape)}
+
+
+ROTATIONS: tuple[Callable[..., dict[str, Tensor]], ...] = (
+    *(
+        combine(halves, turn, cast, _added)
+        for halves in _HALVES
+        for turn in (_concatenated, _concatenated_backwards)
+        for cast in _CASTS
+    ),
+    *(
+        combine(_every_second, turn, cast, _added)
+        for turn in (_stacked_flattened, _stacked_reshaped)
+        for cast in _CASTS
+    ),
+    _halves_of_products,
+    _complex_product,
+    _aten_complex_product,
+)
+"""Patterns of x, of cosines and sines (or of complex numbers), with the output `y`."""
