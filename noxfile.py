@@ -359,6 +359,18 @@ def aarch64(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def architectures(session: nox.Session) -> None:
+    """Raise every decoder architecture of transformers, and compare with docs/architectures.md.
+
+    After ``--``: ``--write`` writes it.
+    """
+    python = _everything(session)
+    (package,) = (each for each in packages(ROOT) if each.name == "fx-passes")
+    test = "tests/raising/architectures/test_architectures.py"
+    _pytest(session, python, package, test, "--every-architecture", *session.posargs)
+
+
+@nox.session(default=False)
 def random_graphs(session: nox.Session) -> None:
     """Rewrite 10,000 random graphs with random rules; the gate runs a small share of them."""
     _long_tests(session, "fx-passes", "tests/test_random_graphs.py", "--examples=10000")

@@ -221,6 +221,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--programs", type=int, default=24, help="programs of writes and views to rewrite"
     )
     parser.addoption("--samples", type=int, default=1, help="samples of each operator")
+    parser.addoption(
+        "--every-architecture", action="store_true", help="raise every decoder of transformers"
+    )
+    parser.addoption("--write", action="store_true", help="write docs/architectures.md")
     parser.addoption("--first-program", type=int, default=0, help="seed of the first of them")
 
 

@@ -1,0 +1,1 @@
+"""What is raised, and what only looks like it."""
