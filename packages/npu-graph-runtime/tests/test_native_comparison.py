@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,28 @@ def test_comparison_is_built_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert find_native_comparison(tmp_path / "built") is not None
     assert (tmp_path / "log").read_text() == "run\n"
     assert len(list((tmp_path / "built").iterdir())) == 1
+
+
+def test_comparison_whose_file_was_truncated_is_built_again(tmp_path: Path) -> None:
+    """In a process of its own: loading the truncated file would end it by SIGBUS."""
+    assert find_native_comparison(tmp_path) is not None
+    (built,) = tmp_path.glob("*/*")
+    size = built.stat().st_size
+    # A new file, since this process uses the old one.
+    content = built.read_bytes()
+    built.unlink()
+    built.write_bytes(content[: size // 4])
+    program = f"""
+from pathlib import Path
+from npu_graph_runtime.capturing.native.native_comparison import find_native_comparison
+assert find_native_comparison(Path({str(tmp_path)!r})) is not None
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (built,) = tmp_path.glob("*/*")
+    assert built.stat().st_size == size
 
 
 @pytest.mark.parametrize(

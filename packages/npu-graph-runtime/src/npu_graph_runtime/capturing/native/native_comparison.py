@@ -4,7 +4,8 @@ Asking a tensor from Python for its address takes some 70 ns, and for its layout
 comparing the inputs of a piece would cost more than its replay. The file is small and includes
 nothing of torch: a compiler takes a third of a second for it. The result lies in a folder of built
 files under a key of all that it depends on, and is moved into place when it is complete, so several
-processes may build at once.
+processes may build at once. Its name has the digest of its content: loading a file that was
+truncated later would end the process, so that is built again instead.
 """
 
 from __future__ import annotations
@@ -112,12 +113,15 @@ def _built(folder: Path, compiler: str) -> Path:
     suffix = str(sysconfig.get_config_var("EXT_SUFFIX"))
     command = [compiler, *_FLAGS]
     parts = (source, *(part.encode() for part in (suffix, platform.machine(), *command)))
-    target = folder / hashlib.sha256(b"\0".join(parts)).hexdigest()[:32] / (_MODULE_NAME + suffix)
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target = folder / hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+    for file in sorted(target.glob(f"{_MODULE_NAME}-*{suffix}")):
+        if file.name == _whole_name(file, suffix):
+            return file
+        file.unlink(missing_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="partial-", dir=folder) as name:
         partial = Path(name)
+        built = partial / (_MODULE_NAME + suffix)
         (partial / f"{_MODULE_NAME}.c").write_bytes(source)
         subprocess.run(  # noqa: S603 - the caller's own compiler
             [
@@ -126,12 +130,16 @@ def _built(folder: Path, compiler: str) -> Path:
                 str(partial / f"{_MODULE_NAME}.c"),
                 f"-L{Path(torch.__file__).parent / 'lib'}",
                 "-ltorch_cpu",
-                *("-o", str(partial / target.name)),
+                *("-o", str(built)),
             ],
             check=True,
             capture_output=True,
             timeout=_TIME_LIMIT_SECONDS,
         )
         # A process that ignores SIGCHLD learns of no failure; then there is no file.
-        (partial / target.name).replace(target)
-    return target
+        return built.replace(target / _whole_name(built, suffix))
+
+
+def _whole_name(file: Path, suffix: str) -> str:
+    """Return the name that a built file has as long as its content is whole."""
+    return f"{_MODULE_NAME}-{hashlib.sha256(file.read_bytes()).hexdigest()[:32]}{suffix}"
