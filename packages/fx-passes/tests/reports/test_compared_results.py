@@ -158,6 +158,45 @@ def test_matches_of_one_pass_that_build_on_each_other_are_compared() -> None:
     assert observer.not_decided == []
 
 
+def test_wrong_rewrite_is_found_in_a_graph_of_which_some_values_are_not_recorded() -> None:
+    """Graphs of whole models have nodes without metadata, such as those that change a mode."""
+
+    def function(x: Tensor, scale: Tensor) -> Tensor:
+        return (x * scale).sin().cos()
+
+    inputs = random_tensors((4,), (4,), dtype=torch.float32, device="cpu")
+    module = capture_graph(function, inputs, level="aten")
+    for target in (aten.sin.default, aten.cos.default):
+        (node,) = module.graph.find_nodes(op="call_function", target=target)
+        del node.meta["val"]
+
+    def rewrite(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, Node]:
+        return {"y": build.call("aten::add.Tensor", match.bound["x"], match.bound["scale"])}
+
+    with pytest.raises(fx_passes.ObserverError, match="differs by up to"):
+        verified(module, rewrite)
+
+
+# torch_npu says once that a tensor of other strides keeps its format.
+@pytest.mark.filterwarnings("ignore:Cannot create tensor with internal format:UserWarning")
+@pytest.mark.parametrize("turned", ["x", "factor", "addend"])
+def test_kernels_with_operands_of_other_strides_raise_no_alarm(turned: str) -> None:
+    shape = (1, 4, 8, 64)
+    x, factor, addend = random_tensors(shape, shape, shape, device="npu")
+    given = {"x": x, "factor": factor, "addend": addend}
+    given[turned] = given[turned].transpose(1, 2).contiguous().transpose(1, 2)
+    observer = fx_passes.VerifyObserver(execute=True)
+    pipeline = fx_passes.default_npu_pipeline().observed_by(observer)
+    module = capture_graph(lambda x, factor, addend: x * factor + addend, [*given.values()])
+
+    report = pipeline.run(module).report
+
+    assert report.match_counts()["fuse_multiply_add"] <= 1
+    torch.testing.assert_close(
+        module(*given.values())[0].cpu(), (x * factor + addend).cpu(), rtol=0.05, atol=0.05
+    )
+
+
 def fused(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
     total = x + residual
     normed = npu.npu_rms_norm(total, weight, 1e-5)[0]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fx_passes.matching.match import Match, NoMatch
-from fx_passes.matching.requirements import Requirement, first_unmet
+from fx_passes.matching.requirements import Requirement, first_unmet, is_dense
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -44,6 +44,9 @@ def _check(match: Match) -> NoMatch | None:
 
 def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     bound, y = match.bound, match.value("y")
+    if isinstance(y, torch.Tensor) and not is_dense(y):
+        # Whatever the operands are, the kernels give contiguous results.
+        y = y.new_empty(y.shape)
     if isinstance(match.value("factor"), torch.Tensor):
         arguments = (bound["addend"], bound["x"], bound["factor"])
         return {"y": build.call("aten::addcmul", *arguments, val=y)}

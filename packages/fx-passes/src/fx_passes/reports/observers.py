@@ -79,10 +79,9 @@ class VerifyObserver:
                 f"verifying after {_who(report)}: the graph {change}; a pass must leave what a "
                 "graph does to its inputs and to the tensors of its module as it is"
             )
-        if len(self._known) > 1:
-            # More than the output node had none before, so the graph came without metadata.
-            return
-        for node in graph_module.graph.nodes:
+        # Where more than the output node had none before, the graph came without metadata.
+        lost = graph_module.graph.nodes if len(self._known) <= 1 else ()
+        for node in lost:
             if node.op != "output" and "val" not in node.meta:
                 raise ObserverError(
                     f"verifying after {_who(report)}: the new node `{node.name}` has no "

@@ -72,7 +72,9 @@ def _difference(have: object, want: object) -> str | None:
             return f"{what} {found}, expected {wanted}"
     if _sizes_differ(have.shape, want.shape):
         return f"shape {list(have.shape)}, expected {list(want.shape)}"
-    if _rows(want) and _sizes_differ(have.stride(), want.stride()):
+    # Kernels of torch_npu give contiguous results, also where fake implementations keep strides.
+    as_kernels = have.device.type == "npu" and _is_static(have) and have.is_contiguous()
+    if _rows(want) and not as_kernels and _sizes_differ(have.stride(), want.stride()):
         return f"strides {list(have.stride())}, expected {list(want.stride())}"
     return None
 
