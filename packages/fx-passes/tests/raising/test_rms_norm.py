@@ -146,6 +146,10 @@ def test_norm_of_torch_is_raised_with_equal_values(
     raised = {RULE: 1} if level == "dynamo" else {SPELT: 1, RULE: 1}
     assert_rewritten(pipeline(), graph_module, raised)
 
+    # torch multiplies with the weight in float32, which the kernel does for a weight in float32.
+    target = torch.ops.npu.npu_rms_norm.default
+    (norm,) = graph_module.graph.find_nodes(op="call_function", target=target)
+    assert norm.args[1].meta["val"].dtype == torch.float32
     roundings = 4 if dtype == torch.float32 else 1
     expected = (function(*tensors),)
     assert_same_values(tuple(graph_module(*tensors)), expected, roundings=roundings)
