@@ -32,10 +32,10 @@ class TwoBuffers:
         self._free = npu.memory_figures().free
 
     def __call__(self, percent: int, x: torch.Tensor) -> torch.Tensor:
-        first, second = (
-            torch.empty(self._free * percent // 100, dtype=torch.uint8, device=x.device)
-            for _ in range(2)
-        )
+        num_bytes = self._free * percent // 100
+        # Local variables, so that the frame of an error holds the first one.
+        first = torch.empty(num_bytes, dtype=torch.uint8, device=x.device)
+        second = torch.empty(num_bytes, dtype=torch.uint8, device=x.device)
         return first[:8].float() * 0 + second[:8].float() * 0 + x
 
 
@@ -93,6 +93,26 @@ def test_smaller_size_is_captured_while_the_error_of_the_larger_is_handled(
                 graphed(44, x)
     assert graphed.is_captured(GraphKey(num_tokens=44))
     graphed.release_all()
+
+
+def test_memory_in_a_cycle_of_the_failed_capture_is_returned(
+    npu: NpuDevice, context: GraphContext
+) -> None:
+    """Garbage collection is held off in a session."""
+    call = TwoBuffers(npu)
+    x = torch.arange(8.0, device=npu.torch_device)
+    half = npu.memory_figures().free // 2
+
+    def in_a_cycle() -> None:
+        cycle: list[object] = [torch.empty(half, dtype=torch.uint8, device=npu.torch_device)]
+        cycle.append(cycle)
+        raise ValueError("not captured")
+
+    with CaptureSession(npu, context) as session:
+        with pytest.raises(ValueError, match="not captured"):
+            session.capture(in_a_cycle, subject="a failing call")
+        captured = session.capture(lambda: call(40, x), subject="a call")
+    captured.graph.reset()
 
 
 def test_memory_of_warmup_runs_is_returned_where_the_capture_needs_it(
