@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from attn_update import NativeUnavailableError
+from attn_update import NativeUnavailableError, UpdateLane
 from attn_update.issuing.native.native_build import build_native, default_folder
 from attn_update.issuing.native.native_updater import find_native_updater
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from npu_graph_runtime import NpuDevice
 
 # Stands for a compiler where only the handling of files is at stake.
 COPYING_COMPILER = """#!/bin/sh
@@ -155,6 +157,27 @@ build_native(Path({str(cache)!r}), {str(hanging)!r})
     os.utime(left, (hours_ago, hours_ago))
     build_native(cache, compiler)
     assert not list(cache.glob("partial-*"))
+
+
+def test_lane_builds_the_native_updater_in_the_folder_that_it_is_given(
+    npu_device: NpuDevice, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = build_native(default_folder())
+    compiler = tmp_path / "g++"
+    compiler.write_text(f"""#!/bin/sh
+while [ "$1" != "-o" ]; do shift; done
+cp "{whole}" "$2"
+""")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(Path, "home", tmp_path.joinpath)
+    for updater in ("auto", "native"):
+        folder = tmp_path / updater
+        lane = UpdateLane(npu_device, updater=updater, native_folder=str(folder))
+        lane.close()
+        assert lane.updater == "native"
+        assert len(list(folder.glob("*/attn_update_native-*"))) == 1
+    assert not (tmp_path / ".cache").exists()
 
 
 def test_find_native_updater_without_a_compiler_says_so(tmp_path: Path) -> None:

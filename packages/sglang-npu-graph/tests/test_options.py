@@ -43,6 +43,7 @@ def test_without_the_variable_the_engine_is_left_alone(
         ("true", Options()),
         ('{"updater": "kernels"}', Options(updater="kernels")),
         ('{"any_version": true}', Options(any_version=True)),
+        ('{"native_folder": "/x"}', Options(native_folder="/x")),
         ('{"decode": "engine"}', Options(decode="engine")),
         ('{"prefill": "engine"}', Options(prefill="engine")),
     ],
@@ -53,8 +54,15 @@ def test_the_variable_is_1_or_an_object(text: str, options: Options) -> None:
 
 @pytest.mark.parametrize("text", ["2", "1.0", "auto", "{", '{"updaters": "auto"}', '["updater"]'])
 def test_another_value_is_refused_with_the_options_that_there_are(text: str) -> None:
-    with pytest.raises(OptionsError, match="any_version, decode, fusions, prefill, updater"):
+    with pytest.raises(
+        OptionsError, match="any_version, decode, fusions, native_folder, prefill, updater"
+    ):
         Options.read({"SGLANG_NPU_GRAPH": text})
+
+
+def test_a_folder_that_is_no_path_is_refused() -> None:
+    with pytest.raises(OptionsError, match="native_folder is 1, expected the path of a folder"):
+        Options.read({"SGLANG_NPU_GRAPH": '{"native_folder": 1}'})
 
 
 @pytest.mark.parametrize("name", ["decode", "prefill"])

@@ -26,7 +26,9 @@ def test_the_key_is_true_or_a_mapping() -> None:
 
 @pytest.mark.parametrize("value", [1, "auto", {"updaters": "auto"}, ["updater"]])
 def test_another_value_is_refused_with_the_options_that_there_are(value: object) -> None:
-    with pytest.raises(OptionsError, match="any_version, attention, fusions, graphs, updater"):
+    with pytest.raises(
+        OptionsError, match="any_version, attention, fusions, graphs, native_folder, updater"
+    ):
         Options.read({"npu_graph": value})
 
 
@@ -34,6 +36,12 @@ def test_each_part_is_switched_by_itself() -> None:
     only = Options.read({"npu_graph": {"graphs": True, "attention": False}})
     assert only == Options(graphs=True, attention=False)
     assert Options() == Options(graphs=False, attention=True, fusions=None)
+
+
+def test_the_folder_of_the_native_updater_is_a_path() -> None:
+    assert Options.read({"npu_graph": {"native_folder": "/x"}}) == Options(native_folder="/x")
+    with pytest.raises(OptionsError, match="'native_folder' of 'npu_graph': expected the path"):
+        Options.read({"npu_graph": {"native_folder": 1}})
 
 
 @pytest.mark.parametrize("name", ["attention", "graphs", "any_version"])

@@ -24,17 +24,19 @@ class Lanes:
 
     Args:
         updater: How they issue updates.
+        native_folder: Where the native updater is built; None for its default.
     """
 
-    def __init__(self, updater: UpdaterChoice) -> None:
+    def __init__(self, updater: UpdaterChoice, native_folder: str | None) -> None:
         self._updater = updater
+        self._native_folder = native_folder
         self._lanes: dict[int, tuple[NpuDevice, UpdateLane]] = {}
 
     def of(self, index: int) -> tuple[NpuDevice, UpdateLane]:
         """Return a device and its lane."""
         if index not in self._lanes:
             device = NpuDevice(index)
-            lane = UpdateLane(device, updater=self._updater)
+            lane = UpdateLane(device, updater=self._updater, native_folder=self._native_folder)
             self._lanes[index] = (device, lane)
             # Not said by the plugin's `load`: the engine sets its log up behind that.
             told = (index, lane.updater, lane.updater_reason)

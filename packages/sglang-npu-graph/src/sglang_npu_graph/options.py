@@ -32,6 +32,7 @@ class Options:
 
     Attributes:
         updater: How updates of decode graphs are issued.
+        native_folder: Where the native updater is built; None for ``~/.cache/attn-update``.
         decode: ``update`` orders and updates the engine's decode graphs by a lane; ``capture``
             does that and captures them too; ``engine`` leaves them to it.
         prefill: ``breakable`` captures prefill in segments where the engine is told to do so, by
@@ -42,6 +43,7 @@ class Options:
     """
 
     updater: UpdaterChoice = "auto"
+    native_folder: str | None = None
     decode: Literal["update", "capture", "engine"] = "update"
     prefill: Literal["breakable", "engine"] = "breakable"
     fusions: Mapping[str, object] | None = None
@@ -77,6 +79,11 @@ class Options:
                     f"reading the environment variable {VARIABLE}: {field} is "
                     f"{getattr(options, field)!r}, expected one of {', '.join(choices)}"
                 )
+        if not isinstance(options.native_folder, str | None):
+            raise OptionsError(
+                f"reading the environment variable {VARIABLE}: native_folder is "
+                f"{options.native_folder!r}, expected the path of a folder"
+            )
         return options
 
     def check_engine(self) -> None:

@@ -60,7 +60,7 @@ def load() -> None:
     # What the hooks are made with belongs to this call; all backends in this process share it.
     context = GraphContext()
     if options.decode != "engine":
-        shared = {"lanes": Lanes(options.updater), "context": context}
+        shared = {"lanes": Lanes(options.updater, options.native_folder), "context": context}
         base = CapturedDecodeBackend if options.decode == "capture" else UpdatedDecodeBackend
         hooks.append((DECODE, type(base.__name__, (base,), shared), HookType.REPLACE))
     if options.prefill == "breakable":

@@ -83,7 +83,11 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(self._npu, updater=self._options.updater)
+        lane = UpdateLane(
+            self._npu,
+            updater=self._options.updater,
+            native_folder=self._options.native_folder,
+        )
         self.attention_update = AttentionUpdate(lane, frozenset(layers.keys() - drafted))
         updates = dict.fromkeys(layers.keys() - drafted, self.attention_update)
         if drafted and isinstance(self.drafter._runnable, ACLGraphWrapper):  # noqa: SLF001

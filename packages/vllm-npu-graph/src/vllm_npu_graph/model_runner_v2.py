@@ -41,7 +41,11 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if reason is not None:
             _LOGGER.warning("vllm-npu-graph leaves attention update to the engine: %s", reason)
             return
-        lane = UpdateLane(NpuDevice(self.device.index or 0), updater=self._options.updater)
+        lane = UpdateLane(
+            NpuDevice(self.device.index or 0),
+            updater=self._options.updater,
+            native_folder=self._options.native_folder,
+        )
         update = self.attention_update = AttentionUpdate(lane, layers)
         for name, layer in layers.items():
             layer.impl = find_recorded(layer.impl)(layer.impl, name, update)

@@ -31,11 +31,13 @@ class Options:
     """The value of the key: ``true``, or a mapping; see the README.
 
     Attributes:
+        native_folder: Where the native updater is built; None for ``~/.cache/attn-update``.
         fusions: What `fx_passes.PassSelection.read` takes; None for no fusions.
     """
 
     attention: bool = True
     updater: UpdaterChoice = "auto"
+    native_folder: str | None = None
     graphs: bool = False
     fusions: Mapping[str, object] | None = None
     any_version: bool = False
@@ -53,6 +55,9 @@ class Options:
         for name in ("attention", "graphs", "any_version"):
             if not isinstance(value.get(name, False), bool):
                 raise _wrong(f"{name!r} of {KEY!r}", "true or false", value[name])
+        folder = value.get("native_folder")
+        if folder is not None and not isinstance(folder, str):
+            raise _wrong(f"'native_folder' of {KEY!r}", "the path of a folder", folder)
         fusions = value.get("fusions")
         if fusions is None or isinstance(fusions, bool):
             fusions = {} if fusions else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from attn_update.errors import LaneError, nearest
@@ -12,6 +13,8 @@ from attn_update.issuing.operator_issuer import OperatorIssuer
 from attn_update.task_device import find_direct_launch, find_native_calls
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from attn_update.issuing.updater import Updater
     from attn_update.lane.lane_counters import LaneCounters
     from attn_update.task_device import TaskDevice
@@ -48,6 +51,7 @@ def choose_issuer(
     *,
     direct: bool,
     updater: UpdaterChoice | Updater,
+    native_folder: str | PathLike[str] | None = None,
 ) -> ChosenIssuer:
     """Return an issuer on a new stream of a device.
 
@@ -56,6 +60,7 @@ def choose_issuer(
         counters: Are counted up.
         direct: Whether the stream shall launch past the device's launch queue, where it can.
         updater: What to issue by; an `Updater` of the caller's own is used as it is.
+        native_folder: Of the built files of the native updater; default that of its build.
 
     Raises:
         LaneError: The device does not offer what was chosen, or there is no such choice.
@@ -77,7 +82,8 @@ def choose_issuer(
             f"making an update lane with updater={updater!r}: {missing}; leave the choice to "
             f"updater='auto'"
         )
-    made, name, reason = _make_updater(updater, missing)
+    folder = None if native_folder is None else Path(native_folder)
+    made, name, reason = _make_updater(updater, missing, folder)
     if direct_device is None:
         # A graph that waits for its first update idles the device, so the lane goes first.
         stream = device.create_stream(priority=-1)
@@ -100,13 +106,13 @@ def choose_issuer(
 
 
 def _make_updater(
-    choice: UpdaterChoice | Updater, missing: str | None
+    choice: UpdaterChoice | Updater, missing: str | None, folder: Path | None
 ) -> tuple[Updater | None, UpdaterName | Updater, str]:
     if choice == "auto":
-        return _make_automatically(missing)
+        return _make_automatically(missing, folder)
     reason = "the caller chose it"
     if choice == "native":
-        return NativeUpdater.load(), choice, reason
+        return NativeUpdater.load(folder), choice, reason
     if choice == "kernels":
         return KernelUpdater(), choice, reason
     if choice == "operators":
@@ -114,10 +120,12 @@ def _make_updater(
     return choice, choice, reason
 
 
-def _make_automatically(missing: str | None) -> tuple[Updater | None, UpdaterName, str]:
+def _make_automatically(
+    missing: str | None, folder: Path | None
+) -> tuple[Updater | None, UpdaterName, str]:
     if missing is not None:
         return None, "operators", f"chosen automatically: {missing}"
-    native = find_native_updater()
+    native = find_native_updater(folder)
     if native.updater is None:
         return KernelUpdater(), "kernels", f"chosen automatically: {native.reason}"
     return native.updater, "native", "chosen automatically: it is the fastest, and works here"

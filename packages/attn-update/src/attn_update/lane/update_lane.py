@@ -97,6 +97,7 @@ from attn_update.task_device import find_guarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from os import PathLike
 
     from attn_update.issuing.issuer_choice import UpdaterChoice
     from attn_update.issuing.operator_issuer import OperatorIssuer
@@ -151,6 +152,8 @@ class UpdateLane:
         updater: How updates are issued, which is their cost and nothing else: see
             `attn_update.issuing.issuer_choice.UpdaterChoice`. A native updater is built by the
             first lane of the machine that uses it.
+        native_folder: Of the built files of the native updater; default ``~/.cache/attn-update``.
+            For hosts without a home folder that can be written.
         worker: Whether a thread of the lane issues the updates, so that `run` returns as soon as
             the replay is queued; see Note [worker].
 
@@ -173,6 +176,7 @@ class UpdateLane:
         skip_unchanged: bool = True,
         direct: bool = True,
         updater: UpdaterChoice | Updater = "auto",
+        native_folder: str | PathLike[str] | None = None,
         worker: bool = False,
     ) -> None:
         self.device = device
@@ -181,7 +185,7 @@ class UpdateLane:
         self._skip_unchanged = skip_unchanged
         self._issuer: OperatorIssuer | None
         self._issuer, self.updater, self.updater_reason = choose_issuer(
-            device, self.counters, direct=direct, updater=updater
+            device, self.counters, direct=direct, updater=updater, native_folder=native_folder
         )
         self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
