@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import TYPE_CHECKING, cast
+
 import torch
 
 from attn_update.recording.workspace import Workspace
+from attn_update.recording.workspace_need import WorkspaceNeeds
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from attn_update.kinds.kind import AttentionKind
 
 CPU = torch.device("cpu")
 
@@ -46,3 +55,24 @@ def test_workspace_take_on_another_stream_gives_another_buffer() -> None:
 
 def test_workspace_take_of_nothing_still_has_an_address() -> None:
     assert Workspace().take(0, stream_index=0, device=CPU).numel() == 1
+
+
+def test_workspace_needs_are_asked_once_and_keep_no_tensor() -> None:
+    asked: list[object] = []
+
+    class Kind:
+        def workspace_bytes(self, arguments: Mapping[str, object]) -> int:
+            asked.append(arguments["block_size"])
+            return 100
+
+    needs, kind = WorkspaceNeeds(), cast("AttentionKind", Kind())
+
+    def ask() -> weakref.ref[torch.Tensor]:
+        out = (torch.empty(4, 2, device="meta"), torch.empty(1, device="meta"))
+        assert needs.of(kind, {"out": out, "block_size": 16}) == 100
+        return weakref.ref(out[0])
+
+    references = [ask(), ask()]
+
+    assert asked == [16]
+    assert [reference() for reference in references] == [None, None]

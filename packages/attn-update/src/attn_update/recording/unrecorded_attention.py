@@ -103,6 +103,8 @@ def _line_of_model() -> str:
             traced = _line_of_trace(frame, line, graph_module)
             if traced is not None:
                 return traced
+        elif frame.f_code.co_name == "__torch_dispatch__":
+            continue  # a mode that sees the operator too
         elif path.exists() and not any(folder in path.parents for folder in _FOLDERS_BETWEEN):
             return f"{path.name}:{line} in {frame.f_code.co_name}"
     return "an unknown line"

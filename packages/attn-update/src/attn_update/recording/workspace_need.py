@@ -39,4 +39,7 @@ def _describe(value: object) -> object:
         if value.device.type == "cpu" and value.ndim == 1:
             return (value.dtype, tuple(value.tolist()))
         return (tuple(value.shape), value.stride(), value.dtype, value.device)
-    return tuple(value) if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        # Outputs are given so: what is remembered must not keep the memory of a graph.
+        return tuple(_describe(item) for item in value)
+    return value
