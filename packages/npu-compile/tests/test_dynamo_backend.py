@@ -6,7 +6,14 @@ import pytest
 import torch
 
 from npu_compile import Backend, CompileConfig, CompileMode, ConfigError
-from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext, GraphKey, RunMode
+from npu_graph_runtime import (
+    CaptureSession,
+    FakeDevice,
+    GraphContext,
+    GraphKey,
+    InputAddressError,
+    RunMode,
+)
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
@@ -51,6 +58,50 @@ def test_backend_found_by_name_splits_and_captures(
     device.synchronize()
 
     torch.testing.assert_close(output, expected, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("check", [{}, {"address_check": "first_replay"}])
+def test_piece_that_reads_what_a_splitting_op_returns_compares_at_every_replay(
+    device: FakeDevice, check: dict[str, str]
+) -> None:
+    kept: list[torch.Tensor] = []
+
+    @torch.library.custom_op(f"backend_tests::doubled_{len(check)}", mutates_args=())
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x * 2)
+        return kept[-1].clone() if len(kept) < 3 else kept[-1]
+
+    doubled.register_fake(torch.empty_like)
+    context, key = GraphContext(), GraphKey(num_tokens=4)
+    options: dict[str, Any] = {
+        "mode": "piecewise",
+        "splitting_ops": [f"backend_tests::doubled_{len(check)}"],
+        "device": device,
+        "context": context,
+        **check,
+    }
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = doubled(x + 1) * 2
+        return result
+
+    compiled = torch.compile(step, backend="npu_compile", fullgraph=True, options=options)
+    x = torch.zeros(4)
+    with CaptureSession(device, context), context.run(RunMode.PIECEWISE, key), torch.no_grad():
+        compiled(x)
+
+    def replay_until_it_lies_elsewhere() -> None:
+        held = []
+        for value in range(8):
+            x.fill_(value)
+            with context.run(RunMode.PIECEWISE, key), torch.no_grad():
+                output = compiled(x)
+            device.synchronize()
+            assert output.tolist() == [(value + 1) * 4.0] * 4
+            held.append(torch.empty(4))
+
+    with pytest.raises(InputAddressError, match=r"replaying 'piece_2"):
+        replay_until_it_lies_elsewhere()
 
 
 @pytest.mark.parametrize(

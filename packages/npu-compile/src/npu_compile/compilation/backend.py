@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from npu_compile.compilation.graph_compiler import GraphCompiler
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import GraphedCallable, RunMode
+from npu_graph_runtime import AddressCheck, GraphedCallable, RunMode
 from piecewise_split import run_uncompiled
 
 if TYPE_CHECKING:
@@ -74,17 +74,26 @@ class Backend(GraphCompiler):
                 "which makes them"
             )
 
+        new_each_step: set[str] = set()
+
         def prepare(piece: Piece) -> Callable[..., Any]:
             forward = run_uncompiled(piece)
+            if piece.index == 0:
+                new_each_step.clear()
             if piece.is_splitting:
+                new_each_step.update(piece.output_names)
                 return forward
+            check = self.config.address_check
+            if check is AddressCheck.FIRST_REPLAY and new_each_step.intersection(piece.input_names):
+                # What an operator returns between captured pieces may lie elsewhere at each step.
+                check = AddressCheck.ALWAYS
             graphed = GraphedCallable(
                 forward,
                 device=device,
                 context=context,
                 run_mode=RunMode.PIECEWISE,
                 name=piece.label,
-                address_check=self.config.address_check,
+                address_check=check,
                 warmup_runs=self.config.warmup_runs,
                 observer=self._observer,
             )

@@ -128,7 +128,8 @@ class CompileConfig:
         disabled_fusions: names of passes and rules of the default pipeline to leave out.
         address_check: when captured callables compare their inputs with those of the capture; a
             string is accepted. The runners own static buffers, so ``first_replay`` finds every
-            mistake that they can make.
+            mistake that they can make. In the backend for ``torch.compile`` a piece that reads
+            what a splitting op returns compares at every replay, but for ``never``.
         warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
             operator may allocate or synchronise, which a capture forbids.
         capture_failure: what runners do where the device refuses a size; a string is accepted.
