@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import copy
 import dataclasses
 import enum
 import functools
+import math
 import random
 import re
 import weakref
+from decimal import Decimal
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import pytest
 import torch
 
@@ -121,6 +126,29 @@ def test_input_layout_other_layout_at_same_address_is_named(
         (Kind.DENSE, Kind.SPARSE),
         (torch.float16, torch.bfloat16),
         (torch.device("cpu"), torch.device("meta")),
+        (np.int64(2), np.int64(5)),
+        (np.int32(2), np.int64(2)),
+        (np.float32(2), np.float32(5)),
+        (np.float32(0.0), np.float32(-0.0)),
+        (np.float64(2), np.float64(5)),
+        (np.bool_(True), np.bool_(False)),
+        (np.datetime64("2026-01-01"), np.datetime64("2026-01-02")),
+        (np.array(2), np.array(5)),
+        (np.array([2, 2]), np.array([2, 5])),
+        (np.array([2, 2]), np.array([[2, 2]])),
+        (np.array(["a"], dtype=object), np.array(["b"], dtype=object)),
+        (range(2), range(5)),
+        (slice(0, 2), slice(0, 5)),
+        (frozenset([2]), frozenset([5])),
+        ({2}, {5}),
+        (bytearray(b"a"), bytearray(b"b")),
+        (0.0, -0.0),
+        (0j, complex(-0.0, 0)),
+        (1 + 2j, 1 - 2j),
+        (Decimal(1), Decimal(2)),
+        (PurePath("a"), PurePath("b")),
+        (torch.strided, torch.sparse_coo),
+        ("a".upper, "b".upper),
     ],
 )
 def test_input_layout_other_plain_value_is_named(
@@ -134,6 +162,67 @@ def test_input_layout_other_plain_value_is_named(
     layout = layout_of((), {"n": value}, "'decode'")
     with pytest.raises(InputAddressError, match=re.escape(f"expected {value!r}")):
         layout.check((), {"n": other})
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(math.nan, 0.0, np.int64(2), np.float32(math.nan), np.array([1.0, math.nan]), {1}, 1j),
+        *(range(2), slice(0, 2), np.array(["a"], dtype=object), PurePath("a")),
+    ],
+)
+def test_input_layout_equal_values_are_the_same(layout_of: LayoutOf, value: object) -> None:
+    layout = layout_of((X, value), {"v": value}, "'decode'")
+    for other in (value, copy.deepcopy(value)):
+        for _ in range(2):
+            layout.check((X, other), {"v": other})
+
+
+def test_input_layout_integers_of_numpy_are_compared_in_one_call(layout_of: LayoutOf) -> None:
+    layout = layout_of((X, np.int64(2), 0.0), {}, "'decode'")
+    assert layout.holds((X, np.int64(2), 0.0))
+    assert not layout.holds((X, np.int64(3), 0.0))
+
+
+@pytest.mark.parametrize(
+    ("value", "change"),
+    [
+        (np.array([1, 2]), lambda value: value.__setitem__(0, 5)),
+        ({1}, lambda value: value.add(2)),
+        (bytearray(b"a"), lambda value: value.append(1)),
+    ],
+)
+def test_input_layout_value_changed_in_place_is_named(
+    layout_of: LayoutOf, value: Any, change: Callable[[Any], None]
+) -> None:
+    value = copy.copy(value)
+    layout = layout_of((X, value), {}, "'decode'")
+    layout.check((X, value), {})
+
+    change(value)
+
+    with pytest.raises(InputAddressError, match=r"args\[1\] is"):
+        layout.check((X, value), {})
+
+
+def test_input_layout_conjugated_tensor_is_named(layout_of: LayoutOf) -> None:
+    x = torch.zeros(4, dtype=torch.complex64)
+    for args, others in (((x,), (x.conj(),)), ((x.conj(),), (x,)), (([x],), ([x.conj()],))):
+        layout = layout_of(args, {}, "'decode'")
+        for _ in range(5):
+            layout.check(args, {})
+            with pytest.raises(InputAddressError, match="conjugated tensor"):
+                layout.check(others, {})
+
+
+def test_input_layout_negated_tensor_is_named_where_it_is_compared_closely(
+    layout_of: LayoutOf,
+) -> None:
+    x = torch.zeros(4, dtype=torch.complex64)
+    layout = layout_of((x.imag,), {}, "'decode'")
+    layout.compare((x.imag,), {})
+    with pytest.raises(InputAddressError, match="negated tensor"):
+        layout.compare((x.conj().imag,), {})
 
 
 def test_input_layout_objects_of_other_types_are_not_looked_at(layout_of: LayoutOf) -> None:

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from npu_graph_runtime import CaptureSession, FakeDevice, GraphContext
-from npu_graph_runtime.capturing.input_layout import is_plain
 from npu_graph_runtime.capturing.native import native_comparison
 from npu_graph_runtime.capturing.native.native_comparison import find_native_comparison
+from npu_graph_runtime.capturing.plain_values import is_plain
 
 if TYPE_CHECKING:
     from pathlib import Path

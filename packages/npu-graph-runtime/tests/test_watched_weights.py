@@ -23,7 +23,7 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
-from npu_graph_runtime.capturing.watched_weights import WatchedWeights
+from npu_graph_runtime.capturing.watching.watched_weights import WatchedWeights
 
 if TYPE_CHECKING:
     from collections.abc import Callable

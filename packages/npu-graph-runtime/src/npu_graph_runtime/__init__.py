@@ -17,7 +17,8 @@ from npu_graph_runtime.capturing.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capturing.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
-from npu_graph_runtime.capturing.watched_weights import weights_of
+from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
+from npu_graph_runtime.capturing.watching.watched_weights import weights_of
 from npu_graph_runtime.device import (
     AllocatorHistory,
     AllocatorRecord,
@@ -46,6 +47,7 @@ from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     EagerSegmentError,
     FeatureNotSupportedError,
+    FrozenStateWarning,
     GraphKeyError,
     GraphNotCapturedError,
     GraphRuntimeError,
@@ -53,6 +55,7 @@ from npu_graph_runtime.errors import (
     IllegalWhileCapturingError,
     InputAddressError,
     InvalidArgumentError,
+    KeptMemoryError,
     KernelError,
     OutOfDeviceMemoryError,
     OutOfDeviceResourcesError,
@@ -127,6 +130,7 @@ __all__ = [
     "FakeDevice",
     "FeatureNotSupportedError",
     "FirstDifference",
+    "FrozenStateWarning",
     "GraphCaptured",
     "GraphContext",
     "GraphCounters",
@@ -145,6 +149,8 @@ __all__ = [
     "IllegalWhileCapturingError",
     "InputAddressError",
     "InvalidArgumentError",
+    "KeptMemory",
+    "KeptMemoryError",
     "KernelError",
     "MemoryFigures",
     "MissPolicy",

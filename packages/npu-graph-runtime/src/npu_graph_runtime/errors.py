@@ -42,7 +42,15 @@ class InputAddressError(GraphRuntimeError, ValueError):
 
 
 class ReplacedWeightError(GraphRuntimeError, ValueError):
-    """A weight of a captured model lies elsewhere than at the capture, or is gone."""
+    """A weight, or other memory that a captured graph uses, was replaced, moved or freed."""
+
+
+class KeptMemoryError(GraphRuntimeError, ValueError):
+    """Memory that a capture made is kept outside of it and is no output."""
+
+
+class FrozenStateWarning(RuntimeWarning):
+    """A captured function changed Python state, which its replays do not change."""
 
 
 class EagerSegmentError(GraphRuntimeError, ValueError):

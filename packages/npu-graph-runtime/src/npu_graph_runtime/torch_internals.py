@@ -19,6 +19,9 @@ from torch._C import FunctionSchema
 # torch 2.10 to 2.14: the type of operators.
 from torch._ops import OpOverload
 
+# torch 2.10 to 2.14: a block in which dispatch modes see no operator.
+from torch.utils._mode_utils import no_dispatch
+
 # torch 2.10 to 2.14: the base of classes that see every operator; torch documents no other.
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -34,6 +37,8 @@ __all__ = [
     "end_cuda_allocation",
     "has_kernel",
     "layout_guard",
+    "negated_view",
+    "no_dispatch",
     "python_kernels",
     "run_cpu_kernel",
     "run_python_kernel",
@@ -162,6 +167,11 @@ def storage_owners(tensor: torch.Tensor) -> int:
     storage = tensor.untyped_storage()
     count: int = torch._C._storage_Use_Count(storage._cdata)
     return count - 1
+
+
+def negated_view(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view that reads as the negative: `torch._neg_view`, torch 2.10 to 2.14."""
+    return torch._neg_view(tensor)
 
 
 def base_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -18,6 +18,7 @@ from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import GraphDevice, Stream
     from npu_graph_runtime.graph_context import CallContext
 
@@ -201,9 +202,19 @@ class SegmentRecorder:
         pool: a memory pool of ``device`` for all segments.
         stream: the capture stream, which is the current one.
         subject: what is captured, for messages.
+        watch: sees which memory the capture makes and uses.
     """
 
-    def __init__(self, device: GraphDevice, *, pool: object, stream: Stream, subject: str) -> None:
+    def __init__(
+        self,
+        device: GraphDevice,
+        *,
+        pool: object,
+        stream: Stream,
+        subject: str,
+        watch: CaptureWatch | None = None,
+    ) -> None:
+        self._watch = watch
         self._device = device
         self._pool = pool
         self._stream = stream
@@ -250,14 +261,25 @@ class SegmentRecorder:
             # Inside another eager function, or behind one that failed.
             return function(*args, **kwargs)
         name = call_name(function, args, kwargs)
+        if torch.compiler.is_compiling():
+            # Dynamo would trace how a capture ends, and end it.
+            raise CaptureSessionError(
+                f"capturing {self._subject}: torch.compile traces {name}, which runs eagerly, "
+                "expected that Python calls it, since the graph breaks there; do not compile what "
+                "contains it"
+            )
         self._end(before=name)
         try:
             self._unreturned.check((args, dict(kwargs)), f"the call of {name}")
+            if self._watch is not None:
+                self._watch.begin_eager()
             with self._unreturned.made_by(name):
                 segment, result = EagerSegment.of_call(
                     function, args, kwargs, device=self._device, subject=self._subject
                 )
             self._unreturned.returned(result)
+            if self._watch is not None:
+                self._watch.end_eager(name, (args, dict(kwargs)), result)
         except BaseException as error:
             self._failed = (name, error)
             raise
@@ -289,6 +311,8 @@ class SegmentRecorder:
     def _begin(self) -> None:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()
         stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
+        if self._watch is not None:
+            stack.enter_context(self._watch.memory)
         if self._unreturned.is_there:
             stack.enter_context(self._unreturned)
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())

@@ -25,13 +25,16 @@ from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable, Iterator, Mapping
     from os import PathLike
     from types import TracebackType
 
+    import torch
     from typing_extensions import Self
 
     from npu_graph_runtime.capturing.native.native_comparison import NativeComparison
+    from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
     from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.observer import RuntimeObserver
@@ -106,6 +109,7 @@ class CaptureSession:
         stream: the capture stream.
         num_graphs: graphs captured so far.
         attempt: an object of its own for each capture that was begun, failed ones too.
+        memory_made: inside captures, by the identity of its storage.
 
     Raises:
         FeatureNotSupportedError: a snapshot of a device that has none.
@@ -133,6 +137,7 @@ class CaptureSession:
         self.stream: Stream = device.create_stream() if stream is None else stream
         self.num_graphs = 0
         self.attempt: object = None
+        self.memory_made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._context = context
         self._observer = observer
         self._memory_snapshot = memory_snapshot
@@ -205,6 +210,7 @@ class CaptureSession:
         subject: str,
         warmup_runs: int = 0,
         is_breakable: bool = False,
+        watch: CaptureWatch | None = None,
     ) -> Capture:
         """Capture one call into a new graph of the shared pool.
 
@@ -216,6 +222,7 @@ class CaptureSession:
             is_breakable: end the graph at each function that
                 :func:`~npu_graph_runtime.runs_eagerly` marks, and begin another behind it. Each is
                 replayed once as soon as it is captured, so the result is written.
+            watch: sees which memory the capture makes and uses; `GraphedCallable` gives one.
 
         Raises:
             CaptureSessionError: the session is not open, or a capture is under way; or the
@@ -238,7 +245,7 @@ class CaptureSession:
         self._capturing = subject
         self.attempt = object()
         try:
-            return self._capture(call, subject, warmup_runs, is_breakable)
+            return self._capture(call, subject, warmup_runs, is_breakable, watch)
         except BaseException as error:
             self._has_failed = True
             if isinstance(error, OutOfDeviceMemoryError):
@@ -296,7 +303,12 @@ class CaptureSession:
             self._context.capture_session = before
 
     def _capture(
-        self, call: Callable[[], Any], subject: str, warmup_runs: int, is_breakable: bool
+        self,
+        call: Callable[[], Any],
+        subject: str,
+        warmup_runs: int,
+        is_breakable: bool,
+        watch: CaptureWatch | None,
     ) -> Capture:
         started = time.perf_counter()
         doing = "warming up"
@@ -305,7 +317,9 @@ class CaptureSession:
                 self._warm_up(call, warmup_runs)
             warmed_up = time.perf_counter()
             doing = "capturing"
-            graph, result = self._captured(call, subject, is_breakable)
+            if watch is not None:
+                watch.begin()
+            graph, result = self._captured(call, subject, is_breakable, watch)
         except GraphRuntimeError:
             raise
         except RuntimeError as error:
@@ -321,18 +335,23 @@ class CaptureSession:
         )
 
     def _captured(
-        self, call: Callable[[], Any], subject: str, is_breakable: bool
+        self,
+        call: Callable[[], Any],
+        subject: str,
+        is_breakable: bool,
+        watch: CaptureWatch | None,
     ) -> tuple[DeviceGraph, Any]:
         if is_breakable:
             recorder = SegmentRecorder(
-                self.device, pool=self.pool, stream=self.stream, subject=subject
+                self.device, pool=self.pool, stream=self.stream, subject=subject, watch=watch
             )
             self._listener = recorder
             segmented, result = recorder.record(call)
             self.num_graphs += segmented.num_graphs
             return segmented, result
         graph = self.device.create_graph()
-        with self.device.capture(graph, pool=self.pool, stream=self.stream):
+        watched = contextlib.nullcontext() if watch is None else watch.memory
+        with self.device.capture(graph, pool=self.pool, stream=self.stream), watched:
             result = call()
         self.num_graphs += 1
         return graph, result

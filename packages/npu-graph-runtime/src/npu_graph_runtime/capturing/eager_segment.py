@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.fresh_memory import memory_held_alone, memory_of
-from npu_graph_runtime.capturing.input_layout import is_plain
+from npu_graph_runtime.capturing.plain_values import is_plain, same_value, snapshot
 from npu_graph_runtime.capturing.tensor_leaves import leaves, map_tensors, tensor_leaves
+from npu_graph_runtime.capturing.weak_tensor import weak_tensor
 from npu_graph_runtime.errors import EagerSegmentError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class EagerSegment:
         self._fresh = fresh
         self._subject = subject
         self._expected = [
-            (path, leaf.detach() if isinstance(leaf, Tensor) else leaf)
+            (path, leaf.detach() if isinstance(leaf, Tensor) else snapshot(leaf))
             for path, leaf in leaves(result, "result")
         ]
         self._shared = _shared_memory([leaf for _, leaf in self._expected])
@@ -128,7 +129,7 @@ class EagerSegment:
         for (path, expected), (_, now) in zip(self._expected, found, strict=True):
             if isinstance(expected, Tensor):
                 self._bring(path, expected, now)
-            elif is_plain(expected) and (type(now) is not type(expected) or now != expected):
+            elif is_plain(expected) and not same_value(now, expected):
                 raise self._error(
                     f"{path} is {now!r}, expected {expected!r} as at capture, which code behind it "
                     "may have used; let the graph key say it"
@@ -171,7 +172,7 @@ class EagerSegment:
 def weakly(value: Any, device: GraphDevice) -> Any:
     """Return a value without the hold on its memory, itself where it cannot be rebuilt."""
     try:
-        return map_tensors(value, device.weak_reference)
+        return map_tensors(value, lambda tensor: weak_tensor(tensor, device))
     except TypeError:
         return value
 

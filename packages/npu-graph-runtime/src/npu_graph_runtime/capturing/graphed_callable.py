@@ -8,12 +8,19 @@ import enum
 import functools
 import time
 import warnings
+import weakref
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.input_layout import AddressCheck, InputLayout
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
-from npu_graph_runtime.capturing.watched_weights import WatchedWeights, weights_of
+from npu_graph_runtime.capturing.watching.capture_watch import (
+    BakedMemory,
+    CallableWatch,
+    KeptMemory,
+)
+from npu_graph_runtime.capturing.watching.watched_weights import weights_of
+from npu_graph_runtime.capturing.weak_tensor import weak_tensor
 from npu_graph_runtime.device import GuardingDevice
 from npu_graph_runtime.errors import (
     CaptureSessionError,
@@ -38,7 +45,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from npu_graph_runtime.capturing.capture_session import CaptureSession
-    from npu_graph_runtime.capturing.watched_weights import NamedTensors, WeightPlace
+    from npu_graph_runtime.capturing.native.native_comparison import Holds
+    from npu_graph_runtime.capturing.watching.watched_weights import NamedTensors
     from npu_graph_runtime.device import DeviceGraph, GraphDevice
     from npu_graph_runtime.graph_context import CallContext
     from npu_graph_runtime.graph_key import GraphKey
@@ -135,7 +143,11 @@ class GraphedCallable:
             default the parameters and buffers of a function that is an ``nn.Module``. They are
             compared with the capture at the first replay, at the next one after memory of a weight
             was freed, and in :meth:`check_weights`; not at all with ``AddressCheck.NEVER``. A
-            replaced weight whose old memory somebody keeps is found by `check_weights` alone.
+            replaced weight whose old memory somebody keeps is found by `check_weights` alone. Other
+            memory that was there before the capture is watched too, by the operators that use it;
+            see the table in the README.
+        kept_memory: what happens where memory that a capture made is still in use behind it and is
+            no output, such as a workspace that the function caches.
         weak_outputs: keep outputs without keeping their memory, so that later captures of the pool
             reuse it (as vLLM does). Set it to false for outputs that must survive replays of other
             graphs of the pool.
@@ -174,6 +186,7 @@ class GraphedCallable:
         name: str,
         address_check: AddressCheck = AddressCheck.ALWAYS,
         weights: NamedTensors | None = None,
+        kept_memory: KeptMemory = KeptMemory.RAISE,
         weak_outputs: bool = True,
         warmup_runs: int = 1,
         replay_after_capture: bool = False,
@@ -210,8 +223,14 @@ class GraphedCallable:
         self._is_plain = around_replay is None and observer is None
         self._graphs: dict[GraphKey | None, _CapturedGraph] = {}
         self._latest: _CapturedGraph | None = None  # replayed last, one of these
-        read = tuple if address_check is AddressCheck.NEVER else weights or weights_of(function)
-        self._weights = WatchedWeights(read, _unchecking(self._graphs))
+        self._compared_once: weakref.WeakSet[_CapturedGraph] = weakref.WeakSet()
+        self._watch = CallableWatch(
+            function,
+            weights=weights or weights_of(function),
+            kept_memory=kept_memory,
+            is_compared=self._check_first,
+            on_freed=_unchecking(self._compared_once),
+        )
         self._compare: Callable[[GraphKey, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
         self._num_captured = 0
         self._num_replayed = 0
@@ -228,6 +247,7 @@ class GraphedCallable:
                 and ``on_miss`` is ``RAISE``.
             InputAddressError: an input is not what the capture baked in; nothing was launched.
             ReplacedWeightError: a weight is not where it was at the capture; nothing was launched.
+            KeptMemoryError: memory that the capture made is kept outside of it.
             CaptureSessionError: a capture is under way, or the open session is of another device.
             DeviceError: the device refused the capture or the replay.
         """
@@ -242,10 +262,12 @@ class GraphedCallable:
                 return self._call_uncaptured(args, kwargs)
             self._latest = captured
         if not captured.is_checked:
-            captured.inputs.check(args, kwargs)
-            self._weights.check(captured.weights, self._subject(captured.key))
+            captured.inputs.compare(args, kwargs)
+            captured.memory.check()
             captured.is_checked = True
-        elif self._check_always and (kwargs or not captured.holds(args)):
+        elif (holds := captured.holds) is not None and (
+            not holds(args) or (kwargs and self._check_always)
+        ):
             captured.inputs.check(args, kwargs)
         if not self._is_plain:
             self._replay_told(captured)
@@ -308,13 +330,16 @@ class GraphedCallable:
         return captured.graph
 
     def check_weights(self) -> None:
-        """Compare the weights with those of every graph held, as after a wake or a weight update.
+        """Compare all memory that the graphs use and do not own, as after a wake or an update.
+
+        Weights, and tensors that the function reaches in other places: attributes, lists, closures.
+        An engine that rebinds such a place at each step should not call this between steps.
 
         Raises:
-            ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
+            ReplacedWeightError: memory was freed or moved, or a tensor is on other memory.
         """
         for captured in self._graphs.values():
-            self._weights.check(captured.weights, self._subject(captured.key))
+            captured.memory.check(everything=True)
 
     @property
     def device(self) -> GraphDevice:
@@ -343,7 +368,7 @@ class GraphedCallable:
                     f"comparing {self._subject(key)}: no graph is captured under this key; capture "
                     "it first"
                 )
-            captured.inputs.check(args, kwargs)
+            captured.inputs.compare(args, kwargs)
             return compare(
                 ComparedCall(
                     graphed=self,
@@ -439,6 +464,9 @@ class GraphedCallable:
                 f"capturing {subject}: the open session is of device {other}, expected "
                 f"{self._device.name} itself; open the session with this callable's device"
             )
+        watch = self._watch.begin(
+            self._device.torch_device, args, kwargs, session.memory_made, subject
+        )
         hook, is_breakable = self._around_capture, self.run_mode is RunMode.BREAKABLE
         with contextlib.nullcontext() if hook is None else hook(key):
             capture = session.capture(
@@ -446,6 +474,7 @@ class GraphedCallable:
                 subject=subject,
                 warmup_runs=self._warmup_runs,
                 is_breakable=is_breakable,
+                watch=watch,
             )
         graph, outputs = capture.graph, capture.result
         # A breakable capture has replayed its segments.
@@ -453,14 +482,25 @@ class GraphedCallable:
         try:
             if replays:
                 self._refuse_guarded(graph, subject, is_lazy=is_lazy)
+            memory = watch.end(outputs)
             kept = self._kept_outputs(outputs, subject) if self._weak_outputs else outputs
         except BaseException:
             graph.reset()
             raise
-        native = session.native_comparison if self._check_always else None
-        layout = InputLayout(args, kwargs, subject, native)
-        captured = _CapturedGraph(key, graph, kept, layout, self._weights.baked())
+        layout = InputLayout(
+            args,
+            kwargs,
+            subject,
+            session.native_comparison if self._check_first else None,
+            in_turn=memory.in_turn,
+            on_moved=memory.check,
+            is_compared=self._check_always,
+        )
+        captured = _CapturedGraph(key, graph, kept, layout, memory)
         captured.is_checked = not self._check_first
+        if self._check_always or (self._check_first and memory.in_turn):
+            captured.holds = layout.holds
+        self._compared_once.add(captured)
         self._graphs[key] = captured
         self._num_captured += 1
         if self._observer is not None:
@@ -492,7 +532,7 @@ class GraphedCallable:
 
     def _kept_outputs(self, outputs: Any, subject: str) -> Any:
         try:
-            return map_tensors(outputs, self._device.weak_reference)
+            return map_tensors(outputs, lambda tensor: weak_tensor(tensor, self._device))
         except TypeError as error:
             raise WeakOutputError(
                 f"capturing {subject}: outputs of type {type(outputs).__name__} cannot be kept "
@@ -568,11 +608,11 @@ class GraphedCallable:
         return f"captured keys: {', '.join(str(key) for key in self.captured_keys)}"
 
 
-def _unchecking(graphs: Mapping[GraphKey | None, _CapturedGraph]) -> Callable[[], None]:
+def _unchecking(graphs: weakref.WeakSet[_CapturedGraph]) -> Callable[[], None]:
     """Return what lets every graph be compared with its capture at its next replay."""
 
     def uncheck() -> None:
-        for captured in list(graphs.values()):
+        for captured in list(graphs):
             captured.is_checked = False
 
     return uncheck
@@ -581,7 +621,17 @@ def _unchecking(graphs: Mapping[GraphKey | None, _CapturedGraph]) -> Callable[[]
 class _CapturedGraph:
     """One graph of a graphed callable, with what its replay needs."""
 
-    __slots__ = ("graph", "holds", "inputs", "is_checked", "key", "outputs", "replay", "weights")
+    __slots__ = (
+        "__weakref__",
+        "graph",
+        "holds",
+        "inputs",
+        "is_checked",
+        "key",
+        "memory",
+        "outputs",
+        "replay",
+    )
 
     def __init__(
         self,
@@ -589,13 +639,14 @@ class _CapturedGraph:
         graph: DeviceGraph,
         outputs: Any,
         inputs: InputLayout,
-        weights: Mapping[str, WeightPlace],
+        memory: BakedMemory,
     ) -> None:
         self.key = key
         self.graph = graph
         self.replay = graph.replay
         self.outputs = outputs
         self.inputs = inputs
-        self.holds = inputs.holds
-        self.weights = weights
+        # Compares at each replay, where anything is compared then.
+        self.holds: Holds | None = None
+        self.memory = memory
         self.is_checked = False

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor
 
+from npu_graph_runtime.capturing.plain_values import (
+    is_plain,
+    needs_a_look,
+    same_value,
+    snapshot,
+)
 from npu_graph_runtime.capturing.tensor_leaves import leaves
 from npu_graph_runtime.errors import InputAddressError
 from npu_graph_runtime.torch_internals import layout_guard
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npu_graph_runtime.capturing.native.native_comparison import Holds, NativeComparison
@@ -42,46 +48,41 @@ _data_ptr: Callable[[Any], int] = Tensor.data_ptr
 # How often layouts are guarded anew because the modes of torch have changed, inference mode say.
 _GUARDS = 3
 
-# What a graph has baked in and what can be compared at once. Others may have any `==`.
-_PLAIN_VALUES = (
-    bool,
-    int,
-    float,
-    complex,
-    str,
-    bytes,
-    type(None),
-    enum.Enum,
-    torch.dtype,
-    torch.device,
-)
-
-
-def is_plain(value: object) -> bool:
-    """Return whether a value is one that a graph bakes in and that can be compared."""
-    return isinstance(value, _PLAIN_VALUES)
-
 
 class InputLayout:
     """What a capture has baked in of its arguments: addresses, layouts and plain values.
 
     Holds no tensor. Lists, tuples, dicts and dataclasses are looked into, positional and keyword
-    arguments alike. Of values other than tensors numbers, texts, ``None``, enum members, dtypes and
-    devices are compared, each with its type, since ``True`` and ``1`` may launch other kernels;
-    objects of other types are not looked at.
+    arguments alike. Values other than tensors are compared with their types, since ``True`` and
+    ``1`` may launch other kernels; see `is_plain`. Objects that are equal to nothing but themselves
+    are not looked at.
+
+    A replay may also compare memory that no argument is on: one tensor each time, in turn.
 
     Args:
         args: positional arguments of the capture.
         kwargs: keyword arguments of the capture.
         subject: what was captured, for messages.
         native: compares in C; ``None`` compares in Python.
+        in_turn: tensors and their addresses, one of which is compared at each replay.
+        on_moved: called where one of them has another address; raises, or all is well.
+        is_compared: whether arguments are compared, or only those tensors.
 
     Attributes:
         holds: takes the positional arguments of a call without others, as a tuple, and returns
             true where :meth:`check` would find nothing. False says nothing yet.
     """
 
-    __slots__ = ("_baked", "_holds", "_keywords", "_subject", "holds")
+    __slots__ = (
+        "_baked",
+        "_holds",
+        "_holds_others",
+        "_is_compared",
+        "_keywords",
+        "_on_moved",
+        "_subject",
+        "holds",
+    )
 
     def __init__(
         self,
@@ -89,18 +90,26 @@ class InputLayout:
         kwargs: Mapping[str, object],
         subject: str,
         native: NativeComparison | None = None,
+        *,
+        in_turn: Sequence[tuple[weakref.ref[Tensor], int]] = (),
+        on_moved: Callable[[], None] | None = None,
+        is_compared: bool = True,
     ) -> None:
         self._subject = subject
         self._baked = _baked(args, kwargs)
         self._keywords = tuple(kwargs)
+        self._is_compared = is_compared
+        self._on_moved = on_moved
         values = (*args, *kwargs.values())
         holds: Holds | None = None
-        if any(_is_nested(value) for value in values):
+        if is_compared and any(_is_nested(value) or needs_a_look(value) for value in values):
             holds = _never
         elif native is not None:
-            holds = native.holds(values, is_plain)
-        self._holds = holds or _PythonComparison(values).holds
-        self.holds = _never if kwargs else self._holds
+            holds = native.holds(values if is_compared else None, is_plain, in_turn)
+        self._holds = holds or _PythonComparison(values if is_compared else None, in_turn).holds
+        # Where arguments always want a closer look, the others have to be compared apart.
+        self._holds_others = _PythonComparison(None, in_turn).holds if holds is _never else _never
+        self.holds = _never if kwargs and is_compared else self._holds
 
     def check(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
         """Compare a replay's arguments with those of the capture.
@@ -109,22 +118,40 @@ class InputLayout:
             InputAddressError: a tensor lies elsewhere or is laid out differently, another value
                 differs, or there are more or fewer inputs.
         """
-        if tuple(kwargs) != self._keywords or not self._holds((*args, *kwargs.values())):
-            self._compare(args, kwargs)
+        if self._is_compared:
+            if tuple(kwargs) == self._keywords and self._holds((*args, *kwargs.values())):
+                return
+            self.compare(args, kwargs)
+            if self._holds_others(()):
+                return
+        if self._on_moved is not None:
+            self._on_moved()
+        # All is well: the tensor is on other memory now, and the graph's is where it was.
+        for each in (self._holds, self._holds_others):
+            each(None)
 
-    def _compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    def compare(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Compare arguments as closely as can be, as :meth:`check` does not at each replay.
+
+        Raises:
+            InputAddressError: as for :meth:`check`, and for lazily negated tensors.
+        """
         found = _baked(args, kwargs)
         differences = [
-            f"{path} is {described} now, expected nothing there"
-            for path, described in found.items()
+            f"{path} is {now.text} now, expected nothing there"
+            for path, now in found.items()
             if path not in self._baked
         ]
         for path, expected in self._baked.items():
             now = found.get(path)
             if now is None:
-                differences.append(f"{path} is nothing to compare now, expected {expected}")
-            elif now != expected:
-                differences.append(f"{path} is {now}, expected {expected}")
+                differences.append(f"{path} is nothing to compare now, expected {expected.text}")
+            elif now.is_tensor != expected.is_tensor or (
+                now.text != expected.text
+                if now.is_tensor
+                else not same_value(now.value, expected.value)
+            ):
+                differences.append(f"{path} is {now.text}, expected {expected.text}")
         if differences:
             raise InputAddressError(
                 f"replaying {self._subject}: {len(differences)} of {len(self._baked)} inputs "
@@ -138,7 +165,8 @@ class _PythonComparison:
     """Compares values with those of a capture, none of them nested.
 
     Args:
-        values: of the capture; their tensors are not kept.
+        values: of the capture; their tensors are not kept. ``None`` compares none.
+        in_turn: tensors and their addresses, one of which is compared each time.
     """
 
     __slots__ = (
@@ -146,6 +174,10 @@ class _PythonComparison:
         "_dtypes",
         "_guard",
         "_guards_left",
+        "_in_turn",
+        "_is_compared",
+        "_lazy_bits",
+        "_next",
         "_num_values",
         "_others_at",
         "_shapes",
@@ -153,7 +185,15 @@ class _PythonComparison:
         "_tensors_at",
     )
 
-    def __init__(self, values: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        values: tuple[Any, ...] | None,
+        in_turn: Sequence[tuple[weakref.ref[Tensor], int]] = (),
+    ) -> None:
+        self._in_turn = in_turn
+        self._next = 0
+        self._is_compared = values is not None
+        values = values or ()
         tensors = [value for value in values if isinstance(value, Tensor)]
         self._num_values = len(values)
         self._tensors_at = [
@@ -168,12 +208,35 @@ class _PythonComparison:
         self._shapes = [tensor.shape for tensor in tensors]
         self._strides = [tensor.stride() for tensor in tensors]
         self._dtypes = [tensor.dtype for tensor in tensors]
+        # Few tensors have one, and asking takes time.
+        has_bits = any(tensor.is_complex() or tensor.is_neg() for tensor in tensors)
+        self._lazy_bits = [_lazy_bits(tensor) for tensor in tensors] if has_bits else None
         # Made when they were compared for the first time, in the modes of torch that hold there.
         self._guard: Callable[..., bool] | None = None
         self._guards_left = _GUARDS if tensors else 0
 
-    def holds(self, values: tuple[Any, ...]) -> bool:
-        """Return whether nothing differs; false for a closer look."""
+    def holds(self, values: tuple[Any, ...] | None) -> bool:
+        """Return whether nothing differs; false for a closer look.
+
+        Args:
+            values: to be compared; ``None`` lets the next tensor have its turn.
+        """
+        if values is None:
+            self._next = (self._next + 1) % max(1, len(self._in_turn))
+            return True
+        return self._holds_next() and (not self._is_compared or self._holds_values(values))
+
+    def _holds_next(self) -> bool:
+        if not self._in_turn:
+            return True
+        tensor, address = self._in_turn[self._next]
+        now = tensor()
+        if now is not None and now.data_ptr() != address:
+            return False
+        self._next = (self._next + 1) % len(self._in_turn)
+        return True
+
+    def _holds_values(self, values: tuple[Any, ...]) -> bool:
         if len(values) != self._num_values:
             return False
         tensors = values if not self._others_at else [values[index] for index in self._tensors_at]
@@ -191,6 +254,10 @@ class _PythonComparison:
                 and [tensor.shape for tensor in tensors] == self._shapes
                 and [tensor.stride() for tensor in tensors] == self._strides
                 and [tensor.dtype for tensor in tensors] == self._dtypes
+                and (
+                    self._lazy_bits is None
+                    or [_lazy_bits(tensor) for tensor in tensors] == self._lazy_bits
+                )
                 and self._holds_others(values)
             )
         except AttributeError:
@@ -202,12 +269,16 @@ class _PythonComparison:
 
     def _holds_others(self, values: Sequence[Any]) -> bool:
         return all(
-            type(values[index]) is kind and (not is_compared or values[index] == value)
+            type(values[index]) is kind and (not is_compared or same_value(values[index], value))
             for index, kind, is_compared, value in self._others_at
         )
 
 
-def _never(values: tuple[object, ...]) -> bool:
+def _lazy_bits(tensor: Tensor) -> tuple[bool, bool]:
+    return tensor.is_conj(), tensor.is_neg()
+
+
+def _never(values: tuple[object, ...] | None) -> bool:
     """Ask for a closer look at any values."""
     del values
     return False
@@ -217,22 +288,29 @@ def _is_nested(value: object) -> bool:
     return isinstance(value, (list, tuple, dict)) or dataclasses.is_dataclass(value)
 
 
-def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, str]:
+class _Baked(NamedTuple):
+    text: str
+    value: object
+    is_tensor: bool
+
+
+def _baked(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, _Baked]:
     """Return by its path what a graph bakes in of each input."""
-    baked: dict[str, str] = {}
+    baked: dict[str, _Baked] = {}
     for index, value in enumerate(args):
-        baked.update(_described_leaves(value, f"args[{index}]"))
+        baked.update(_baked_leaves(value, f"args[{index}]"))
     for name, value in kwargs.items():
-        baked.update(_described_leaves(value, name))
+        baked.update(_baked_leaves(value, name))
     return baked
 
 
-def _described_leaves(value: object, path: str) -> Iterator[tuple[str, str]]:
+def _baked_leaves(value: object, path: str) -> Iterator[tuple[str, _Baked]]:
     for leaf_path, leaf in leaves(value, path):
         if isinstance(leaf, Tensor):
             shape, stride = tuple(leaf.shape), leaf.stride()
-            address = f"{leaf.data_ptr():#x}"
-            described = f"a tensor of {leaf.dtype}, shape {shape}, stride {stride} at {address}"
-            yield leaf_path, described
+            lazily = "conjugated " * leaf.is_conj() + "negated " * leaf.is_neg()
+            text = f"a {lazily}tensor of {leaf.dtype}, shape {shape}, stride {stride}"
+            yield leaf_path, _Baked(f"{text} at {leaf.data_ptr():#x}", None, is_tensor=True)
         elif is_plain(leaf):
-            yield leaf_path, f"{leaf!r} ({type(leaf).__name__})"
+            text = f"{leaf!r} ({type(leaf).__name__})"
+            yield leaf_path, _Baked(text, snapshot(leaf), is_tensor=False)

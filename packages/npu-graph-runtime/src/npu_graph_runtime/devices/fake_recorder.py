@@ -19,7 +19,7 @@ from npu_graph_runtime.devices.fake_operator import (
     written_arguments,
 )
 from npu_graph_runtime.devices.fake_scheduler import device_failure
-from npu_graph_runtime.torch_internals import TorchDispatchMode
+from npu_graph_runtime.torch_internals import TorchDispatchMode, no_dispatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,7 +107,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 for tensor, value in zip(written, saved, strict=True):
                     tensor.copy_(value)
             known = {_address(tensor) for _, tensor in tensor_leaves((args, kwargs), "")}
-            outputs = tuple(tensor for _, tensor in tensor_leaves(results, ""))
+            outputs = tuple(_alias(tensor) for _, tensor in tensor_leaves(results, ""))
             if outputs and all(_address(tensor) in known for tensor in outputs):
                 return results
             self._own(outputs, known, stream)
@@ -153,12 +153,22 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _copied(value: Any) -> Any:
-    """Return nested arguments with their containers copied, so that the caller may change his."""
+    """Return nested arguments with their containers copied, so that the caller may change his.
+
+    Tensors are others on the same memory: a device keeps memory, and no object of the caller's.
+    """
+    if type(value) in {torch.Tensor, torch.nn.Parameter}:
+        return _alias(value)
     if type(value) in {list, tuple}:
         return type(value)(_copied(item) for item in value)
     if type(value) is dict:
         return {key: _copied(item) for key, item in value.items()}
     return value
+
+
+def _alias(tensor: torch.Tensor) -> torch.Tensor:
+    with no_dispatch():
+        return tensor.detach()
 
 
 def _address(tensor: torch.Tensor) -> int:

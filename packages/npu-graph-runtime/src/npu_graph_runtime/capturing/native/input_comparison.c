@@ -36,9 +36,18 @@ typedef struct {
   Place place;      // of a tensor; sizes is an allocation of our own, strides lie behind them
 } Input;
 
+// A tensor that no input is on. It may be gone, and then nothing is compared.
+typedef struct {
+  PyObject *reference;  // owned; weak
+  void *address;
+} InTurn;
+
 typedef struct {
   Py_ssize_t tensor_offset;
-  Py_ssize_t num_inputs;
+  Py_ssize_t num_inputs;  // -1 where inputs are not compared
+  Py_ssize_t num_in_turn;
+  Py_ssize_t next_in_turn;
+  InTurn *in_turn;  // an allocation of our own
   Input inputs[];
 } Baked;
 
@@ -72,6 +81,11 @@ static int IsSameTensor(const Baked *baked, const Place *place, PyObject *value)
 static int IsSamePlain(const Input *input, PyObject *value) {
   if (value == input->value) return 1;
   if (Py_TYPE(value) != Py_TYPE(input->value)) return 0;
+  if (PyFloat_Check(value)) {
+    // Zeros have a sign, and NaN is itself.
+    double now = PyFloat_AS_DOUBLE(value), expected = PyFloat_AS_DOUBLE(input->value);
+    return memcmp(&now, &expected, sizeof now) == 0;
+  }
   int is_same = PyObject_RichCompareBool(value, input->value, Py_EQ);
   if (is_same < 0) PyErr_Clear();
   return is_same == 1;
@@ -83,10 +97,39 @@ static int IsSame(const Baked *baked, const Input *input, PyObject *value) {
   return input->kind == kOther || IsSameTensor(baked, &input->place, value);
 }
 
-// holds(values): values is a tuple. False asks for a closer look; it is no error.
+// Whether the tensor whose turn it is has its address. One that has not keeps its turn.
+static int IsNextInPlace(Baked *baked) {
+  if (baked->num_in_turn == 0) return 1;
+  InTurn *next = &baked->in_turn[baked->next_in_turn];
+  int is_in_place = 1;
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject *tensor = NULL;
+  if (PyWeakref_GetRef(next->reference, &tensor) < 0) PyErr_Clear();
+#else
+  PyObject *tensor = PyWeakref_GetObject(next->reference);
+  tensor = tensor == NULL || tensor == Py_None ? NULL : Py_NewRef(tensor);
+#endif
+  if (tensor != NULL) {
+    void *address;
+    is_in_place =
+        aoti_torch_get_data_ptr((char *)tensor + baked->tensor_offset, &address) == 0 && address == next->address;
+    Py_DECREF(tensor);
+  }
+  return is_in_place;
+}
+
+static void TakeNextTurn(Baked *baked) {
+  if (++baked->next_in_turn >= baked->num_in_turn) baked->next_in_turn = 0;
+}
+
+// holds(values): values is a tuple; None lets the next tensor have its turn. False asks for a closer look; it is no error.
 static PyObject *Holds(PyObject *self, PyObject *values) {
-  const Baked *baked = PyCapsule_GetPointer(self, kCapsuleName);
+  Baked *baked = PyCapsule_GetPointer(self, kCapsuleName);
   if (baked == NULL) return NULL;
+  if (values != Py_None && !IsNextInPlace(baked)) Py_RETURN_FALSE;
+  TakeNextTurn(baked);
+  if (values == Py_None) Py_RETURN_TRUE;
+  if (baked->num_inputs < 0) Py_RETURN_TRUE;
   if (!PyTuple_CheckExact(values)) {
     PyErr_SetString(PyExc_TypeError, "comparing inputs: expected a tuple");
     return NULL;
@@ -103,6 +146,8 @@ static void FreeBaked(Baked *baked) {
     Py_XDECREF(baked->inputs[index].value);
     PyMem_Free(baked->inputs[index].place.sizes);
   }
+  for (Py_ssize_t index = 0; index < baked->num_in_turn; ++index) Py_XDECREF(baked->in_turn[index].reference);
+  PyMem_Free(baked->in_turn);
   PyMem_Free(baked);
 }
 
@@ -128,24 +173,62 @@ static int BakeTensor(Baked *baked, Input *input, PyObject *tensor) {
   return 1;
 }
 
+static int BakeInTurn(Baked *baked, PyObject *references, PyObject *addresses) {
+  Py_ssize_t num_in_turn = PyTuple_GET_SIZE(references);
+  baked->in_turn = PyMem_Calloc(num_in_turn + 1, sizeof(InTurn));
+  if (baked->in_turn == NULL) {
+    PyErr_NoMemory();
+    return 0;
+  }
+  for (Py_ssize_t index = 0; index < num_in_turn; ++index) {
+    PyObject *reference = PyTuple_GET_ITEM(references, index);
+    if (!PyWeakref_Check(reference)) {
+      PyErr_SetString(PyExc_TypeError, "comparing inputs: expected weak references");
+      return 0;
+    }
+    baked->in_turn[index].address = PyLong_AsVoidPtr(PyTuple_GET_ITEM(addresses, index));
+    if (baked->in_turn[index].address == NULL && PyErr_Occurred()) return 0;
+    baked->in_turn[index].reference = Py_NewRef(reference);
+    baked->num_in_turn = index + 1;
+  }
+  return 1;
+}
+
 static PyMethodDef kHolds = {"holds", Holds, METH_O, "Return whether values are those of the capture."};
 
-// compare(tensor_offset, values, kinds): kinds has a letter for each value. Returns holds.
+// compare(tensor_offset, values, kinds, references, addresses): kinds has a letter for each value, and
+// no value is compared where values is None. Returns holds.
 static PyObject *Compare(PyObject *module, PyObject *args) {
   (void)module;
   Py_ssize_t tensor_offset, num_kinds;
-  PyObject *values;
+  PyObject *values, *references, *addresses;
   const char *kinds;
-  if (!PyArg_ParseTuple(args, "nO!s#", &tensor_offset, &PyTuple_Type, &values, &kinds, &num_kinds)) return NULL;
-  if (num_kinds != PyTuple_GET_SIZE(values)) {
+  if (!PyArg_ParseTuple(args, "nOs#O!O!", &tensor_offset, &values, &kinds, &num_kinds, &PyTuple_Type, &references,
+                        &PyTuple_Type, &addresses)) {
+    return NULL;
+  }
+  int is_compared = values != Py_None;
+  if (is_compared && !PyTuple_Check(values)) {
+    PyErr_SetString(PyExc_TypeError, "comparing inputs: expected a tuple");
+    return NULL;
+  }
+  if (PyTuple_GET_SIZE(references) != PyTuple_GET_SIZE(addresses)) {
+    PyErr_SetString(PyExc_ValueError, "comparing inputs: expected an address for each reference");
+    return NULL;
+  }
+  if (is_compared && num_kinds != PyTuple_GET_SIZE(values)) {
     PyErr_SetString(PyExc_ValueError, "comparing inputs: expected a kind for each value");
     return NULL;
   }
   Baked *baked = PyMem_Calloc(1, sizeof(Baked) + (size_t)num_kinds * sizeof(Input));
   if (baked == NULL) return PyErr_NoMemory();
   baked->tensor_offset = tensor_offset;
-  baked->num_inputs = num_kinds;
-  for (Py_ssize_t index = 0; index < num_kinds; ++index) {
+  baked->num_inputs = is_compared ? num_kinds : -1;
+  if (!BakeInTurn(baked, references, addresses)) {
+    FreeBaked(baked);
+    return NULL;
+  }
+  for (Py_ssize_t index = 0; index < baked->num_inputs; ++index) {
     Input *input = &baked->inputs[index];
     PyObject *value = PyTuple_GET_ITEM(values, index);
     input->kind = kinds[index];

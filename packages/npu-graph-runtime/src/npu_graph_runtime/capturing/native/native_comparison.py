@@ -26,10 +26,13 @@ import torch
 from npu_graph_runtime.torch_internals import tensor_offset
 
 if TYPE_CHECKING:
+    import weakref
     from collections.abc import Callable, Sequence
 
-Holds: TypeAlias = "Callable[[tuple[object, ...]], bool]"
-"""Returns whether values are those of the capture; false asks for a closer look."""
+Holds: TypeAlias = "Callable[[tuple[object, ...] | None], bool]"
+"""Returns whether values are those of the capture; false asks for a closer look.
+
+``None`` lets the next of the tensors that are compared in turn have its turn."""
 
 _MODULE_NAME = "input_comparison"
 _COMPILERS = ("cc", "gcc", "clang", "c++", "g++")
@@ -54,21 +57,30 @@ class NativeComparison:
             raise ImportError(f"loading {path}: expected an extension module")
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        self._compare: Callable[[int, tuple[object, ...], bytes], Holds] = module.compare
+        self._compare: Callable[..., Holds] = module.compare
         self._offset = offset
 
-    def holds(self, values: Sequence[object], is_plain: Callable[[object], bool]) -> Holds | None:
+    def holds(
+        self,
+        values: Sequence[object] | None,
+        is_plain: Callable[[object], bool],
+        in_turn: Sequence[tuple[weakref.ref[torch.Tensor], int]] = (),
+    ) -> Holds | None:
         """Return what compares other values with these, or ``None`` where it cannot.
 
         Of tensors address, shape, strides, dtype and type are compared, of plain values type and
         value, of all else the type. Keeps no tensor.
 
         Args:
-            values: tensors of the device or of the CPU, plain values, others.
+            values: tensors of the device or of the CPU, plain values, others; ``None`` compares no
+                values.
             is_plain: says which are compared by value.
+            in_turn: tensors and their addresses, one of which is compared each time.
         """
         kinds = bytearray()
-        for value in values:
+        for value in values or ():
+            if isinstance(value, torch.Tensor) and (value.is_complex() or value.is_neg()):
+                return None  # has bits that C cannot ask for
             if type(value) in (torch.Tensor, torch.nn.Parameter):
                 kinds += b"t"
             elif isinstance(value, torch.Tensor):
@@ -76,7 +88,13 @@ class NativeComparison:
             else:
                 kinds += b"v" if is_plain(value) else b"-"
         try:
-            return self._compare(self._offset, tuple(values), bytes(kinds))
+            return self._compare(
+                self._offset,
+                None if values is None else tuple(values),
+                bytes(kinds),
+                tuple(tensor for tensor, _ in in_turn),
+                tuple(address for _, address in in_turn),
+            )
         except ValueError:
             return None
 

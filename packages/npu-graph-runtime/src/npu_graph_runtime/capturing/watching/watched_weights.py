@@ -31,6 +31,11 @@ class WeightPlace(NamedTuple):
     stride: tuple[int, ...]
     dtype: torch.dtype
 
+    @classmethod
+    def of(cls, tensor: Tensor) -> WeightPlace:
+        """Return the place of a tensor."""
+        return cls(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
     def __str__(self) -> str:
         """Return the place for messages."""
         return (
@@ -79,12 +84,15 @@ class WatchedWeights:
             self._places = places
         return self._places
 
-    def check(self, baked: Mapping[str, WeightPlace], subject: str) -> None:
+    def check(
+        self, baked: Mapping[str, WeightPlace], subject: str, *, doing: str = "replaying"
+    ) -> None:
         """Compare the weights with those of a capture.
 
         Args:
             baked: what :meth:`baked` returned at the capture.
             subject: what was captured, for messages.
+            doing: likewise.
 
         Raises:
             ReplacedWeightError: one lies elsewhere, is laid out differently, or is gone.
@@ -97,7 +105,7 @@ class WatchedWeights:
         ]
         if differences:
             raise ReplacedWeightError(
-                f"replaying {subject}: {len(differences)} of {len(baked)} weights differ from the "
+                f"{doing} {subject}: {len(differences)} of {len(baked)} weights differ from the "
                 f"capture: {'; '.join(differences)}; write new values into the weights of the "
                 "capture (copy_), or release the graph and capture it again"
             )
@@ -125,7 +133,4 @@ def _with_memory(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
 
 
 def _places(weights: Mapping[str, Tensor]) -> dict[str, WeightPlace]:
-    return {
-        name: WeightPlace(weight.data_ptr(), tuple(weight.shape), weight.stride(), weight.dtype)
-        for name, weight in weights.items()
-    }
+    return {name: WeightPlace.of(weight) for name, weight in weights.items()}

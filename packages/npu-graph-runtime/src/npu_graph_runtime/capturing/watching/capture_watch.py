@@ -1,0 +1,377 @@
+"""What a capture bakes in and nobody hands in at a replay: seen at the capture, compared later.
+
+Note [what is watched]: the operators of a capture say which memory they use. Memory that was there
+before is watched by its storage, at no cost: torch calls back when it is freed, and the next replay
+then compares all of it and raises. A storage that lives on with other memory (`resize_`) calls
+nobody, so one storage is compared at each replay, in turn: when a trainer takes the memory of all
+weights the first replay finds out, and when it takes that of one, as many replays as there are.
+Where the old memory lives on too, nothing says that the graph should use other memory: parameters
+and buffers are compared at the first replay and whenever memory was freed; tensors in other places
+may be rebound at each step by an engine, so they are compared in `check_weights` alone.
+"""
+
+from __future__ import annotations
+
+import enum
+import gc
+import warnings
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor, nn
+
+from npu_graph_runtime.capturing.tensor_leaves import leaves, tensor_leaves
+from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory, plain_tensors
+from npu_graph_runtime.capturing.watching.changed_state import ChangedState
+from npu_graph_runtime.capturing.watching.reachable_values import Place, reachable_values
+from npu_graph_runtime.capturing.watching.watched_weights import WatchedWeights, WeightPlace
+from npu_graph_runtime.errors import FrozenStateWarning, KeptMemoryError, ReplacedWeightError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+
+    import torch
+
+    from npu_graph_runtime.capturing.watching.captured_memory import MadeMemory, UsedMemory
+    from npu_graph_runtime.capturing.watching.watched_weights import NamedTensors
+
+# How many findings a message lists.
+_LISTED = 5
+
+
+class KeptMemory(enum.Enum):
+    """What a capture does where memory that it made is kept outside and is no output."""
+
+    RAISE = "raise"
+    """Raise :class:`~npu_graph_runtime.KeptMemoryError`; nothing is captured."""
+
+    WARN = "warn"
+    """Warn once a callable: for who knows that nobody relies on what lies there."""
+
+
+class CallableWatch:
+    """Watches what the graphs of one callable have baked in.
+
+    Args:
+        function: what is captured.
+        weights: as for `GraphedCallable`; ``None`` for those of a module.
+        kept_memory: what happens where a capture's memory is kept outside.
+        is_compared: whether memory is compared at replays at all.
+        on_freed: called when memory is freed that a graph uses; must not fail.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        weights: NamedTensors,
+        kept_memory: KeptMemory,
+        is_compared: bool,
+        on_freed: Callable[[], None],
+    ) -> None:
+        self.function = function
+        self.weights = WatchedWeights(weights if is_compared else tuple, on_freed)
+        self.kept_memory = kept_memory
+        self.is_compared = is_compared
+        self.on_freed = on_freed
+        self.has_watched_state = False
+        self.has_warned_of_kept = False
+        self._places: dict[int, tuple[weakref.ref[torch.UntypedStorage], Place | None]] = {}
+
+    def begin(
+        self,
+        device: torch.device,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        of_pool: MutableMapping[int, weakref.ref[torch.UntypedStorage]],
+        subject: str,
+    ) -> CaptureWatch:
+        """Return what watches one capture.
+
+        Args:
+            device: whose memory matters.
+            args: positional arguments of the capture, whose memory is compared as inputs.
+            kwargs: keyword arguments, likewise.
+            of_pool: memory made in captures of the same session.
+            subject: what is captured, for messages.
+        """
+        given = [tensor for _, tensor in tensor_leaves((*args, *kwargs.values()), "")]
+        memory = CapturedMemory.kind()(device, given, of_pool, self.on_freed)
+        return CaptureWatch(self, memory, args, kwargs, subject)
+
+    def places(self, storages: Mapping[int, torch.UntypedStorage]) -> dict[int, Place]:
+        """Return where the callable has tensors on some memory, by the identity of its storage."""
+        unknown = {
+            key
+            for key, storage in storages.items()
+            if key not in self._places or self._places[key][0]() is not storage
+        }
+        if unknown:
+            found = dict(_stored(self.function, unknown))
+            self._places = {
+                key: place for key, place in self._places.items() if place[0]() is not None
+            }
+            for key in unknown:
+                self._places[key] = (weakref.ref(storages[key]), found.get(key))
+        known = {key: self._places[key][1] for key in storages}
+        return {key: place for key, place in known.items() if place is not None}
+
+
+class CaptureWatch:
+    """Watches one capture. Made by `CallableWatch.begin`.
+
+    Attributes:
+        memory: to be entered while the device is capturing.
+    """
+
+    def __init__(
+        self,
+        watch: CallableWatch,
+        memory: CapturedMemory,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        subject: str,
+    ) -> None:
+        self.memory = memory
+        self._watch = watch
+        self._subject = subject
+        self._arguments = {f"args[{index}]": value for index, value in enumerate(args)}
+        self._arguments.update(kwargs)
+        self._weights: Mapping[str, WeightPlace] = {}
+        self._state: ChangedState | None = None
+        self._kept_by_graph: set[int] = set()
+
+    def begin(self) -> None:
+        """Note what is there; called behind the warm-up runs."""
+        self._weights = self._watch.weights.baked()
+        # Once a callable: what a function changes in one capture it changes in each.
+        if not self._watch.has_watched_state:
+            self._watch.has_watched_state = True
+            self._state = ChangedState({"": self._watch.function, **self._arguments})
+
+    def begin_eager(self) -> None:
+        """Note that a function runs that will run at each replay."""
+        if self._state is not None:
+            self._state.note()
+
+    def end_eager(self, name: str, arguments: object, result: object) -> None:
+        """Note that it has run.
+
+        Args:
+            name: of the function, for messages.
+            arguments: which each replay hands it again.
+            result: what it returned, which the graph keeps.
+        """
+        self.memory.use(arguments, f"the call of {name}")
+        self._kept_by_graph.update(_storages(result))
+        for _, leaf in leaves(arguments, ""):
+            if not isinstance(leaf, Tensor):
+                self._kept_by_graph.update(_storages(leaf))
+        if self._state is not None:
+            self._state.skip()
+
+    def end(self, outputs: object) -> BakedMemory:
+        """Return what the capture has baked in.
+
+        Args:
+            outputs: of the captured call.
+
+        Raises:
+            ReplacedWeightError: the captured function replaced memory that the graph uses.
+            KeptMemoryError: memory that the capture made is kept outside.
+        """
+        state, self._state = self._state, None
+        if state is not None:
+            state.note()
+        self._watch.weights.check(self._weights, self._subject, doing="capturing")
+        used = self.memory.used if self._watch.is_compared else []
+        alive = {}
+        for each in used:
+            storage = each.storage()
+            if storage is not None:
+                alive[id(storage)] = storage
+        baked = BakedMemory(
+            self._watch,
+            self._weights,
+            tuple(used),
+            self._watch.places(alive),
+            self._subject,
+        )
+        baked.check(doing="capturing")
+        self._check_kept(outputs)
+        if state is not None:
+            self._warn_of(state.changes)
+        return baked
+
+    def _check_kept(self, outputs: object) -> None:
+        if self._watch.has_warned_of_kept or not self._kept(outputs):
+            return
+        # It may be in a cycle that nothing has collected: collection is held off in sessions.
+        gc.collect()
+        kept = self._kept(outputs)
+        if not kept:
+            return
+        places = dict(_stored(self._watch.function, set(kept)))
+        listed = "; ".join(
+            f"{made.described}, made by {made.made_by}"
+            + (f", kept as {places[key].path}" if key in places else "")
+            for key, made in list(kept.items())[:_LISTED]
+        )
+        problem = (
+            f"capturing {self._subject}: {len(kept)} tensors that were made inside the capture "
+            f"are kept outside of it and are no outputs: {listed}; their memory belongs to the "
+            "graph: each replay writes it anew, graphs of the same pool may overwrite it, and "
+            "replays do not change what Python keeps; make them before the capture (warmup_runs=1 "
+            "runs the function once before), write into a buffer that exists (copy_), return them, "
+            "or pass kept_memory=KeptMemory.WARN if nothing relies on them between replays"
+        )
+        if self._watch.kept_memory is KeptMemory.RAISE:
+            raise KeptMemoryError(problem)
+        self._watch.has_warned_of_kept = True
+        warnings.warn(problem, RuntimeWarning, stacklevel=6)
+
+    def _kept(self, outputs: object) -> dict[int, MadeMemory]:
+        returned = _storages(outputs)
+        if any(tensor.requires_grad for tensor in returned.values()):
+            # What backward would read is kept by the outputs.
+            return {}
+        ours = self._kept_by_graph | returned.keys()
+        return {key: made for key, made in self.memory.kept().items() if key not in ours}
+
+    def _warn_of(self, changes: list[str]) -> None:
+        if not changes:
+            return
+        listed = "; ".join(changes[:_LISTED])
+        more = f"; and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
+        warnings.warn(
+            f"capturing {self._subject}: the function changed {len(changes)} values of Python: "
+            f"{listed}{more}; replays do not run Python, so these stay as they are now, and what "
+            "captured work was launched with stays what it was; keep in tensors what the function "
+            "counts or remembers, or do it outside of the captured function",
+            FrozenStateWarning,
+            stacklevel=6,
+        )
+
+
+class BakedMemory:
+    """Memory that one graph uses and does not own.
+
+    Args:
+        watch: of the callable.
+        weights: where they lay.
+        used: memory that was there before.
+        places: where the callable has tensors on it, by the identity of the storage.
+        subject: what was captured, for messages.
+    """
+
+    def __init__(
+        self,
+        watch: CallableWatch,
+        weights: Mapping[str, WeightPlace],
+        used: tuple[UsedMemory, ...],
+        places: Mapping[int, Place],
+        subject: str,
+    ) -> None:
+        self._watch = watch
+        self._weights = weights
+        self._subject = subject
+        self._used = []
+        for each in used:
+            storage = each.storage()
+            place = None if storage is None else places.get(id(storage))
+            self._used.append(_Used(each, place, self._expected(place)))
+
+    @property
+    def in_turn(self) -> list[tuple[weakref.ref[Tensor], int]]:
+        """Tensors and their addresses, one of which is compared at each replay."""
+        return [
+            (each.memory.tensor, each.memory.address)
+            for each in self._used
+            if each.memory.tensor() is not None
+        ]
+
+    def check(self, *, doing: str = "replaying", everything: bool = False) -> None:
+        """Compare all with the capture.
+
+        Args:
+            doing: for messages.
+            everything: compare places that an engine may rebind at each step too.
+
+        Raises:
+            ReplacedWeightError: memory was freed or moved, or a weight is another tensor.
+        """
+        self._watch.weights.check(self._weights, self._subject, doing=doing)
+        there = {each.memory.storage_address for each in self._used if each.memory.problem is None}
+        problems = [
+            text
+            for each in self._used
+            if (text := self._problem(each, there, everything=everything)) is not None
+        ]
+        if problems:
+            more = f"; and {len(problems) - _LISTED} more" if len(problems) > _LISTED else ""
+            raise ReplacedWeightError(
+                f"{doing} {self._subject}: the graph uses memory that has changed since the "
+                f"capture, in {len(problems)} of {len(self._used)} places: "
+                f"{'; '.join(problems[:_LISTED])}{more}; write new values into the tensors of the "
+                "capture (copy_), or release the graph and capture it again"
+            )
+
+    def _problem(self, used: _Used, there: set[int], *, everything: bool) -> str | None:
+        memory, place = used.memory, used.place
+        name = f"{place.path}, " if place is not None else ""
+        problem = memory.problem
+        # An alias that does not own its memory, such as a weak reference, may go at any time.
+        if problem is not None and memory.storage_address not in there:
+            return f"{name}{memory.described}, used by {memory.used_by}, {problem}"
+        if place is None or (used.expected is None and not everything):
+            return None
+        now = place.read(self._watch.function)
+        if used.expected is not None:
+            found = WeightPlace.of(now) if isinstance(now, Tensor) else "gone"
+            if found != used.expected:
+                return f"{place.path} is {found}, expected {used.expected}"
+        elif isinstance(now, Tensor) and now.untyped_storage().data_ptr() != memory.storage_address:
+            return f"{place.path} is {WeightPlace.of(now)}, expected {memory.described}"
+        return None
+
+    def _expected(self, place: Place | None) -> WeightPlace | None:
+        """Return how a weight lies that the function reaches by itself."""
+        # Those of a module are read by name.
+        if place is None or not place.is_weight or isinstance(self._watch.function, nn.Module):
+            return None
+        value = place.read(self._watch.function)
+        return WeightPlace.of(value) if isinstance(value, Tensor) else None
+
+
+class _Used(NamedTuple):
+    memory: UsedMemory
+    place: Place | None
+    expected: WeightPlace | None
+
+
+def _storages(value: object) -> dict[int, Tensor]:
+    """Return a tensor of each memory that a value holds, by the identity of its storage."""
+    found = {}
+    for tensor in (
+        *(tensor for _, tensor in tensor_leaves(value, "")),
+        *(each for _, _, each in reachable_values(value) if isinstance(each, Tensor)),
+    ):
+        for part in plain_tensors(tensor):
+            found[id(part.untyped_storage())] = tensor
+    return found
+
+
+def _stored(function: object, storages: set[int]) -> Iterator[tuple[int, Place]]:
+    """Yield where a function has tensors on some memory, the nearest place of each."""
+    left = set(storages)
+    for place, _, value in reachable_values(function):
+        if not left:
+            return
+        if isinstance(value, Tensor):
+            try:
+                key = id(value.untyped_storage())
+            except (RuntimeError, NotImplementedError):
+                continue  # has none
+            if key in left:
+                left.discard(key)
+                yield key, place

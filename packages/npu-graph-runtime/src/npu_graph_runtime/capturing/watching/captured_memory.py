@@ -1,0 +1,322 @@
+"""Which memory the operators of a capture make, and which they use that was there before.
+
+A captured graph has addresses in it. Memory that is made inside belongs to the graph: each replay
+writes it anew, and other graphs of the pool may use it in between. Memory that was there before
+belongs to somebody else, who may replace it while the graph goes on using the old address.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+import weakref
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.torch_internals import (
+    OpOverload,
+    TorchDispatchMode,
+    run_python_kernel,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+    from types import FrameType
+
+_SKIPPED_FOLDERS = tuple(
+    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[2])
+)
+
+# An operator's scratch memory: it finds nothing there and leaves nothing there.
+_SCRATCH_ARGUMENT = "workspace"
+
+
+class MadeMemory:
+    """Memory that was made inside a capture.
+
+    Args:
+        tensor: the first tensor on it; not kept alive.
+        made_by: operator, file and line.
+
+    Attributes:
+        described: the first tensor, for messages.
+        made_by: as given.
+        is_scratch: whether operators used it as their workspace and for nothing else.
+    """
+
+    __slots__ = ("_tensors", "described", "is_scratch", "made_by")
+
+    def __init__(self, tensor: Tensor, made_by: str) -> None:
+        self.described = describe(tensor)
+        self.made_by = made_by
+        self.is_scratch = False
+        self._tensors = [weakref.ref(tensor)]
+
+    def add(self, tensor: Tensor) -> None:
+        """Note another tensor on the same memory."""
+        self._tensors.append(weakref.ref(tensor))
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a tensor on it is still in use."""
+        # Of tensors, not of the storage: graphs of the fake device keep that.
+        return any(tensor() is not None for tensor in self._tensors)
+
+
+class UsedMemory:
+    """Memory that operators of a capture use and that was there before.
+
+    Args:
+        tensor: the first tensor on it that was seen; not kept alive.
+        used_by: operator, file and line, or what else uses it.
+        on_freed: called when the memory is freed, on the thread that frees it; must not fail.
+
+    Attributes:
+        tensor: the tensor, if that object still exists. It may exist on other memory.
+        address: of the first tensor.
+        storage_address: of the memory.
+        described: the first tensor, for messages.
+        used_by: as given.
+    """
+
+    __slots__ = ("address", "described", "storage", "storage_address", "tensor", "used_by")
+
+    def __init__(self, tensor: Tensor, used_by: str, on_freed: Callable[[], None]) -> None:
+        storage = tensor.untyped_storage()
+        self.storage = weakref.ref(storage, lambda _: on_freed())
+        self.tensor = weakref.ref(tensor)
+        self.address = tensor.data_ptr()
+        self.storage_address = storage.data_ptr()
+        self.described = f"{describe(tensor)} at {self.address:#x}"
+        self.used_by = used_by
+
+    @property
+    def problem(self) -> str | None:
+        """What became of the memory, or ``None`` where it is where it was."""
+        storage = self.storage()
+        if storage is None:
+            return "is freed"
+        address = storage.data_ptr()
+        if address == self.storage_address:
+            return None
+        return f"has its memory at {address:#x} now" if address else "has no memory now"
+
+
+class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees the operators of one capture. Entered while the device is capturing.
+
+    What kernels use without being given it, such as memory that an operator in C++ keeps to itself,
+    is not seen, and neither are kernels that are launched without an operator of torch.
+
+    Args:
+        device: whose memory matters.
+        exempt: tensors whose memory others watch, such as the arguments of the capture.
+        of_pool: memory made in captures of the same pool, by the identity of its storage; what this
+            capture makes is added.
+        on_freed: called when memory is freed that the capture uses and has not made.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        device: torch.device,
+        exempt: Sequence[Tensor],
+        of_pool: MutableMapping[int, weakref.ref[torch.UntypedStorage]],
+        on_freed: Callable[[], None],
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._device_type = device.type
+        self._of_pool = of_pool
+        self._on_freed = on_freed
+        self._exempt: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        for tensor in exempt:
+            for part in plain_tensors(tensor):
+                storage = part.untyped_storage()
+                self._exempt[id(storage)] = weakref.ref(storage)
+        self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], MadeMemory]] = {}
+        self._used: dict[int, UsedMemory] = {}
+        self._lost: list[UsedMemory] = []
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
+        # takes seconds. Where it is imported anyway, `kind` is a class that skips it.
+        return False
+
+    @staticmethod
+    def kind() -> type[CapturedMemory]:
+        """Return the class of which Dynamo does not look into objects."""
+        return _BesideDynamo if "torch._dynamo" in sys.modules else CapturedMemory
+
+    @property
+    def used(self) -> list[UsedMemory]:
+        """The memory that was there before, in the order of its first use."""
+        return [*self._lost, *self._used.values()]
+
+    def kept(self) -> dict[int, MadeMemory]:
+        """Return the memory made inside of which a tensor is still in use, by its storage."""
+        return {
+            key: made
+            for key, (_, made) in self._made.items()
+            if made.is_alive and not made.is_scratch
+        }
+
+    def use(self, value: Any, used_by: str) -> None:
+        """Note tensors that the capture uses outside of operators.
+
+        Args:
+            value: nested tensors.
+            used_by: what uses them at each replay, for messages.
+        """
+        for _, tensor in tensor_leaves(value, ""):
+            for part in plain_tensors(tensor):
+                self._use(part, lambda: used_by)
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator, and note what it uses and what it makes."""
+        del types
+        kwargs = kwargs or {}
+        for tensor, is_scratch in _arguments(func, args, kwargs):
+            made = self._use(tensor, lambda: _place(func))
+            if made is not None and not is_scratch:
+                made.is_scratch = False
+        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
+        if run is not None:
+            # Written in Python, it may use and make more than it is given and returns.
+            with self:
+                return run()
+        result = func(*args, **kwargs)
+        is_empty = str(func).startswith("aten.empty")
+        for _, tensor in tensor_leaves(result, ""):
+            for part in plain_tensors(tensor):
+                self._make(part, func, is_empty=is_empty)
+        return result
+
+    def _use(self, tensor: Tensor, used_by: Callable[[], str]) -> MadeMemory | None:
+        storage = tensor.untyped_storage()
+        key = id(storage)
+        known = self._made.get(key)
+        if known is not None and known[0]() is storage:
+            return known[1]
+        used = self._used.get(key)
+        if used is not None:
+            if used.storage() is storage:
+                return None
+            self._lost.append(self._used.pop(key))
+        for others in (self._exempt, self._of_pool):
+            other = others.get(key)
+            if other is not None and other() is storage:
+                return None
+        if tensor.device.type == self._device_type and storage.nbytes():
+            self._used[key] = UsedMemory(tensor, used_by(), self._on_freed)
+        return None
+
+    def _make(self, tensor: Tensor, func: Any, *, is_empty: bool) -> None:
+        storage = tensor.untyped_storage()
+        key = id(storage)
+        known = self._made.get(key)
+        if known is not None and known[0]() is storage:
+            known[1].add(tensor)
+            return
+        used = self._used.get(key)
+        if used is not None:
+            if used.storage() is storage:
+                return
+            self._lost.append(self._used.pop(key))
+        for others in (self._exempt, self._of_pool):
+            other = others.get(key)
+            if other is not None and other() is storage:
+                return
+        if tensor.device.type == self._device_type and storage.nbytes():
+            made = MadeMemory(tensor, _place(func))
+            made.is_scratch = is_empty
+            self._made[key] = (weakref.ref(storage), made)
+            self._of_pool[key] = self._made[key][0]
+
+
+class _BesideDynamo(CapturedMemory):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+def describe(tensor: Tensor) -> str:
+    """Return a tensor's dtype and shape for messages."""
+    return f"a tensor of {tensor.dtype}, shape {tuple(tensor.shape)}"
+
+
+def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
+    """Yield a tensor, or those in it where it only wraps others, as quantised ones do."""
+    if tensor.layout is not torch.strided:
+        return  # no storage of its own
+    flatten = getattr(tensor, "__tensor_flatten__", None)
+    if flatten is None:
+        yield tensor
+        return
+    attributes, _ = flatten()
+    for attribute in attributes:
+        yield from plain_tensors(getattr(tensor, attribute))
+
+
+def _arguments(
+    func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[tuple[Tensor, bool]]:
+    """Yield each tensor that an operator is given, and whether it is its workspace."""
+    if not isinstance(func, OpOverload):
+        for _, tensor in tensor_leaves((args, kwargs), ""):
+            for part in plain_tensors(tensor):
+                yield part, False
+        return
+    for index, value in enumerate(args):
+        for tensor in _listed(value):
+            is_scratch = schema_of(func).arguments[index].name == _SCRATCH_ARGUMENT
+            yield tensor, is_scratch
+    for name, value in kwargs.items():
+        for tensor in _listed(value):
+            yield tensor, name == _SCRATCH_ARGUMENT
+
+
+def _listed(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield from plain_tensors(value)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            if isinstance(item, Tensor):
+                yield from plain_tensors(item)
+
+
+def _place(func: Any) -> str:
+    """Return an operator with the line of the program that has called it."""
+    frame: FrameType | None = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED_FOLDERS):
+        frame = frame.f_back
+    if frame is None:
+        return f"{func}"
+    return f"{func} at {frame.f_code.co_filename}:{frame.f_lineno}"

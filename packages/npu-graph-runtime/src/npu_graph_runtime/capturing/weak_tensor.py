@@ -1,0 +1,26 @@
+"""A tensor that does not keep its memory, and reads it as the original does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from npu_graph_runtime.torch_internals import negated_view
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from npu_graph_runtime.device import TaskDevice
+
+
+def weak_tensor(tensor: Tensor, device: TaskDevice) -> Tensor:
+    """Return a weak reference that is a lazy conjugate, or lazily negated, where the tensor is.
+
+    The memory of such a tensor holds other values than the tensor: the bit that says so is no part
+    of its layout.
+    """
+    weak = device.weak_reference(tensor)
+    if tensor.is_conj() and not weak.is_conj():
+        weak = weak.conj()
+    if tensor.is_neg() and not weak.is_neg():
+        weak = negated_view(weak)
+    return weak
