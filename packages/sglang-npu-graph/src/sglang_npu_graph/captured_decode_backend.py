@@ -10,6 +10,7 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     GraphKey,
+    KeptMemory,
     RunMode,
     weights_of,
 )
@@ -60,6 +61,8 @@ class CapturedDecodeBackend(UpdatedDecodeBackend):
             weights=weights_of(cuda_graph_runner.model_runner.model),
             # The engine holds the outputs of all its graphs.
             weak_outputs=False,
+            # Models keep values of the step in their forward context, for its own layers.
+            kept_memory=KeptMemory.WARN,
             warmup_runs=0,
         )
         saver = self._memory_saver_adapter

@@ -17,6 +17,7 @@ from npu_graph_runtime import (
     GraphContext,
     GraphedCallable,
     GraphKey,
+    KeptMemory,
     NpuDevice,
     RunMode,
     runs_eagerly,
@@ -57,6 +58,8 @@ class BreakablePrefillBackend(BreakableCudaGraphBackend):  # type: ignore[misc]
             run_mode=RunMode.BREAKABLE,
             name="prefill",
             weights=self._weights,
+            # Models keep values of the step in their forward context, for its own layers.
+            kept_memory=KeptMemory.WARN,
             warmup_runs=0,
         )
 

@@ -13,7 +13,7 @@ from vllm.model_executor.offloader.base import get_offloader
 from vllm_ascend.compilation import acl_graph
 from vllm_ascend.compilation.acl_graph import ACLGraphWrapper, _acl_graph_wrappers
 
-from npu_graph_runtime import GraphedCallable, GraphKey, RunMode, weights_of
+from npu_graph_runtime import GraphedCallable, GraphKey, KeptMemory, RunMode, weights_of
 from vllm_npu_graph.options import Options
 from vllm_npu_graph.recorded_graphs import ReleasedEntries
 
@@ -91,6 +91,8 @@ class RuntimeGraphs(ACLGraphWrapper):  # type: ignore[misc]
             run_mode=_run_mode(self.runtime_mode),
             name=name,
             weights=weights_of(self.runnable),
+            # Models keep values of the step in their forward context, for its own layers.
+            kept_memory=KeptMemory.WARN,
             # The engine warms up whole steps itself.
             warmup_runs=0,
             around_capture=lambda _key: self._capturing(),
