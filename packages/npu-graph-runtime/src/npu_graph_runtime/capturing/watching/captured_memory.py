@@ -194,6 +194,10 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run an operator, and note what it uses and what it makes."""
         del types
         kwargs = kwargs or {}
+        source = _host_source(func, args, kwargs)
+        if source is not None:
+            # Even where the capture made it: the graph reads it anew at each replay.
+            self._note_used(source, lambda: _place(func))
         for tensor, is_scratch in _arguments(func, args, kwargs):
             made = self._use(tensor, lambda: _place(func))
             if made is not None and not is_scratch:
@@ -226,8 +230,17 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if other is not None and other() is storage:
                 return None
         if tensor.device.type == self._device_type and storage.nbytes():
-            self._used[key] = UsedMemory(tensor, used_by(), self._on_freed)
+            self._note_used(tensor, used_by)
         return None
+
+    def _note_used(self, tensor: Tensor, used_by: Callable[[], str]) -> None:
+        key = id(tensor.untyped_storage())
+        known = self._used.get(key)
+        if known is not None:
+            if known.storage() is tensor.untyped_storage():
+                return
+            self._lost.append(known)
+        self._used[key] = UsedMemory(tensor, used_by(), self._on_freed)
 
     def _make(self, tensor: Tensor, func: Any, *, is_empty: bool) -> None:
         storage = tensor.untyped_storage()
@@ -301,6 +314,20 @@ def _arguments(
     for name, value in kwargs.items():
         for tensor in _listed(value):
             yield tensor, name == _SCRATCH_ARGUMENT
+
+
+def _host_source(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Tensor | None:
+    """Return the tensor of the host that an operator copies to a device, or ``None``."""
+    name = str(func)
+    if name.startswith("aten._to_copy"):
+        source, target = args[0], kwargs.get("device")
+        is_to_device = target is not None and torch.device(target).type != "cpu"
+    elif name.startswith("aten.copy_"):
+        source = args[1]
+        is_to_device = args[0].device.type != "cpu"
+    else:
+        return None
+    return source if is_to_device and source.device.type == "cpu" else None
 
 
 def _listed(value: Any) -> Iterator[Tensor]:
