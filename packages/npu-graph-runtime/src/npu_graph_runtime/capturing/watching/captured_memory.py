@@ -194,6 +194,10 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run an operator, and note what it uses and what it makes."""
         del types
         kwargs = kwargs or {}
+        if str(func).startswith("aten.lift_fresh"):
+            # What `torch.tensor` makes: no operator is seen before this one.
+            for part in plain_tensors(args[0]):
+                self._make(part, func, is_empty=False)
         source = _host_source(func, args, kwargs)
         if source is not None:
             # Even where the capture made it: the graph reads it anew at each replay.
