@@ -384,8 +384,12 @@ def every_operator(session: nox.Session) -> None:
 
 @nox.session(default=False)
 def random_writes(session: nox.Session) -> None:
-    """Rewrite 20,000 random programs of writes and views; the gate runs a small share of them."""
-    _long_tests(session, "fx-passes", "tests/memory/test_random_writes.py", "--programs=20000")
+    """Rewrite 20,000 random programs of writes and views, and 20,000 in six pipelines.
+
+    The gate runs a small share of them. Options of pytest follow ``--``: ``--first-program=5000``.
+    """
+    for test in ("tests/memory/test_random_writes.py", "tests/memory/test_random_objects.py"):
+        _long_tests(session, "fx-passes", test, "--programs=20000")
 
 
 def _succeeds(session: nox.Session, command: Sequence[str], environment: dict[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import torch
@@ -36,22 +37,31 @@ def _its_input(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[st
     return {"y": x}  # type: ignore[dict-item]
 
 
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int32, torch.int8)
 SHARING = fx_passes.Rule(name="clone", patterns=(_clone,), rewrite=_its_input, shares_memory=True)
 
 
-def _run(module: GraphModule) -> tuple[object, list[Tensor]]:
+def _run(module: GraphModule, dtype: torch.dtype) -> tuple[object, list[Tensor], list[object]]:
+    """Return results, inputs, and what a caller sees of them besides their elements."""
     inputs = random_tensors(*[RANDOM_GRAPH_SHAPE] * 3, dtype=torch.float32, device="cpu")
-    return module(*inputs), inputs
+    inputs = [(each * 4).to(dtype) for each in inputs]
+    results = module(*inputs)
+    everything = [*results, *inputs]
+    seen: list[object] = [(each.stride(), each.storage_offset()) for each in everything]
+    for each, other in combinations(everything, 2):
+        seen.append((each is other, each.data_ptr() == other.data_ptr()))
+    return results, inputs, seen
 
 
 def _check(random: Random, *, rules: int) -> int:
-    module = random_graph(random, steps=random.randint(3, 16))
+    dtype = random.choice(DTYPES)
+    module = random_graph(random, steps=random.randint(3, 16), dtype=dtype)
     drawn = [random_rule(random, f"rule{number}") for number in range(rules)]
     drawn.insert(random.randint(0, rules), SHARING)
     note(module.code)
     for rule in drawn:
         note(f"{rule.name}: {rule.compiled[0]}")
-    expected = _run(module)
+    *expected, expected_seen = _run(module, dtype)
     fx_passes.normalize_graph(module)
 
     reports = fx_passes.apply_rules(module.graph, drawn)
@@ -59,7 +69,9 @@ def _check(random: Random, *, rules: int) -> int:
     module.graph.lint()
     module.recompile()
     note(module.code)
-    assert_same_values(_run(module), expected)
+    *found, found_seen = _run(module, dtype)
+    assert_same_values(tuple(found), tuple(expected))
+    assert found_seen == expected_seen
     return sum(len(report.matches) for report in reports)
 
 

@@ -92,6 +92,55 @@ def test_symbolic_number_of_tokens_is_fused(case: FusionCase) -> None:
             )
 
 
+def layout(value: Tensor) -> tuple[object, ...]:
+    """Return what is recorded of a tensor besides its elements."""
+    return value.dtype, tuple(value.shape), value.stride(), value.storage_offset()
+
+
+class Layouts(torch.fx.Interpreter):
+    """Runs a graph and notes where a value is laid out otherwise than the graph says.
+
+    Of several results those that are used, each by the node that takes it.
+    """
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.wrong: list[str] = []
+
+    def run_node(self, n: Node) -> object:
+        """Run a node and compare its result with what is recorded."""
+        value, recorded = super().run_node(n), n.meta.get("val")
+        if (
+            isinstance(value, Tensor)
+            and isinstance(recorded, Tensor)
+            and layout(value) != layout(recorded)
+        ):
+            self.wrong.append(f"{n.format_node()}: {layout(value)}, recorded {layout(recorded)}")
+        return value
+
+
+@pytest.mark.parametrize("device", ["meta", "npu"])
+@every_case
+def test_recorded_layouts_are_those_that_run(case: FusionCase, device: str) -> None:
+    if case.missing_kernel and device == "npu":
+        pytest.skip(f"the simulated device has no kernel: {case.missing_kernel}")
+    for level in case.levels:
+        module = captured(case, case.dtypes[0], level)
+        case.whatever_it_costs().run(module)
+        inputs = [
+            torch.zeros(2**18, dtype=value.dtype, device=device).as_strided(
+                value.shape, value.stride(), value.storage_offset()
+            )
+            for node in module.graph.find_nodes(op="placeholder")
+            if isinstance(value := node.meta["val"], Tensor)
+        ]
+        run = Layouts(module)
+
+        run.run(*inputs)
+
+        assert run.wrong == [], level
+
+
 @pytest.mark.parametrize(("case", "near_miss"), list(near_misses()))
 def test_near_miss_is_left_alone_with_its_reason(case: FusionCase, near_miss: NearMissCase) -> None:
     tensors = (near_miss.inputs or case.inputs)(near_miss.dtype, "meta", TOKENS)

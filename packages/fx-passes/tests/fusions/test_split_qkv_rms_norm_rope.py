@@ -119,6 +119,27 @@ def test_v_cut_into_heads_is_fused() -> None:
     assert_rewritten(pipeline(), module, {RULE: 1})
 
 
+@pytest.mark.parametrize("level", LEVELS)
+def test_what_follows_v_is_recorded_as_it_runs(level: GraphLevel) -> None:
+    """v was a slice of qkv and is a result of the kernel, so its heads lie closer together."""
+    heads = AttentionHeads()
+    base = qkv_function(heads)
+
+    def function(*inputs: Tensor) -> tuple[Tensor, ...]:
+        q, k, v = base(*inputs)
+        return q, k, v.view(-1, heads.num_kv_heads, heads.head_dim).transpose(0, 1) * 2
+
+    module = capture_graph(function, qkv_inputs(heads), level=level)
+
+    assert_rewritten(pipeline(), module, {RULE: 1})
+
+    size = heads.num_kv_heads * heads.head_dim
+    (turned,) = module.graph.find_nodes(op="call_function", target=torch.ops.aten.transpose.int)
+    assert turned.meta["val"].stride() == (heads.head_dim, size, 1)
+    (product,) = turned.users
+    assert product.meta["val"].stride() == (heads.head_dim, size, 1)
+
+
 def test_norm_of_q_used_elsewhere_is_left_alone() -> None:
     heads = AttentionHeads()
 

@@ -64,7 +64,7 @@ def _writes(match: fx_passes.Match, build: fx_passes.GraphBuilder) -> dict[str, 
     [
         (_uses_what_it_replaces, "which the match removes"),
         (_uses_what_becomes_its_element, "which the match removes"),
-        (_writes, "a rewrite may write nothing but what it made itself"),
+        (_writes, "a rewrite may write only memory that it allocated itself"),
     ],
 )
 def test_rewrite_that_cannot_be_right_is_refused_when_it_is_built(

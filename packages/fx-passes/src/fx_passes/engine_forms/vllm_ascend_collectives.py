@@ -11,7 +11,6 @@ from torch.fx import Node
 from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet
-from fx_passes.memory import escapes
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -74,11 +73,6 @@ def _check_own_chunk(match: Match) -> NoMatch | None:
     group = match.bound["group"]
     if unmet is None and not str(group).startswith(_TENSOR_PARALLEL):
         return NoMatch(f"gathered from the group {group!r}; the chunk is that of a rank of `tp`")
-    if unmet is None and escapes(match.outputs["own"], match.effects):
-        return NoMatch(
-            f"`{match.outputs['own'].name}` leaves the graph, in memory of its own",
-            (match.outputs["own"],),
-        )
     return unmet
 
 

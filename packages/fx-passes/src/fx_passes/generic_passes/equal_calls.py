@@ -9,8 +9,9 @@ import torch
 
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_argument import literals_equal
-from fx_passes.memory import AliasAnalysis, EffectTable, escapes
+from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.reports.report import PassReport
+from fx_passes.rewriting.checks.substitution import substitution_problem
 from fx_passes.rewriting.run_scope import where_it_runs
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class ShareEqualCallsPass:
     For `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows of a
     cache of cosines. Chains of them are shared from their beginning, and those that a rewrite left
     without a user are removed. A call stays where what it reads is written meanwhile, where its own
-    result is written, or where it is a result of the graph.
+    result is written, or where somebody could tell one result from two.
     """
 
     name: str = "share_equal_calls"
@@ -119,11 +120,9 @@ def _may_differ(first: Node, second: Node, aliases: AliasAnalysis, effects: Effe
     """Return whether sharing could show: by a write, a result of the graph, or where they run."""
     if where_it_runs(first) != where_it_runs(second):
         return True
-    if not aliases.writes_anywhere():
-        return escapes(first, effects) or escapes(second, effects)
-    return (
+    if aliases.writes_anywhere() and (
         aliases.writer_between(first, second, second.all_input_nodes) is not None
         or aliases.writer_between(first, None, (first, second)) is not None
-        or escapes(first, effects)
-        or escapes(second, effects)
-    )
+    ):
+        return True
+    return substitution_problem(second, first, effects, is_recomputed=True) is not None

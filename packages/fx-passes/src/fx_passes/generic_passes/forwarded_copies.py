@@ -11,8 +11,10 @@ from torch.fx import Node
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_argument import value_of
 from fx_passes.matching.requirements import sizes_equal
-from fx_passes.memory import AliasAnalysis, EffectTable, escapes
+from fx_passes.memory import AliasAnalysis, EffectTable, escapes, views_of
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
+from fx_passes.rewriting.checks.substitution import placement_problem
+from fx_passes.rewriting.recorded_values import record_again
 from fx_passes.rewriting.run_scope import where_it_runs
 from fx_passes.torch_internals import OpOverload
 
@@ -130,6 +132,7 @@ class _Forwarding:
             views = any(value in self._effects.of(reader).aliases for value in shown)
             for value in shown:
                 reader.replace_input_with(value, source)
+            record_again((reader,))
             self._matches.append(
                 MatchRecord(anchor=reader.name, removed=(), created=(), exact=True)
             )
@@ -197,7 +200,10 @@ class _Forwarding:
             )
         if views and escapes(reader, self._effects):
             return f"`{reader.name}` is a view of the buffer that leaves the graph"
-        return None
+        family = views_of(reader, self._effects) if views else ()
+        users = [reader, *(user for view in (reader, *family) for user in view.users if views)]
+        moved = placement_problem(users, shown[0], source, self._effects)
+        return None if moved is None else moved.reason
 
     def _remove(self, copy: Node) -> str | None:
         """Remove a copy that nobody reads, or return who may."""

@@ -8,9 +8,10 @@ import torch
 from torch.fx import Node
 
 from fx_passes.errors import RuleError
+from fx_passes.generic_passes.exact_casts import holds_every_value
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import is_dense, sizes_equal
-from fx_passes.memory import escapes, meets_its_source, needs_contiguous
+from fx_passes.memory import needs_contiguous
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -100,34 +101,24 @@ def _double_reciprocal(x: Tensor) -> dict[str, Tensor]:
 
 
 def _nothing_changes(match: Match) -> NoMatch | None:
+    """Return what a view, cast or copy changes besides the memory."""
     tensors = match.tensors("x", "y")
     if isinstance(tensors, NoMatch):
         return tensors
     x, y = tensors
     if x.dtype != y.dtype or x.dim() != y.dim() or not all(map(sizes_equal, x.shape, y.shape)):
         return NoMatch(f"{list(x.shape)} {x.dtype} becomes {list(y.shape)} {y.dtype}")
-    return None
-
-
-def _copy_shows_nowhere(match: Match) -> NoMatch | None:
-    """Return what a copy is good for: another layout, or memory that leaves the graph."""
-    tensors = match.tensors("x", "y")
-    if isinstance(tensors, NoMatch):
-        return tensors
-    x, y = tensors
+    # Also those of dimensions of size one, which operators and callers may read.
     if not all(map(sizes_equal, x.stride(), y.stride())) or x.device != y.device:
         return NoMatch(f"the strides {list(x.stride())} become {list(y.stride())}")
-    return _nothing_changes(match) or _stays_inside(match)
-
-
-def _stays_inside(match: Match) -> NoMatch | None:
-    """Return why a result must have memory of its own."""
-    copy, source = match.outputs["y"], match.bound["x"]
-    if escapes(copy, match.effects):
-        return NoMatch(f"`{copy.name}` leaves the graph, in memory of its own", (copy,))
-    if isinstance(source, Node) and meets_its_source(copy, source, match.effects):
-        return NoMatch(f"`{copy.name}` is used beside `{source.name}`, which may be written")
     return None
+
+
+def _product_is_its_factor(match: Match) -> NoMatch | None:
+    x = match.value("x")
+    if isinstance(x, torch.Tensor) and x.is_complex():
+        return NoMatch("the product of a complex infinity and one is not that infinity")
+    return _nothing_changes(match)
 
 
 def _laid_out_as_before(match: Match) -> NoMatch | None:
@@ -154,20 +145,15 @@ def _laid_out_as_before(match: Match) -> NoMatch | None:
     return NoMatch(f"one reshape may lay out otherwise what reaches `{user.name}`", (user,))
 
 
-def _copy_only_reshaped(match: Match) -> NoMatch | None:
-    return _stays_inside(match) or _laid_out_as_before(match)
-
-
-def _widening_shows_nowhere(match: Match) -> NoMatch | None:
+def _every_value_comes_back(match: Match) -> NoMatch | None:
     x, wide = match.value("x"), match.bound["wide"]
     if (
         not isinstance(x, torch.Tensor)
         or not isinstance(wide, torch.dtype)
-        or not torch.can_cast(x.dtype, wide)
-        or torch.promote_types(x.dtype, wide) != wide
+        or not holds_every_value(wide, x.dtype)
     ):
-        return NoMatch(f"the values do not all fit into {wide}")
-    return _copy_shows_nowhere(match)
+        return NoMatch(f"{wide} does not hold every value")
+    return _nothing_changes(match)
 
 
 def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
@@ -181,7 +167,13 @@ def _input(match: Match, build: GraphBuilder) -> dict[str, Node]:
 def _one_reshape(match: Match, build: GraphBuilder) -> dict[str, Node]:
     x, y = match.value("x"), match.value("y")
     # A reshape of what is not contiguous may be a view, laid out otherwise than the copy was.
-    known = y if isinstance(x, torch.Tensor) and is_dense(x) else None
+    as_before = (
+        isinstance(x, torch.Tensor)
+        and isinstance(y, torch.Tensor)
+        and is_dense(x)
+        and sizes_equal(x.storage_offset(), y.storage_offset())
+    )
+    known = y if as_before else None
     return {"y": build.call("aten::reshape", match.bound["x"], match.bound["shape"], val=known)}
 
 
@@ -189,27 +181,26 @@ def remove_noops() -> tuple[Rule, ...]:
     """Return the rules that remove what only costs host time.
 
     A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
-    that stays in the graph; a product with one; a cast to a wider dtype and back; `cat` of one
-    tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of two reshapes, or
-    the copy that AOTAutograd or a model puts before one. All are exact. Places where the result
-    differs are no near misses.
+    that stays in the graph; a product with one; a cast to a dtype that holds every value, and back;
+    `cat` of one tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of two
+    reshapes, or the copy that AOTAutograd or a model puts before one. All are exact, and nobody can
+    tell the results apart (`substitution_problem`). Places where the result differs are no near
+    misses.
     """
-    views = (
-        ("remove_reshape", _reshape),
-        ("remove_expand", _expand),
-        ("remove_slice", _slice),
-        ("remove_cast", _cast),
-        ("remove_unsqueeze_squeeze", _unsqueeze_squeeze),
-        ("remove_double_transpose", _transpose_twice),
-    )
-    copies = (
-        ("remove_contiguous", (_contiguous,), _copy_shows_nowhere),
-        ("remove_copy", (_clone, _copying_cast, _cat_of_one), _copy_shows_nowhere),
-        ("remove_product_with_one", (_times_one,), _copy_shows_nowhere),
+    removals = (
+        ("remove_reshape", (_reshape,), _nothing_changes),
+        ("remove_expand", (_expand,), _nothing_changes),
+        ("remove_slice", (_slice,), _nothing_changes),
+        ("remove_cast", (_cast,), _nothing_changes),
+        ("remove_unsqueeze_squeeze", (_unsqueeze_squeeze,), _nothing_changes),
+        ("remove_double_transpose", (_transpose_twice,), _nothing_changes),
+        ("remove_contiguous", (_contiguous,), _nothing_changes),
+        ("remove_copy", (_clone, _copying_cast, _cat_of_one), _nothing_changes),
+        ("remove_product_with_one", (_times_one,), _product_is_its_factor),
         (
             "remove_double_cast",
             (_cast_forth_and_back, _copying_cast_forth_and_back),
-            _widening_shows_nowhere,
+            _every_value_comes_back,
         ),
     )
     merges = (
@@ -217,12 +208,8 @@ def remove_noops() -> tuple[Rule, ...]:
         (
             "merge_copy_and_reshape",
             (_reshape_of_copy, _reshape_of_contiguous),
-            _copy_only_reshaped,
+            _laid_out_as_before,
         ),
-    )
-    removals = (
-        *((name, (pattern,), _nothing_changes) for name, pattern in views),
-        *copies,
     )
     return (
         *(
@@ -259,7 +246,7 @@ def remove_double_reciprocal() -> tuple[Rule, ...]:
     rule = Rule(
         name="remove_double_reciprocal",
         patterns=(_double_reciprocal,),
-        check=_copy_shows_nowhere,
+        check=_nothing_changes,
         rewrite=_input,
         numerics="rounding",
         shares_memory=True,

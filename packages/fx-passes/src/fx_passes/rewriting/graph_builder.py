@@ -10,7 +10,8 @@ from torch.fx import Node
 
 from fx_passes.errors import RuleError
 from fx_passes.graph_argument import value_of
-from fx_passes.torch_internals import FakeTensor, schema_of, tree_leaves
+from fx_passes.rewriting.recorded_values import fake_result
+from fx_passes.torch_internals import schema_of, tree_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -210,8 +211,4 @@ class GraphBuilder:
         nodes = sum(isinstance(leaf, Node) for leaf in tree_leaves((args, kwargs)))
         if len(tensors) < nodes and not tensors:
             return None
-        mode = next((each.fake_mode for each in tensors if isinstance(each, FakeTensor)), None)
-        if mode is None:
-            return target(*values, **keywords)
-        with mode:
-            return target(*values, **keywords)
+        return fake_result(target, values, keywords)

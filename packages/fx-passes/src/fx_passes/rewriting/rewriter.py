@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING
 from torch.fx import Node
 
 from fx_passes.errors import PatternError, RuleError
-from fx_passes.graph_argument import nodes_in
+from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.matcher import Matcher, Miss
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.normal_form.operator_signature import SignatureTable
 from fx_passes.reports.report import MatchRecord, NearMiss, RuleReport
+from fx_passes.rewriting.checks.rewrite_check import rewrite_problem
 from fx_passes.rewriting.cost import cost_problem
 from fx_passes.rewriting.graph_builder import GraphBuilder
 from fx_passes.rewriting.placement import place
+from fx_passes.rewriting.recorded_values import record_behind
 from fx_passes.rewriting.replaced_value import replaced_value_problem
-from fx_passes.rewriting.rewrite_check import rewrite_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -187,10 +188,12 @@ class _Rewriter:
         if problem is not None:
             builder.discard()
             return problem
+        recorded = {node: value_of(match.outputs[name]) for name, node in replacements.items()}
         builder.commit()
         for node in placement.moved:
             before.prepend(node)
         self._replace(rule, match, replacements, builder.created, removed)
+        record_behind(recorded)
         aliases.forget_writes(gone)
         for name, node in replacements.items():
             if node is match.outputs[name]:

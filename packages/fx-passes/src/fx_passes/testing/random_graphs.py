@@ -34,30 +34,36 @@ _VIEWS: tuple[tuple[OpOverload, tuple[object, ...]], ...] = (
 _WRITES = (aten.neg_.default, aten.abs_.default)
 
 
-def random_graph(random: Random, *, steps: int = 12) -> GraphModule:
+def random_graph(
+    random: Random, *, steps: int = 12, dtype: torch.dtype = torch.float32
+) -> GraphModule:
     """Return a module of three inputs with views, writes through views, and values used twice.
 
     Args:
         random: Where choices come from; the same choices give the same graph.
         steps: How many steps the graph has, of one to four nodes each.
+        dtype: Of all tensors; an integer or floating-point one.
 
     Returns:
-        The module. Its inputs are float32 tensors of `RANDOM_GRAPH_SHAPE`, which it may write; it
-        returns a tuple of tensors of that shape. Nodes have metadata, on `meta`.
+        The module. Its inputs are tensors of `RANDOM_GRAPH_SHAPE`, which it may write; it returns a
+        tuple of tensors of that shape. Nodes have metadata, on `meta`.
     """
-    writer = _GraphWriter(random)
+    writer = _GraphWriter(random, dtype)
     for _ in range(steps):
         writer.step()
     return writer.finish()
 
 
 class _GraphWriter:
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, dtype: torch.dtype) -> None:
         self._random = random
+        # The sine of an integer is none.
+        keeps = dtype.is_floating_point
+        self._unary = [each for each in _UNARY if keeps or each is not aten.sin.default]
         self._graph = Graph()
         self._values = [self._graph.placeholder(name) for name in "abc"]
         for node in self._values:
-            node.meta["val"] = torch.empty(RANDOM_GRAPH_SHAPE, device="meta")
+            node.meta["val"] = torch.empty(RANDOM_GRAPH_SHAPE, dtype=dtype, device="meta")
 
     def _call(self, target: OpOverload, *args: object) -> Node:
         value = target(*[each.meta["val"] if isinstance(each, Node) else each for each in args])
@@ -71,11 +77,11 @@ class _GraphWriter:
         value = random.choice(values[-3:] if random.randint(0, 1) else values)
         kind = random.choice(("unary", "binary", "interrupted", "view", "write"))
         if kind == "unary":
-            values.append(self._call(random.choice(_UNARY), value))
+            values.append(self._call(random.choice(self._unary), value))
         elif kind == "binary":
             values.append(self._call(random.choice(_BINARY), value, random.choice(values)))
         elif kind == "interrupted":
-            first = self._call(random.choice(_UNARY), value)
+            first = self._call(random.choice(self._unary), value)
             if random.randint(0, 1):
                 self._call(random.choice(_WRITES), random.choice((value, first)))
             values += [first, self._call(random.choice(_BINARY), first, random.choice(values))]

@@ -78,7 +78,7 @@ _IN_ATEN = FusionCase(
     function=lambda x: _square(x.t().reshape(-1, 2) * 2),
     inputs=_rows,
     levels=("aten",),
-    near_misses=(NearMissCase(name="result", function=lambda x: x.t().reshape(-1, 2)),),
+    near_misses=(NearMissCase(name="result", function=lambda x: x[:, :4].clone().view(-1, 2, 2)),),
 )
 _WRITTEN_OUT = FusionCase(
     name="contiguous",
@@ -86,7 +86,7 @@ _WRITTEN_OUT = FusionCase(
     function=lambda x: _square(x.t().contiguous().view(-1, 2) * 2),
     inputs=_rows,
     near_misses=(
-        NearMissCase(name="result", function=lambda x: x.t().contiguous().view(-1, 2)),
+        NearMissCase(name="result", function=lambda x: x[:, :4].contiguous().view(-1, 2, 2)),
         NearMissCase(name="strides", function=lambda x: x.t().contiguous().view(8, -1).exp()),
     ),
 )

@@ -176,21 +176,13 @@ def _angles(match: Match, cache: Tensor, build: GraphBuilder) -> tuple[Node, Nod
         flat = build.call("aten::reshape", positions, [-1])
         rows = build.call("aten::index_select", held, 0, flat)
         folded = build.call("aten::reshape", rows, [count, -1, rotary])
-        plane = cache.new_empty((tokens, rotary))
-        planes = [build.call("aten::select.int", folded, 0, row, val=plane) for row in range(count)]
+        planes = [build.call("aten::select.int", folded, 0, row) for row in range(count)]
         ends = [sum(sections[: row + 1]) for row in range(count)]
         bounds = [(end - size, end) for end, size in zip(ends, sections, strict=True)]
     pieces: list[Node] = []
     for offset in (0, half):
         parts = [
-            build.call(
-                "aten::slice.Tensor",
-                plane_node,
-                1,
-                offset + start,
-                offset + end,
-                val=cache.new_empty_strided((tokens, end - start), (rotary, 1)),
-            )
+            build.call("aten::slice.Tensor", plane_node, 1, offset + start, offset + end)
             for plane_node, (start, end) in zip(planes, bounds, strict=True)
         ]
         doubled = build.call(

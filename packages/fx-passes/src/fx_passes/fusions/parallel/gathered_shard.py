@@ -12,7 +12,6 @@ from fx_passes.errors import RuleError
 from fx_passes.fusions.parallel.parallel_group import ParallelGroup, group_of
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.requirements import Requirement, first_unmet, sizes_equal
-from fx_passes.memory import escapes
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:
@@ -78,8 +77,6 @@ def _place_problem(match: Match, group: ParallelGroup, rank: int) -> NoMatch | N
         problem = f"the part is that of the rank {rank}; this is rank {group.rank}"
     elif "chunks" in bound and not sizes_equal(bound["chunks"], group.size):
         problem = f"{bound['chunks']} chunks of what {group.size} ranks gave"
-    if not problem and "own" in match.outputs and escapes(match.outputs["own"], match.effects):
-        problem = f"`{match.outputs['own'].name}` leaves the graph, in memory of its own"
     return NoMatch(problem) if problem else None
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
+from fx_passes.rewriting.checks.substitution import substitution_problem
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -41,13 +42,13 @@ def rewrite_problem(
 
     Raises:
         RuleError: The rule is wrong wherever it matches: it uses what it replaces, or writes memory
-            that is not its own.
+            that it did not allocate.
     """
     created = set(builder.created)
     known = {*created, *builder.checked, *match.inputs}
     for node in builder.created:
         if not match.effects.fresh(node):
-            _require_no_writes(rule, match, node, created)
+            _require_no_writes(rule, match, node, created, aliases)
         for used in node.all_input_nodes:
             if used in known:
                 continue
@@ -61,20 +62,44 @@ def rewrite_problem(
             if problem is not None:
                 return problem
             known.add(used)
-    if rule.shares_memory or not aliases.writes_anywhere():
-        return None
+    problem = _handed_on_problem(match, replacements, created)
+    if problem is not None or rule.shares_memory or not aliases.writes_anywhere():
+        return problem
     return _sharing_problem(match, replacements, created, aliases)
 
 
-def _require_no_writes(rule: Rule, match: Match, node: Node, created: set[Node]) -> None:
-    effect = match.effects.of(node)
-    foreign = next((each for each in effect.writes if each not in created), None)
-    if foreign is not None:
+def _require_no_writes(
+    rule: Rule, match: Match, node: Node, created: set[Node], aliases: AliasAnalysis
+) -> None:
+    for written in match.effects.of(node).writes:
+        foreign = aliases.group(written)
+        if foreign in created:
+            continue
+        through = "" if foreign is written else f", by `{written.name}`, which may show its memory"
         raise RuleError(
             f"rewriting with the rule {rule.name!r} at `{match.anchor.name}`: the new node "
-            f"`{node.name}` ({node.target}) writes `{foreign.name}`; a rewrite may write nothing "
-            "but what it made itself; use the functional form of the operator"
+            f"`{node.name}` ({node.target}) writes `{foreign.name}`{through}; a rewrite may write "
+            "only memory that it allocated itself. Use the functional form of the operator, or "
+            "write a copy that `aten::clone` makes"
         )
+
+
+def _handed_on_problem(
+    match: Match, replacements: Mapping[str, Node], created: set[Node]
+) -> NoMatch | None:
+    """Return who could tell that an output is now a value that was there before, or another one."""
+    outputs: dict[Node, Node] = {}
+    for name, node in replacements.items():
+        old = match.outputs[name]
+        if node is old:
+            continue
+        problem = substitution_problem(old, node, match.effects, created=created)
+        first = outputs.setdefault(node, old)
+        if problem is None and first is not old:
+            problem = substitution_problem(old, first, match.effects)
+        if problem is not None:
+            return problem
+    return None
 
 
 def _outside_problem(
