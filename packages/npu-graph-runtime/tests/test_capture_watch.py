@@ -115,7 +115,8 @@ def test_memory_kept_outside_is_refused_with_the_line_that_made_it(
     workspace = cached(device.torch_device)
 
     with pytest.raises(
-        KeptMemoryError, match=r"1 tensors .* aten\.zeros\.default at .*test_capture_watch\.py:\d+"
+        KeptMemoryError,
+        match=r"1 tensor made .* aten\.zeros\.default at .*test_capture_watch\.py:\d+",
     ):
         Captured(lambda x: x * 2 + workspace(), device, context, mode, warmup_runs=0)
 
@@ -210,6 +211,32 @@ class Counting(nn.Module):
         else:
             self.load = self.load + x
         return x * 1
+
+
+class Alternating(nn.Module):
+    """Reads one of two buffers and rebinds the name to the other, which both stay."""
+
+    load: Tensor
+
+    def __init__(self, device: torch.device) -> None:
+        super().__init__()
+        self.both = [torch.ones(4, 4, device=device), torch.zeros(4, 4, device=device)]
+        self.register_buffer("load", self.both[0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        found = x + self.load
+        self.load = self.both[0] if self.load is self.both[1] else self.both[1]
+        return found
+
+
+@pytest.mark.parametrize("device_name", ["npu", "fake"])
+def test_buffer_that_is_rebound_to_memory_that_stays_is_refused_at_the_capture(
+    request: pytest.FixtureRequest, context: GraphContext, device_name: str
+) -> None:
+    device: GraphDevice = request.getfixturevalue(device_name)
+
+    with pytest.raises(ReplacedWeightError, match=r"capturing 'step' .*1 of 1 weights .* load is"):
+        Captured(Alternating(device.torch_device), device, context)
 
 
 @pytest.mark.parametrize("is_old_kept", [False, True])

@@ -218,9 +218,9 @@ class CaptureWatch:
             for key, made in list(kept.items())[:_LISTED]
         )
         problem = (
-            f"capturing {self._subject}: {len(kept)} tensors that were made inside the capture "
-            f"are kept outside of it and are no outputs: {listed}; their memory belongs to the "
-            "graph: each replay writes it anew, graphs of the same pool may overwrite it, and "
+            f"capturing {self._subject}: {_several(len(kept), 'tensor')} made inside the capture "
+            f"and kept outside of it, expected none but outputs: {listed}; such memory belongs to "
+            "the graph: each replay writes it anew, graphs of the same pool may overwrite it, and "
             "replays do not change what Python keeps; make them before the capture (warmup_runs=1 "
             "runs the function once before), write into a buffer that exists (copy_), return them, "
             "or pass kept_memory=KeptMemory.WARN if nothing relies on them between replays"
@@ -244,8 +244,8 @@ class CaptureWatch:
         listed = "; ".join(changes[:_LISTED])
         more = f"; and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
         warnings.warn(
-            f"capturing {self._subject}: the function changed {len(changes)} values of Python: "
-            f"{listed}{more}; replays do not run Python, so these stay as they are now, and what "
+            f"capturing {self._subject}: the function changed "
+            f"{_several(len(changes), 'value')} of Python: {listed}{more}; replays do not run Python, so these stay as they are now, and what "
             "captured work was launched with stays what it was; keep in tensors what the function "
             "counts or remembers, or do it outside of the captured function",
             FrozenStateWarning,
@@ -347,6 +347,10 @@ class _Used(NamedTuple):
     memory: UsedMemory
     place: Place | None
     expected: WeightPlace | None
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _storages(value: object) -> dict[int, Tensor]:
