@@ -6,6 +6,7 @@ On the real torch_npu: graphs of the fake device keep the memory that they use.
 from __future__ import annotations
 
 import functools
+import gc
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -178,6 +179,24 @@ def test_what_backward_would_read_is_no_kept_memory(npu: NpuDevice, context: Gra
     captured = Captured(model, npu, context)
 
     torch.testing.assert_close(captured.replay(), model(captured.x))
+
+
+def test_constant_that_the_function_makes_is_memory_of_the_capture(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    cache: list[Tensor] = []
+    captured = Captured(lambda x: x * torch.tensor([2.0, 3.0, 4.0, 5.0]), fake, context)
+    gc.collect()
+    assert captured.replay().tolist() == [[2.0, 3.0, 4.0, 5.0]] * 4
+
+    def step(x: Tensor) -> Tensor:
+        if not cache:
+            cache.append(torch.tensor([2.0, 3.0, 4.0, 5.0]))
+        return x * cache[0]
+
+    captured.graphed.release_all()
+    with pytest.raises(KeptMemoryError, match=r"test_capture_watch\.py:\d+, kept as cache\[0\]"):
+        Captured(step, fake, context, warmup_runs=0)
 
 
 def test_values_in_a_cycle_of_python_are_no_kept_memory(
@@ -688,3 +707,45 @@ def test_tensor_that_is_on_other_memory_takes_no_time_at_each_replay(
     assert outputs[-1].tolist() == [[5.0] * 4] * 4
     assert kept[0, 0] == 1
     assert len(checks) == 3
+
+
+@pytest.mark.parametrize("device_name", ["fake", "npu"])
+def test_break_that_fails_inside_an_operator_of_python_leaves_no_mode_behind(
+    request: pytest.FixtureRequest, context: GraphContext, device_name: str
+) -> None:
+    device: GraphDevice = request.getfixturevalue(device_name)
+    fails = [True]
+
+    @runs_eagerly(context)
+    def eager(x: Tensor) -> Tensor:
+        if fails[0]:
+            raise ValueError("not yet")
+        return x + 1
+
+    @torch.library.custom_op(f"capture_watch::breaks_{device_name}", mutates_args=())
+    def breaks(x: Tensor) -> Tensor:
+        found: Tensor = eager(x * 2)
+        return found * 3
+
+    step = GraphedCallable(
+        lambda x: breaks(x + 1) + 1,
+        device=device,
+        context=context,
+        run_mode=RunMode.BREAKABLE,
+        name="step",
+        warmup_runs=0,
+    )
+    x = torch.ones(4, device=device.torch_device)
+
+    with CaptureSession(device, context), context.run(RunMode.BREAKABLE, KEY):
+        with pytest.raises(ValueError, match="not yet"):
+            step(x)
+        assert torch.ones(2).tolist() == [1.0, 1.0]
+        fails[0] = False
+        step(x)
+
+    with context.run(RunMode.BREAKABLE, KEY):
+        found = step(x)
+    device.synchronize()
+    assert found.tolist() == [16.0] * 4
+    assert torch.ones(2).tolist() == [1.0, 1.0]

@@ -17,6 +17,7 @@ from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import GraphDevice, Stream
@@ -224,6 +225,9 @@ class SegmentRecorder:
         self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
         self._unreturned = UnreturnedMemory.of(subject)
+        self._mode: AbstractContextManager[object] | None = None
+        if watch is not None:
+            watch.memory.on_read = self._unreturned.check
 
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
         """Capture the call and return its graph and its result.
@@ -268,7 +272,26 @@ class SegmentRecorder:
                 "expected that Python calls it, since the graph breaks there; do not compile what "
                 "contains it"
             )
-        self._end(before=name)
+        try:
+            self._end(before=name)
+            segment, result = self._called(name, function, args, kwargs)
+            self._segments.append(segment)
+            self._begin()
+        except BaseException:
+            # Where an operator written in Python has called this, torch takes the mode off its
+            # stack behind it, once more than it was put there.
+            if self._mode is None:
+                self._enter_mode()
+            raise
+        return result
+
+    def _called(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> tuple[EagerSegment, Any]:
         try:
             self._unreturned.check((args, dict(kwargs)), f"the call of {name}")
             if self._watch is not None:
@@ -283,9 +306,7 @@ class SegmentRecorder:
         except BaseException as error:
             self._failed = (name, error)
             raise
-        self._segments.append(segment)
-        self._begin()
-        return result
+        return segment, result
 
     def call_named(
         self,
@@ -311,12 +332,23 @@ class SegmentRecorder:
     def _begin(self) -> None:
         graph, stack = self._device.create_graph(), contextlib.ExitStack()
         stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
-        if self._watch is not None:
-            stack.enter_context(self._watch.memory)
-        if self._unreturned.is_there:
-            stack.enter_context(self._unreturned)
+        self._enter_mode()
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
         self._open, self._latest = (segment, stack), segment
+
+    def _enter_mode(self) -> None:
+        """Let a mode of torch see what is captured, and no operator of eager functions."""
+        if self._watch is not None:
+            self._mode = self._watch.memory
+        elif self._unreturned.is_there:
+            self._mode = self._unreturned
+        if self._mode is not None:
+            self._mode.__enter__()
+
+    def _leave_mode(self) -> None:
+        mode, self._mode = self._mode, None
+        if mode is not None:
+            mode.__exit__(None, None, None)
 
     def _number(self) -> int:
         return 1 + sum(isinstance(segment, CapturedSegment) for segment in self._segments)
@@ -342,6 +374,7 @@ class SegmentRecorder:
             ) from error
         (segment, stack), self._open = self._open, None
         segment.before = before
+        self._leave_mode()
         stack.close()
         self._segments.append(segment)
         try:
@@ -354,6 +387,7 @@ class SegmentRecorder:
 
     def _abandon(self, error: BaseException) -> None:
         """End the capture under way, if any, and release what is captured."""
+        self._leave_mode()
         if self._open is not None:
             (_, stack), self._open = self._open, None
             # The device ends the capture; the first error says why.

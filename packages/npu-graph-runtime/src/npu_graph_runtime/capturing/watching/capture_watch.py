@@ -245,7 +245,8 @@ class CaptureWatch:
         more = f"; and {len(changes) - _LISTED} more" if len(changes) > _LISTED else ""
         warnings.warn(
             f"capturing {self._subject}: the function changed "
-            f"{_several(len(changes), 'value')} of Python: {listed}{more}; replays do not run Python, so these stay as they are now, and what "
+            f"{_several(len(changes), 'value')} of Python: {listed}{more}; "
+            "replays do not run Python, so these stay as they are now, and what "
             "captured work was launched with stays what it was; keep in tensors what the function "
             "counts or remembers, or do it outside of the captured function",
             FrozenStateWarning,

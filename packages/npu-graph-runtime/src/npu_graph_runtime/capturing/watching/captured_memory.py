@@ -120,6 +120,9 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         of_pool: memory made in captures of the same pool, by the identity of its storage; what this
             capture makes is added.
         on_freed: called when memory is freed that the capture uses and has not made.
+
+    Attributes:
+        on_read: called with the arguments of each operator and its name; may raise.
     """
 
     supports_higher_order_operators = True
@@ -143,6 +146,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], MadeMemory]] = {}
         self._used: dict[int, UsedMemory] = {}
         self._lost: list[UsedMemory] = []
+        self.on_read: Callable[[Any, str], None] | None = None
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -194,6 +198,8 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run an operator, and note what it uses and what it makes."""
         del types
         kwargs = kwargs or {}
+        if self.on_read is not None:
+            self.on_read((args, kwargs), str(func))
         if str(func).startswith("aten.lift_fresh"):
             # What `torch.tensor` makes: no operator is seen before this one.
             for part in plain_tensors(args[0]):
