@@ -7,7 +7,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import threading
 import weakref
+from argparse import Namespace
+from collections import OrderedDict, UserDict, UserList, deque
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -443,6 +447,44 @@ def test_replaced_tensor_whose_old_memory_is_kept_is_found_by_asking(
     old = replace(model)
 
     with pytest.raises(ReplacedWeightError, match=named):
+        captured.graphed.check_weights()
+    del old
+
+
+def in_local(table: Tensor) -> threading.local:
+    holder = threading.local()
+    holder.table = table
+    return holder
+
+
+HOLDERS: list[tuple[Callable[[Tensor], Any], Callable[[Any], Tensor], Callable[..., None]]] = [
+    (lambda t: SimpleNamespace(table=t), lambda h: h.table, lambda h, t: setattr(h, "table", t)),
+    (lambda t: Namespace(table=t), lambda h: h.table, lambda h, t: setattr(h, "table", t)),
+    (in_local, lambda h: h.table, lambda h, t: setattr(h, "table", t)),
+    (lambda t: deque([t]), lambda h: h[0], lambda h, t: h.__setitem__(0, t)),
+    (lambda t: UserList([t]), lambda h: h[0], lambda h, t: h.__setitem__(0, t)),
+    (lambda t: UserDict(table=t), lambda h: h["table"], lambda h, t: h.update(table=t)),
+    (lambda t: OrderedDict(table=t), lambda h: h["table"], lambda h, t: h.update(table=t)),
+]
+
+
+@pytest.mark.parametrize(("make", "get", "put"), HOLDERS)
+def test_tensor_in_an_object_of_pythons_library_is_found_by_asking(
+    npu: NpuDevice,
+    context: GraphContext,
+    make: Callable[[Tensor], Any],
+    get: Callable[[Any], Tensor],
+    put: Callable[..., None],
+) -> None:
+    holder = make(torch.ones(4).to("npu"))
+    captured = Captured(lambda x: x * get(holder), npu, context)
+    captured.replay()
+    captured.graphed.check_weights()
+
+    old = get(holder)
+    put(holder, torch.full((4,), 2.0).to("npu"))
+
+    with pytest.raises(ReplacedWeightError):
         captured.graphed.check_weights()
     del old
 

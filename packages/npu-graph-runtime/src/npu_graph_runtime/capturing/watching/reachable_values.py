@@ -6,10 +6,13 @@ called and no property is read: attributes are looked up where they are stored.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import sys
+import threading
 import types
-from collections import deque
+from collections import UserDict, UserList, deque
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
@@ -30,6 +33,8 @@ _OURS = frozenset(
 )
 # Those of which objects hold a model, or a function that does.
 _WRAPPERS = frozenset({"npu_graph_runtime", "npu_compile"})
+# Classes of Python's library whose objects hold what a model puts there.
+_HOLDERS = (types.SimpleNamespace, argparse.Namespace, threading.local, UserDict, UserList)
 _ATOMS = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType)
 
 
@@ -85,8 +90,8 @@ def reachable_values(root: object) -> Iterator[tuple[Place, object, object]]:
 def _parts(holder: Any, root: object) -> Iterator[tuple[str, Getter, Any, object]]:  # noqa: C901, PLR0912
     if isinstance(holder, nn.Module):
         yield from _module_parts(holder)
-    elif isinstance(holder, (list, tuple)):
-        for index, item in enumerate(holder[:_ITEMS]):
+    elif isinstance(holder, (list, tuple, deque)):
+        for index, item in enumerate(islice(holder, _ITEMS)):
             yield f"[{index}]", _item, index, item
     elif isinstance(holder, dict):
         # In one step: other threads may write it.
@@ -103,7 +108,7 @@ def _parts(holder: Any, root: object) -> Iterator[tuple[str, Getter, Any, object
         yield from _function_parts(holder, root)
     elif "__wrapped__" in getattr(holder, "__dict__", ()):
         yield "", _attribute, "__wrapped__", holder.__wrapped__
-    elif is_of_a_model(holder):
+    elif isinstance(holder, _HOLDERS) or is_of_a_model(holder):
         yield from _attributes(holder)
     elif _package(holder) in _WRAPPERS:
         for part in _attributes(holder):
