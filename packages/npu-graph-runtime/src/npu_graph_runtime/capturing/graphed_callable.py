@@ -28,6 +28,7 @@ from npu_graph_runtime.errors import (
     GraphNotCapturedError,
     GraphRuntimeError,
     IllegalWhileCapturingError,
+    UnknownDeviceError,
     WeakOutputError,
 )
 from npu_graph_runtime.failures.diagnosis import diagnose
@@ -587,7 +588,10 @@ class GraphedCallable:
             found = diagnose(error, doing="replaying", subject=subject)
         session = self._context.capture_session
         capturing = None if session is None else session.capturing
-        if capturing is not None and isinstance(found, IllegalWhileCapturingError):
+        # torch_npu 2.10 refuses the replay itself, without an error code of the runtime.
+        if capturing is not None and isinstance(
+            found, (IllegalWhileCapturingError, UnknownDeviceError)
+        ):
             raise CaptureSessionError(
                 f"replaying {subject}: {capturing} is being captured, and it calls this callable, "
                 f"which has a graph of its own for the same run mode, {self.run_mode.name}, and "
