@@ -340,6 +340,20 @@ def serving_soak(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def engine_fuzz(session: nox.Session) -> None:
+    """Let 5,000 random engines live through random events; the gate takes a few episodes.
+
+    After ``--``: ``--episodes=100 --seed=7`` for others.
+    """
+    python = _everything(session)
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
+    _build_simulator(session, python)
+    options = session.posargs or ["--episodes=5000"]
+    command = [python, "-m", "pytest", "-q", "-s", "integration-tests/engine_fuzz", *options]
+    session.run(*command, env=environment, external=True)
+
+
+@nox.session(default=False)
 def breakable_models(session: nox.Session) -> None:
     """Capture 2,000 random models in segments; the gate captures a small share of them."""
     _long_tests(session, "npu-graph-runtime", "tests/breakable", "--models=2000")

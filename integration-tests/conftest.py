@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--write-matrix", action="store_true", help="write docs/modes.md")
     group.addoption("--soak-minutes", type=float, default=0, help="of serving; 0 for a share")
     group.addoption("--soak-seed", type=int, default=0, help="of the first episode")
+    group.addoption("--episodes", type=int, default=0, help="of fuzzed engines; 0 for a share")
+    group.addoption("--seed", type=int, default=0, help="of the first of these episodes")
     group.addoption("--speculative-steps", type=int, default=30, help="without a host wait")
 
 

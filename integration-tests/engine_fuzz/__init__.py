@@ -1,0 +1,1 @@
+"""Random engines live through random events; every step is compared with an eager run."""

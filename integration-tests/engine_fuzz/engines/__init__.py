@@ -1,0 +1,1 @@
+"""The engines that are fuzzed: a small model, the batches of its sequences, two ways to run it."""
