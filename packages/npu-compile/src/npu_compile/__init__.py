@@ -9,12 +9,12 @@ from npu_compile.compilation.backend import Backend
 from npu_compile.compilation.compilation_report import CompilationReport
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.compilation.dynamo_backend import compile_graph
-from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.compilation.model_compilation import compile_model
 from npu_compile.configuration.config import (
     CaptureFailure,
     CompileConfig,
     CompileMode,
+    Fusions,
     InnerCompiler,
 )
 from npu_compile.errors import (
@@ -26,6 +26,7 @@ from npu_compile.errors import (
     RunnerStateError,
     SiblingVersionError,
 )
+from npu_compile.explaining.explanation import Explanation, explain
 from npu_compile.inputs.input_place import InputPlace
 from npu_compile.inputs.input_spec import InputSpec
 from npu_compile.inputs.sequence_packing import pack_sequences
@@ -50,6 +51,7 @@ __all__ = [
     "DecodeRunner",
     "DecodeStep",
     "Explanation",
+    "Fusions",
     "InnerCompiler",
     "InputError",
     "InputPlace",

@@ -30,8 +30,9 @@ example, in a file my_model.py:
   npu-compile {command} my_model:decode{options}
 
 The mapping must have "model" and "inputs" (example arguments of one decode step, by name). It may
-have "config" and "dynamic_arg_dims" (as for compile_model), and, to run the model, "device",
-"context", "decode" (further arguments of DecodeRunner) and "prefill" (of PrefillRunner)."""
+have "config", "pipeline" and "dynamic_arg_dims" (as for compile_model), and, to run the model,
+"device", "context", "decode" (further arguments of DecodeRunner) and "prefill" (of
+PrefillRunner)."""
 
 _UNITS = MappingProxyType({"": 1, "K": 2**10, "M": 2**20, "G": 2**30})
 
@@ -53,6 +54,12 @@ def make_parser() -> argparse.ArgumentParser:
         "explain",
         "show fusions, near misses and pieces of a model, without running it",
         options=" --html explanation.html",
+    )
+    explain.add_argument(
+        "--fusions",
+        metavar="NAME",
+        help="use this pipeline: default, raise (for models in plain torch), none, or "
+        "MODULE:FUNCTION that returns an fx_passes.Pipeline",
     )
     explain.add_argument("--html", metavar="FILE", help="write the explanation as an HTML page")
     _add_plot(explain, "operators before and after fusion")

@@ -89,7 +89,11 @@ def _error(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    explanation = NamedModel.load(options.model, _config_of(options)).explanation()
+    explanation = (
+        NamedModel.load(options.model, _config_of(options))
+        .with_fusions(options.fusions)
+        .explanation()
+    )
     if options.html is not None:
         _write(options.html, explanation.html())
     for path in options.plot:

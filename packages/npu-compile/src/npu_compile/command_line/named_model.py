@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-import inspect
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from npu_compile.compilation.explanation import Explanation, explain
 from npu_compile.configuration.config import CompileConfig
 from npu_compile.errors import ConfigError, NpuCompileError
+from npu_compile.explaining.explanation import Explanation, explain
+from npu_compile.named_function import named_function
 from npu_graph_runtime import GraphRuntimeError
 
 if TYPE_CHECKING:
@@ -33,6 +32,7 @@ class NamedModel:
         dynamic_arg_dims: as for `compile_model`.
         device: as for `compile_model`; commands that run the model.
         context: as for `compile_model`.
+        pipeline: as for `compile_model`.
         decode: further arguments of `DecodeRunner` (``inputs``, which by default are declared as
             the example inputs are, ``recorder``, ``groups``, ``set_lengths``), and ``lengths``: a
             function that returns what `DecodeRunner.run` is given for a number of padded rows and
@@ -48,6 +48,7 @@ class NamedModel:
     dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None
     device: Any = None
     context: Any = None
+    pipeline: Any = None
     decode: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     prefill: Mapping[str, Any] | None = None
 
@@ -63,7 +64,9 @@ class NamedModel:
         Raises:
             ConfigError: there is no such function, or it returns something else.
         """
-        made = _function(name)()
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        made = named_function(name, doing="finding the model")()
         known = [field.name for field in dataclasses.fields(cls)]
         if not isinstance(made, Mapping) or not {"model", "inputs"} <= made.keys() <= {*known}:
             found = sorted(made) if isinstance(made, Mapping) else type(made).__name__
@@ -80,31 +83,21 @@ class NamedModel:
         Raises:
             ConfigError: as for `explain`.
         """
-        return explain(self.model, self.inputs, self.config, dynamic_arg_dims=self.dynamic_arg_dims)
-
-
-def _function(name: str) -> Callable[[], object]:
-    module_name, _, function_name = name.partition(":")
-    if not module_name or not function_name:
-        raise ConfigError(f"finding the model {name!r}: expected MODULE:FUNCTION")
-    if "" not in sys.path:
-        sys.path.insert(0, "")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"finding the model {name!r}: {error}; run the command where the module can be "
-            "imported, or set PYTHONPATH"
-        ) from error
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        raise ConfigError(
-            f"finding the model {name!r}: the module has no function {function_name!r}; it has "
-            f"{', '.join(_functions(module)) or 'none'}"
+        return explain(
+            self.model,
+            self.inputs,
+            self.config,
+            dynamic_arg_dims=self.dynamic_arg_dims,
+            pipeline=self.pipeline,
         )
-    found: Callable[[], object] = function
-    return found
 
+    def with_fusions(self, fusions: str | None) -> NamedModel:
+        """Return the model with another pipeline, named as in the configuration.
 
-def _functions(module: object) -> list[str]:
-    return [name for name, _ in inspect.getmembers(module, inspect.isfunction)]
+        Raises:
+            ConfigError: no pipeline has this name.
+        """
+        if fusions is None:
+            return self
+        config = dataclasses.replace(self.config, fusions=fusions, fuse=True)
+        return dataclasses.replace(self, config=config, pipeline=None)

@@ -79,6 +79,7 @@ class SampleSteps:
             device=device,
             dynamic_arg_dims=named.dynamic_arg_dims,
             context=named.context,
+            pipeline=named.pipeline,
             observer=observer,
         )
         is_full = RunMode.FULL in config.decode_run_modes

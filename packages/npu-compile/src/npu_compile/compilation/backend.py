@@ -13,6 +13,7 @@ from piecewise_split import run_uncompiled
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fx_passes import Pipeline
     from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
     from piecewise_split import Piece
 
@@ -30,6 +31,7 @@ class Backend(GraphCompiler):
         context: says at each call of a piece what the run mode (``RunMode.PIECEWISE``) and graph
             key are; owned by the caller, shared with the runner; only needed by mode ``piecewise``.
         observer: told of each capture and replay of a piece.
+        pipeline: rewrites each graph, in place of the pipeline that ``config.fusions`` names.
 
     Raises:
         ConfigError: another mode, a compile cache, mode ``piecewise`` without device or context, or
@@ -44,6 +46,7 @@ class Backend(GraphCompiler):
         device: GraphDevice | None = None,
         context: GraphContext | None = None,
         observer: RuntimeObserver | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         if config.mode not in {CompileMode.EAGER, CompileMode.PIECEWISE}:
             raise ConfigError(
@@ -59,7 +62,7 @@ class Backend(GraphCompiler):
         self.config = config
         self.captured_pieces: list[GraphedCallable] = []
         self._observer = observer
-        super().__init__(config, self._capturing(device, context))
+        super().__init__(config, self._capturing(device, context), pipeline=pipeline)
 
     def _capturing(
         self, device: GraphDevice | None, context: GraphContext | None

@@ -36,6 +36,7 @@ from piecewise_split import run_uncompiled
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from fx_passes import Pipeline
     from npu_compile.compilation.compilation_report import CompilationReport
     from npu_compile.configuration.config import CompileConfig
     from npu_graph_runtime import CapturePlan, GraphDevice, GraphKey, RuntimeObserver
@@ -63,6 +64,7 @@ class CompiledModel:
         context: run mode and graph key of the next call; a new one by default. Given where the
             model's own functions are marked by ``runs_eagerly(context)`` before it is compiled.
         observer: told of captures and replays, and of run modes that were measured and chosen.
+        pipeline: rewrites the graph, in place of the pipeline that ``config.fusions`` names.
 
     Attributes:
         config: as given.
@@ -85,6 +87,7 @@ class CompiledModel:
         dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
         context: GraphContext | None = None,
         observer: RuntimeObserver | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         self.config = config
         self.device = device
@@ -94,14 +97,14 @@ class CompiledModel:
         self._dynamic_dims = dict(dynamic_arg_dims or {})
         self._signature = signature_with(model, self._dynamic_dims)
         inner = inner_compiler_of(config, device)
-        whole = GraphCompiler(config, inner=inner)
+        whole = GraphCompiler(config, inner=inner, pipeline=pipeline)
         self._compilers = [whole]
         self._run_eagerly = self._run_capturable = self._behind_dynamo(model, whole)
         if config.splits:
             # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
             # inputs of a captured one as well, and would be run in its place, with nothing split.
             pieces = PreparedPieces(self._prepare_piece)
-            splitting = GraphCompiler(config, pieces)
+            splitting = GraphCompiler(config, pieces, pipeline=pipeline)
             self._compilers = [splitting, whole]
             self._run_capturable = self._behind_dynamo(model, splitting, pieces)
         elif not config.fuse and inner is None:

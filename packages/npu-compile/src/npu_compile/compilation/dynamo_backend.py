@@ -26,7 +26,8 @@ def compile_graph(
     Args:
         graph_module: the graph.
         example_inputs: as Dynamo gives them.
-        options: the keys of :class:`CompileConfig`. Mode ``piecewise`` also needs ``device`` (a
+        options: the keys of :class:`CompileConfig`, and ``pipeline``, an ``fx_passes.Pipeline`` in
+            place of the one that ``fusions`` names. Mode ``piecewise`` also needs ``device`` (a
             ``GraphDevice``) and ``context`` (a ``GraphContext``), since the caller must say when
             to capture. The other capturing modes capture the model from outside of Dynamo, so they
             are not for this door.
@@ -37,6 +38,7 @@ def compile_graph(
     values = dict(options or {})
     device = values.pop("device", None)
     context = values.pop("context", None)
+    pipeline = values.pop("pipeline", None)
     config = CompileConfig.from_mapping(values)
     if device is not None and not hasattr(device, "create_graph"):
         raise ConfigError(
@@ -48,4 +50,5 @@ def compile_graph(
             f"torch.compile(backend='npu_compile'): the option `context` is {context!r}, expected "
             "an npu_graph_runtime.GraphContext"
         )
-    return Backend(config, device=device, context=context)(graph_module, example_inputs)
+    backend = Backend(config, device=device, context=context, pipeline=pipeline)
+    return backend(graph_module, example_inputs)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any
 
-from fx_passes import PipelineError, default_npu_pipeline
 from fx_passes.generic_passes import prepared_values_of
+from npu_compile.compilation.chosen_pipeline import chosen_pipeline, stable_hash
 from npu_compile.compilation.compilation_report import CompilationReport
 from npu_compile.compilation.prepared_inputs import give_prepared_values
-from npu_compile.errors import ConfigError
 from npu_compile.sibling_versions import check_sibling_versions
 from piecewise_split import plan_split, split, stitch
 
@@ -32,6 +31,7 @@ class GraphCompiler:
 
     Args:
         config: which fusions run, and at which operators graphs are split.
+        pipeline: the pipeline that rewrites, in place of the one that the configuration names.
         prepare_piece: makes of each piece what runs in its place; ``None`` leaves graphs whole.
         inner: compiles whole graphs further, behind the fusions; called as a backend is.
         observers: look on between the passes that fuse.
@@ -43,7 +43,7 @@ class GraphCompiler:
         pipeline_hash: of what fuses, for the key of a compile cache; empty where nothing does.
 
     Raises:
-        ConfigError: the configuration names an unknown fusion.
+        ConfigError: the configuration names an unknown fusion, or contradicts the pipeline.
         SiblingVersionError: a package that this one joins is outside of the stated range.
     """
 
@@ -53,15 +53,16 @@ class GraphCompiler:
         prepare_piece: Callable[[Piece], Callable[..., Any]] | None = None,
         observers: Sequence[PassObserver] = (),
         inner: FxCompiler | None = None,
+        pipeline: Pipeline | None = None,
     ) -> None:
         check_sibling_versions()
         self.reports: list[CompilationReport] = []
         self.prepared: list[PreparedValues] = []
-        self._splitting_ops = config.splitting_ops
-        pipeline = _pipeline(config)
-        self._pipeline = pipeline.observed_by(*observers) if pipeline else None
+        self._config = config
+        chosen = chosen_pipeline(config, pipeline)
+        self._pipeline = chosen.observed_by(*observers) if chosen else None
         self._is_stored = config.cache_folder is not None
-        self.pipeline_hash = pipeline.hash() if pipeline and config.cache_folder else ""
+        self.pipeline_hash = stable_hash(chosen) if chosen and config.cache_folder else ""
         self._prepare_piece = prepare_piece
         self._inner = inner
         self._lock = threading.Lock()
@@ -77,6 +78,7 @@ class GraphCompiler:
                 metadata has shapes and dtypes.
 
         Raises:
+            ConditionError: a rule that the configuration requires matched nothing.
             SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
         """
         fusions = self._fuse(graph_module)
@@ -86,7 +88,12 @@ class GraphCompiler:
         compiled: Callable[..., Any] = graph_module.forward
         if self._prepare_piece is not None:
             whole, given = give_prepared_values(graph_module)
-            plan = plan_split(whole, splitting_ops=self._splitting_ops)
+            plan = plan_split(
+                whole,
+                splitting_ops=self._config.splitting_ops,
+                allow_absent=self._config.allow_absent,
+                side_inputs=dict(self._config.side_inputs),
+            )
             pieces = split(whole, plan)
             num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
             compiled = given(stitch(pieces, self._prepare_piece))
@@ -108,18 +115,5 @@ class GraphCompiler:
             # What is kept on disk holds no values, so what is made of weights costs its launches.
             for node in graph_module.graph.find_nodes(op="placeholder"):
                 node.meta.pop("tensor_dict", None)
-        return self._pipeline.run(graph_module).report
-
-
-def _pipeline(config: CompileConfig) -> Pipeline | None:
-    """Return the default pipeline without what a configuration disables; ``None`` without fusions.
-
-    Raises:
-        ConfigError: a disabled fusion that the default pipeline does not have.
-    """
-    if not config.fuse:
-        return None
-    try:
-        return default_npu_pipeline().without(*config.disabled_fusions)
-    except PipelineError as error:
-        raise ConfigError(f"reading the configuration: disabled_fusions: {error}") from error
+        required = self._config.required_fusions
+        return self._pipeline.run(graph_module, require=required).report

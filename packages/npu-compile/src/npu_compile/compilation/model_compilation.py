@@ -11,6 +11,7 @@ from npu_graph_runtime import NpuDevice
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fx_passes import Pipeline
     from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
 
 
@@ -22,6 +23,7 @@ def compile_model(
     dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
     context: GraphContext | None = None,
     observer: RuntimeObserver | None = None,
+    pipeline: Pipeline | None = None,
 ) -> CompiledModel:
     """Compile a model for NPU graph execution.
 
@@ -39,6 +41,9 @@ def compile_model(
             compiled model makes one. In mode ``breakable`` the model's functions are marked by
             ``runs_eagerly`` of the same one.
         observer: told of captures and replays.
+        pipeline: rewrites the graph, in place of the pipeline that ``config.fusions`` names: rules
+            of your own, those for collectives of ``fx_passes.fusions.parallel``, or passes with
+            other arguments, such as ``ForwardCopiesPass(private=...)``.
 
     Raises:
         ConfigError: the configuration cannot be used.
@@ -53,4 +58,5 @@ def compile_model(
         dynamic_arg_dims=dynamic_arg_dims,
         context=context,
         observer=observer,
+        pipeline=pipeline,
     )

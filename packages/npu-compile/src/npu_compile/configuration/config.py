@@ -89,6 +89,22 @@ class InnerCompiler(str, Enum):
     TORCHAIR = "torchair"
 
 
+class Fusions(str, Enum):
+    """The pipelines of fx-passes that a configuration can name.
+
+    Attributes:
+        DEFAULT: ``fx_passes.default_npu_pipeline``: joins the operators of torch_npu that a model
+            calls.
+        RAISE: ``fx_passes.raising.raising_pipeline``: first rewrites what a model in plain torch
+            spells (norms, rotary embedding, activations, attention) into these operators.
+        NONE: nothing is rewritten.
+    """
+
+    DEFAULT = "default"
+    RAISE = "raise"
+    NONE = "none"
+
+
 class CaptureFailure(str, Enum):
     """What a runner does where the device refuses to capture a size, for want of memory say.
 
@@ -112,6 +128,11 @@ class CompileConfig:
         splitting_ops: names of the operators (``"namespace::name"`` or
             ``"namespace::name.overload"``) at which the graph is split. Needed by, and only used
             in, the modes ``piecewise`` and ``full_decode_and_piecewise``.
+        allow_absent: whether splitting ops may be missing from a model, as in a list that serves
+            several models. A model that calls none of them is captured as one piece.
+        side_inputs: for a splitting op the names of values of the graph that its piece receives
+            although no edge of the graph says so; a mapping is accepted. See
+            ``piecewise_split.plan_split``.
         measured_modes: what mode ``measured`` chooses from: any of ``eager``, ``full``,
             ``piecewise``, ``full_decode_and_piecewise`` and ``breakable``, strings accepted, in the
             order of preference for steps that cost the same. By default ``eager``, ``full`` and,
@@ -124,8 +145,16 @@ class CompileConfig:
         prefill_capture_sizes: likewise for prefill and mixed steps, in tokens. Steps are padded to
             these sizes in every mode, so that modes compare bitwise, and captured in those that
             capture prefill.
-        fuse: whether the fusion rules run at all.
-        disabled_fusions: names of passes and rules of the default pipeline to leave out.
+        fuse: ``False`` switches the pipeline off, whatever it is, as ``fusions="none"`` does.
+        fusions: the pipeline: ``"default"``, ``"raise"``, ``"none"`` (see ``Fusions``), or
+            ``"module:function"``, where the function takes nothing and returns an
+            ``fx_passes.Pipeline``. In Python, `compile_model` also takes the pipeline itself.
+        disabled_fusions: names of passes and rules of the pipeline to leave out.
+        exact_fusions: whether only rules run that change no bit of a result.
+        required_fusions: names of rules each of which must match in every graph; otherwise the
+            compilation fails and says why they did not.
+        soc: name of the device, as ``torch.npu.get_device_name()`` gives it, for fusions of kernels
+            that not all devices have. Used with ``"default"`` and ``"raise"`` only.
         address_check: when captured callables compare their inputs with those of the capture; a
             string is accepted. The runners own static buffers, so ``first_replay`` finds every
             mistake that they can make. In the backend for ``torch.compile`` a piece that reads
@@ -147,12 +176,18 @@ class CompileConfig:
 
     mode: CompileMode = CompileMode.EAGER
     splitting_ops: tuple[str, ...] = ()
+    allow_absent: bool = False
+    side_inputs: tuple[tuple[str, tuple[str, ...]], ...] = ()
     measured_modes: tuple[CompileMode, ...] = ()
     inner_compiler: InnerCompiler = InnerCompiler.NPUGRAPH_EX
     capture_sizes: tuple[int, ...] = ()
     prefill_capture_sizes: tuple[int, ...] = ()
     fuse: bool = True
+    fusions: str = Fusions.DEFAULT.value
     disabled_fusions: tuple[str, ...] = ()
+    exact_fusions: bool = False
+    required_fusions: tuple[str, ...] = ()
+    soc: str = ""
     address_check: AddressCheck = AddressCheck.FIRST_REPLAY
     warmup_runs: int = 1
     capture_failure: CaptureFailure = CaptureFailure.RAISE
@@ -171,7 +206,9 @@ class CompileConfig:
         set_field(self, "capture_budget", _budget(self.capture_budget))
         set_field(self, "cache_folder", _folder(self.cache_folder))
         set_field(self, "splitting_ops", _names("splitting_ops", self.splitting_ops))
-        set_field(self, "disabled_fusions", _names("disabled_fusions", self.disabled_fusions))
+        set_field(self, "side_inputs", _side_inputs(self.side_inputs))
+        for key in ("disabled_fusions", "required_fusions"):
+            set_field(self, key, _names(key, getattr(self, key)))
         set_field(self, "capture_sizes", _sizes("capture_sizes", self.capture_sizes))
         set_field(
             self,
@@ -179,7 +216,11 @@ class CompileConfig:
             _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
         )
         _positive("warmup_runs", self.warmup_runs)
-        require_boolean("fuse", self.fuse)
+        for key in ("fuse", "exact_fusions", "allow_absent"):
+            require_boolean(key, getattr(self, key))
+        set_field(self, "fusions", self._read_fusions())
+        set_field(self, "fuse", self.fuse and self.fusions != Fusions.NONE)
+        self._check_fusions()
         if self.splits and not self.splitting_ops:
             mode = next(each for each in self.modes if each.splits)
             raise ConfigError(
@@ -275,6 +316,7 @@ class CompileConfig:
     def to_mapping(self) -> dict[str, Any]:
         """Return all keys and values, plain enough for JSON; `from_mapping` takes them back."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        values["side_inputs"] = dict(self.side_inputs)
         return {key: _plain(value) for key, value in values.items()}
 
     def _read_measured_modes(self) -> tuple[CompileMode, ...]:
@@ -297,6 +339,37 @@ class CompileConfig:
         # What takes no memory is preferred, then what is one graph.
         split = (CompileMode.PIECEWISE,) if self.splitting_ops else ()
         return (CompileMode.EAGER, CompileMode.FULL, *split)
+
+    def _read_fusions(self) -> str:
+        known = [each.value for each in Fusions]
+        given: object = self.fusions
+        found = given.value if isinstance(given, Fusions) else given
+        module, _, function = found.partition(":") if isinstance(found, str) else ("", "", "")
+        if found not in known and not (module and function):
+            raise ConfigError(
+                f"reading the configuration: fusions is {found!r}; {name_hint(found, known)}, or "
+                "'module:function'"
+            )
+        return str(found)
+
+    def _check_fusions(self) -> None:
+        """Refuse options of a pipeline that the configuration does not have."""
+        soc: object = self.soc
+        if not isinstance(soc, str):
+            raise ConfigError(
+                "reading the configuration: soc must be the name of a device, as "
+                f"torch.npu.get_device_name() gives it, found {soc!r}"
+            )
+        if self.soc and ":" in self.fusions:
+            raise ConfigError(
+                f"reading the configuration: soc is {self.soc!r}, but the function "
+                f"{self.fusions!r} makes the pipeline; leave soc out and let the function choose"
+            )
+        if self.required_fusions and not self.fuse:
+            raise ConfigError(
+                f"reading the configuration: required_fusions names {self.required_fusions[0]!r}, "
+                "but nothing is fused; leave one of the two out"
+            )
 
     @classmethod
     def _from_toml(cls, text: str) -> CompileConfig:
@@ -353,6 +426,8 @@ def _plain(value: object) -> object:
         return value.value
     if isinstance(value, tuple):
         return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, CaptureBudget):
         limits = dataclasses.asdict(value)
         return {key: limit for key, limit in limits.items() if limit is not None}
@@ -373,6 +448,16 @@ def _names(key: str, value: object) -> tuple[str, ...]:
         if not isinstance(name, str) or not name:
             raise ConfigError(f"reading the configuration: {key} holds {name!r}, expected a name")
     return names
+
+
+def _side_inputs(value: object) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    if not isinstance(value, (Mapping, tuple)):
+        raise ConfigError(
+            "reading the configuration: side_inputs must map splitting ops to lists of names, "
+            f"found {value!r}"
+        )
+    pairs = value.items() if isinstance(value, Mapping) else value
+    return tuple((_names("side_inputs", [key])[0], _names(key, names)) for key, names in pairs)
 
 
 def _sizes(key: str, value: object) -> tuple[int, ...]:

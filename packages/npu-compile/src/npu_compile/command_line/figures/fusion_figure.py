@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fx_passes import MatchRecord
-    from npu_compile.compilation.explanation import Explanation
-    from npu_compile.compilation.launched_operators import LaunchedOperator
+    from npu_compile.explaining.explanation import Explanation
+    from npu_compile.explaining.launched_operators import LaunchedOperator
 
 _WIDTH = 4.0
 _GAP = 1.6

@@ -14,11 +14,11 @@ from npu_compile.compilation.dynamo_call import (
     name_of,
     signature_with,
 )
-from npu_compile.compilation.explanation_page import introduction
 from npu_compile.compilation.graph_compiler import GraphCompiler
-from npu_compile.compilation.launched_operators import LaunchObserver
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
+from npu_compile.explaining.explanation_page import introduction
+from npu_compile.explaining.launched_operators import LaunchObserver
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
 from npu_graph_runtime import RunMode
 from piecewise_split import run_uncompiled
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     import torch
 
+    from fx_passes import Pipeline
     from npu_compile.compilation.compilation_report import CompilationReport
-    from npu_compile.compilation.launched_operators import LaunchedOperator
+    from npu_compile.explaining.launched_operators import LaunchedOperator
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,7 +111,7 @@ class Explanation:
 
     def _summary(self) -> Iterator[str]:
         if self.launches_before is None:
-            yield "nothing is fused: the configuration says fuse=False"
+            yield "nothing is fused: the configuration says fuse=False or fusions='none'"
         else:
             yield (
                 f"operators launched by a step: {self.launches_after}, before fusion "
@@ -150,6 +151,7 @@ def explain(
     config: CompileConfig | Mapping[str, Any] | None = None,
     *,
     dynamic_arg_dims: Mapping[str, tuple[int, ...]] | None = None,
+    pipeline: Pipeline | None = None,
 ) -> Explanation:
     """Trace, fuse and split a model as `compile_model` would, and say what was done.
 
@@ -162,6 +164,7 @@ def explain(
         inputs: example arguments by name. Sizes that change between calls should be above 1.
         config: as for `compile_model`.
         dynamic_arg_dims: as for `compile_model`.
+        pipeline: as for `compile_model`.
 
     Raises:
         ConfigError: the configuration cannot be used, or the model is not one graph for Dynamo.
@@ -172,7 +175,7 @@ def explain(
     signature = signature_with(model, dims)
     page, costs, operators = PageObserver(), CostObserver(), LaunchObserver()
     prepare = run_uncompiled if config.splits else None
-    compiler = GraphCompiler(config, prepare, (page, costs, operators))
+    compiler = GraphCompiler(config, prepare, (page, costs, operators), pipeline=pipeline)
 
     def backend(
         graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]

@@ -1,0 +1,92 @@
+"""The pipeline that a configuration names or a caller gives, with the switches of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fx_passes import FingerprintError, PassSelection, Pipeline, PipelineError, default_npu_pipeline
+from fx_passes.raising import raising_pipeline
+from npu_compile.configuration.config import Fusions
+from npu_compile.errors import ConfigError
+from npu_compile.named_function import named_function
+
+if TYPE_CHECKING:
+    from npu_compile.configuration.config import CompileConfig
+
+
+def chosen_pipeline(config: CompileConfig, given: Pipeline | None = None) -> Pipeline | None:
+    """Return the pipeline that rewrites graphs, or ``None`` where nothing does.
+
+    Args:
+        config: Names a pipeline and says which parts of it run.
+        given: The pipeline of the caller, in place of the named one.
+
+    Raises:
+        ConfigError: The configuration contradicts the given pipeline, or names a function that does
+            not return one, or a pass or rule that the pipeline does not have.
+    """
+    if given is not None:
+        _check_given(config, given)
+    if not config.fuse:
+        return None
+    pipeline = _named(config) if given is None else given
+    selection = PassSelection(
+        disabled=config.disabled_fusions,
+        exact=config.exact_fusions,
+        require=config.required_fusions,
+    )
+    try:
+        return selection.select(pipeline)
+    except PipelineError as error:
+        keys = ("disabled_fusions", "required_fusions")
+        said = [key for key in keys if _has_unknown(pipeline, getattr(config, key))]
+        where = said[0] if said else "fusions"
+        raise ConfigError(f"reading the configuration: {where}: {error}") from error
+
+
+def stable_hash(pipeline: Pipeline) -> str:
+    """Return the hash of a pipeline for the key of a compile cache.
+
+    Raises:
+        ConfigError: A pass of the pipeline has content that no stable hash can be made of.
+    """
+    try:
+        return pipeline.hash()
+    except FingerprintError as error:
+        raise ConfigError(
+            "reading the configuration: cache_folder is given, but what is stored could not be "
+            f"told apart from what another pipeline makes: {error}; change the pass, or leave "
+            "cache_folder out"
+        ) from error
+
+
+def _named(config: CompileConfig) -> Pipeline:
+    if config.fusions == Fusions.DEFAULT:
+        return default_npu_pipeline(soc=config.soc)
+    if config.fusions == Fusions.RAISE:
+        return raising_pipeline(soc=config.soc)
+    made = named_function(config.fusions, doing="reading the configuration: fusions")()
+    if not isinstance(made, Pipeline):
+        raise ConfigError(
+            f"reading the configuration: fusions {config.fusions!r} returned "
+            f"{type(made).__name__}, expected an fx_passes.Pipeline"
+        )
+    return made
+
+
+def _check_given(config: CompileConfig, given: object) -> None:
+    if not isinstance(given, Pipeline):
+        raise ConfigError(
+            f"compiling with a pipeline: `pipeline` is {given!r}, expected an fx_passes.Pipeline"
+        )
+    if config.fusions != Fusions.DEFAULT or config.soc:
+        key = "soc" if config.fusions == Fusions.DEFAULT else "fusions"
+        raise ConfigError(
+            f"compiling with a pipeline: the configuration has {key}={getattr(config, key)!r} too, "
+            f"which chooses or makes another one; leave {key} out, or do not pass `pipeline`"
+        )
+
+
+def _has_unknown(pipeline: Pipeline, names: tuple[str, ...]) -> bool:
+    known = pipeline.names()
+    return any(name not in known for name in names)
