@@ -35,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--matrix-share", type=int, default=1, help="cells to draw; 0 for all")
     group.addoption("--matrix-seed", type=int, default=0, help="draws them")
     group.addoption("--write-matrix", action="store_true", help="write docs/modes.md")
+    group.addoption("--write-launches", action="store_true", help="write docs/plain-models.md")
     group.addoption("--soak-minutes", type=float, default=0, help="of serving; 0 for a share")
     group.addoption("--soak-seed", type=int, default=0, help="of the first episode")
     group.addoption("--episodes", type=int, default=0, help="of fuzzed engines; 0 for a share")

@@ -56,6 +56,13 @@ def make_parser() -> argparse.ArgumentParser:
         options=" --html explanation.html",
     )
     explain.add_argument(
+        "--transformers",
+        metavar="FOLDER",
+        help="explain the decoder of transformers whose config.json is in this folder, in place of "
+        "MODULE:FUNCTION; needs no weights, and raises models in plain torch unless --fusions or "
+        "--config says otherwise",
+    )
+    explain.add_argument(
         "--fusions",
         metavar="NAME",
         help="use this pipeline: default, raise (for models in plain torch), none, or "
@@ -139,7 +146,9 @@ def _add_model_command(
         epilog=_EXAMPLE.format(command=name, options=options),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("model", metavar="MODULE:FUNCTION", help=_MODEL)
+    # Only explain can be given a model in another way.
+    number = "?" if name == "explain" else None
+    parser.add_argument("model", metavar="MODULE:FUNCTION", nargs=number, help=_MODEL)
     parser.add_argument(
         "--config",
         help="use this configuration (a JSON object or a file) in place of the function's",

@@ -20,6 +20,7 @@ from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
 from npu_compile.command_line.planned_captures import plan_captures
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.step_trace import trace_model
+from npu_compile.command_line.transformers_model import transformers_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import CaptureBudget
@@ -89,11 +90,18 @@ def _error(options: argparse.Namespace) -> int:
 
 
 def _explain(options: argparse.Namespace) -> None:
-    explanation = (
-        NamedModel.load(options.model, _config_of(options))
-        .with_fusions(options.fusions)
-        .explanation()
+    if (options.model is None) == (options.transformers is None):
+        raise ConfigError(
+            "reading the arguments: expected a model, either MODULE:FUNCTION or --transformers "
+            f"FOLDER; found {'neither' if options.model is None else 'both'}"
+        )
+    config = _config_of(options)
+    named = (
+        NamedModel.load(options.model, config)
+        if options.transformers is None
+        else transformers_model(options.transformers, config)
     )
+    explanation = named.with_fusions(options.fusions).explanation()
     if options.html is not None:
         _write(options.html, explanation.html())
     for path in options.plot:

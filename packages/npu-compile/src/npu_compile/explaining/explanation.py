@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,6 +20,8 @@ from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
 from npu_compile.explaining.explanation_page import introduction
 from npu_compile.explaining.launched_operators import LaunchObserver
+from npu_compile.explaining.layers import fold_layers
+from npu_compile.explaining.raised_places import RAISING, RaisingObserver
 from npu_compile.torch_internals import BackendCompilerFailed, Unsupported
 from npu_graph_runtime import RunMode
 from piecewise_split import run_uncompiled
@@ -28,9 +31,13 @@ if TYPE_CHECKING:
 
     import torch
 
-    from fx_passes import Pipeline
+    from fx_passes import Pipeline, Report
     from npu_compile.compilation.compilation_report import CompilationReport
     from npu_compile.explaining.launched_operators import LaunchedOperator
+    from npu_compile.explaining.layers import LayerGroup
+
+
+_NUMBER = re.compile(r"(?<=\w)_\d+`")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +54,8 @@ class Explanation:
         operators_before: what is launched before any fusion, attention's opaque operators included,
             which the numbers leave out; ``None`` where no fusion rule ran.
         operators_after: those after it.
+        raised: for each kind of place in a model in plain torch, how many were raised, as text.
+        modules: for each node, by name, the path of the module that it came from.
         fusions_page: what :meth:`html` shows of the fusions.
     """
 
@@ -57,7 +66,14 @@ class Explanation:
     launches_after: int | None
     operators_before: tuple[LaunchedOperator, ...] | None = dataclasses.field(repr=False)
     operators_after: tuple[LaunchedOperator, ...] | None = dataclasses.field(repr=False)
+    raised: tuple[str, ...] = ()
+    modules: Mapping[str, str] = dataclasses.field(default_factory=dict, repr=False, compare=False)
     fusions_page: PageObserver = dataclasses.field(repr=False, compare=False)
+
+    @property
+    def layers(self) -> tuple[LayerGroup, ...]:
+        """Layers of the model in order, equal neighbours as one; empty where nothing is fused."""
+        return fold_layers(self.operators_before or (), self.operators_after or ())
 
     def num_device_graphs(self) -> dict[str, int | None]:
         """Return how many device graphs are captured, for ``decode`` and for ``prefill``.
@@ -86,6 +102,8 @@ class Explanation:
             "name": self.name,
             "config": self.config.to_mapping(),
             "launches": {"before": self.launches_before, "after": self.launches_after},
+            "raised": list(self.raised),
+            "layers": [group.to_mapping() for group in self.layers],
             "device_graphs": self.num_device_graphs(),
             "fusions": fusions.to_dict() if fusions else None,
             "plan": json.loads(plan.to_json()) if plan else None,
@@ -94,7 +112,9 @@ class Explanation:
     def html(self) -> str:
         """Return all of it as one page, without scripts, that needs no other file."""
         title = f"{self.name}, mode {self.config.mode.value}"
-        return self.fusions_page.html(introduction(title, [*self._summary()], self.report.plan))
+        return self.fusions_page.html(
+            introduction(title, [*self._summary()], self.report.plan, self.layers)
+        )
 
     def __str__(self) -> str:
         lines = [f"{self.name}, mode {self.config.mode.value}", *self._summary(), *self._fusions()]
@@ -117,6 +137,7 @@ class Explanation:
                 f"operators launched by a step: {self.launches_after}, before fusion "
                 f"{self.launches_before}"
             )
+        yield from self.raised
         for step, count in self.num_device_graphs().items():
             shown = "as many as the marks of the model make" if count is None else str(count)
             if self.config.mode is CompileMode.MEASURED:
@@ -130,19 +151,35 @@ class Explanation:
         report = self.report.fusions
         if report is None:
             return
-        for rule, count in report.match_counts().items():
+        for group in self.layers if len(self.layers) > 1 else ():
+            yield f"  {group}"
+        counts: Counter[tuple[str, str]] = Counter()
+        for each in report.passes:
+            did = "raised" if each.name == RAISING else "fused"
+            for rule_report in each.rules:
+                counts[did, rule_report.rule] += len(rule_report.matches)
+        for (did, rule), count in counts.items():
             if count:
-                yield f"  fused by {rule}: {count}"
-        # Each place once, however many rounds looked at it.
-        misses = {
-            (each.rule, miss): None for each in report.rule_reports() for miss in each.near_misses
-        }
-        for (rule, reason), count in Counter((rule, miss.reason) for rule, miss in misses).items():
-            yield f"  near miss of {rule}, in {count} places: {reason}"
+                yield f"  {did} by {rule}: {count}"
+        yield from self._near_misses(report)
         waiting = {each.rule: each.waiting_for for each in report.rule_reports()}
         for rule, operators in waiting.items():
             if operators:
                 yield f"  not tried: {rule}; this process has no operator {', '.join(operators)}"
+
+    def _near_misses(self, report: Report) -> Iterator[str]:
+        # Each place once, however many rounds looked at it.
+        misses = {
+            (each.rule, miss): None for each in report.rule_reports() for miss in each.near_misses
+        }
+        nearly: dict[tuple[str, str], list[str]] = {}
+        for rule, miss in misses:
+            # Layers differ in the numbers of their nodes.
+            reason = _NUMBER.sub("`", miss.reason)
+            nearly.setdefault((rule, reason), []).append(self.modules.get(miss.anchor, ""))
+        for (rule, reason), places in nearly.items():
+            first = f", first in {places[0]}" if places[0] else ""
+            yield f"  near miss of {rule}, in {len(places)} places{first}: {reason}"
 
 
 def explain(
@@ -174,8 +211,9 @@ def explain(
     dims = dict(dynamic_arg_dims or {})
     signature = signature_with(model, dims)
     page, costs, operators = PageObserver(), CostObserver(), LaunchObserver()
+    raising = RaisingObserver()
     prepare = run_uncompiled if config.splits else None
-    compiler = GraphCompiler(config, prepare, (page, costs, operators), pipeline=pipeline)
+    compiler = GraphCompiler(config, prepare, (page, costs, operators, raising), pipeline=pipeline)
 
     def backend(
         graph_module: torch.fx.GraphModule, example_inputs: Sequence[Any]
@@ -212,6 +250,8 @@ def explain(
         launches_after=costs.after.launches if costs.after else None,
         operators_before=operators.before,
         operators_after=operators.after,
+        raised=tuple(raising.lines()),
+        modules=operators.modules,
         fusions_page=page,
     )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from npu_compile.explaining.layers import bytes_of, shown_bytes
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from npu_compile.explaining.layers import LayerGroup
     from piecewise_split import PlannedPiece, SplitPlan
 
 _STYLE = """
@@ -20,17 +23,44 @@ _STYLE = """
 """
 
 
-def introduction(title: str, summary: Sequence[str], plan: SplitPlan | None) -> str:
+def introduction(
+    title: str,
+    summary: Sequence[str],
+    plan: SplitPlan | None,
+    layers: Sequence[LayerGroup] = (),
+) -> str:
     """Return the HTML.
 
     Args:
         title: of the page.
         summary: lines of figures, as text.
         plan: how the graph is split, if it is.
+        layers: of the model, equal ones as one.
     """
     figures = "".join(f"<li>{escape(line)}</li>" for line in summary)
     pieces = "" if plan is None else "".join(_pieces(plan))
-    return f"<style>{_STYLE}</style><h1>{escape(title)}</h1><ul>{figures}</ul>{pieces}"
+    table = "".join(_layer_rows(layers))
+    return f"<style>{_STYLE}</style><h1>{escape(title)}</h1><ul>{figures}</ul>{table}{pieces}"
+
+
+def _layer_rows(layers: Sequence[LayerGroup]) -> Iterator[str]:
+    """Yield a table of what one layer of each group launches, and what that reads and writes."""
+    if not layers:
+        return
+    yield (
+        "<h2>Layers</h2><table><tr><th>layers<th>launches each, before<th>after"
+        "<th>bytes each, before<th>after</tr>"
+    )
+    for group in layers:
+        cells = (
+            group.title,
+            str(len(group.before)),
+            str(len(group.after)),
+            shown_bytes(bytes_of(group.before)),
+            shown_bytes(bytes_of(group.after)),
+        )
+        yield f"<tr>{''.join(f'<td>{escape(cell)}' for cell in cells)}</tr>"
+    yield "</table>"
 
 
 def _pieces(plan: SplitPlan) -> Iterator[str]:
@@ -42,7 +72,7 @@ def _pieces(plan: SplitPlan) -> Iterator[str]:
     )
     for piece in plan.pieces:
         if piece.live:
-            size = "? B" if piece.live_bytes is None else _readable(piece.live_bytes)
+            size = "? B" if piece.live_bytes is None else shown_bytes(piece.live_bytes)
             held = escape(", ".join(piece.live))
             yield f'<span class="held" title="{held}">&rarr; {size} &rarr;</span>'
         yield _piece(piece)
@@ -60,13 +90,3 @@ def _piece(piece: PlannedPiece) -> str:
     where = f", from {piece.source}" if piece.source else ""
     hint = escape(f"{piece.cut_reason}{where}: {', '.join(piece.nodes)}")
     return f'<span class="{kind}" title="{hint}"><b>{piece.index}</b>{escape(what)}</span>'
-
-
-def _readable(count: int) -> str:
-    """Return a number of bytes in the unit in which it is easiest read."""
-    size, unit = float(count), "B"
-    for larger in ("KiB", "MiB", "GiB"):
-        if size < 1024:
-            break
-        size, unit = size / 1024, larger
-    return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

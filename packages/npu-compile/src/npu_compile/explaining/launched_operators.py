@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 from typing import TYPE_CHECKING
 
 import torch
 
 from npu_compile.torch_internals import schema_of
 
+# How Dynamo says where a traced function found the model.
+_ROOT = re.compile(r"^\w+\['[^']*'\](?:\.__closure__\[\d+\]\.cell_contents)?\.?")
+_INDEX = re.compile(r"\[['\"]?([^\]'\"]+)['\"]?\]")
+
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from torch.fx import GraphModule, Node
 
@@ -27,11 +33,15 @@ class LaunchedOperator:
         name: of the operator.
         shapes: of the tensors that it returns, as text; empty for an operator that returns nothing
             and writes into what it is given, as attention behind an opaque operator does.
+        module: path of the module that calls it, as in ``named_modules``; empty for the model.
+        bytes: what it reads and writes; ``None`` where a size is not a known number.
     """
 
     node: str
     name: str
     shapes: str
+    module: str = ""
+    bytes: int | None = None
 
 
 class LaunchObserver:
@@ -42,15 +52,18 @@ class LaunchObserver:
     Attributes:
         before: what the graph launched; ``None`` until a pipeline has run.
         after: what it launches now; ``None`` until a pipeline has run.
+        modules: for each node seen, by name, the path of the module that it came from.
     """
 
     def __init__(self) -> None:
         self.before: tuple[LaunchedOperator, ...] | None = None
         self.after: tuple[LaunchedOperator, ...] | None = None
+        self.modules: dict[str, str] = {}
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
         """List the operators in front of the first pass."""
         del name
+        self.modules.update((node.name, module_of(node)) for node in graph_module.graph.nodes)
         if self.before is None:
             self.before = self.after = tuple(_launched(graph_module))
 
@@ -74,7 +87,38 @@ def _launched(graph_module: GraphModule) -> Iterator[LaunchedOperator]:
             continue
         name = schema.name if schema else getattr(node.target, "__name__", str(node.target))
         shapes = ", ".join(f"{list(tensor.shape)}" for tensor in tensors)
-        yield LaunchedOperator(node=node.name, name=name, shapes=shapes)
+        yield LaunchedOperator(
+            node=node.name,
+            name=name,
+            shapes=shapes,
+            module=module_of(node),
+            bytes=_bytes(
+                (*tensors, *(each for used in node.all_input_nodes for each in _tensors(used)))
+            ),
+        )
+
+
+def module_of(node: Node) -> str:
+    """Return the path of the module that a node came from, as in ``named_modules``."""
+    stack = node.meta.get("nn_module_stack")
+    if not isinstance(stack, dict) or not stack:
+        return ""
+    entry = next(reversed(stack.values()))
+    path = _ROOT.sub("", str(entry[0])) if isinstance(entry, tuple) else ""
+    return _INDEX.sub(r".\1", path).replace("._modules.", ".").lstrip(".")
+
+
+def _bytes(tensors: Iterable[torch.Tensor]) -> int | None:
+    total = 0
+    for tensor in tensors:
+        size = tensor.element_size()
+        extents: tuple[object, ...] = tuple(tensor.shape)
+        for extent in extents:
+            if not isinstance(extent, int):
+                return None
+            size *= extent
+        total += size
+    return total
 
 
 def _tensors(node: Node) -> list[torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from fx_passes import MatchRecord
     from npu_compile.explaining.explanation import Explanation
     from npu_compile.explaining.launched_operators import LaunchedOperator
+    from npu_compile.explaining.layers import LayerGroup
 
 _WIDTH = 4.0
 _GAP = 1.6
@@ -41,8 +43,11 @@ def draw_fusions(explanation: Explanation, path: str | Path) -> None:
     fusions = explanation.report.fusions
     if before is None or after is None or fusions is None:
         raise ConfigError(
-            f"drawing the fusions of {explanation.name}: the configuration says fuse=False"
+            f"drawing the fusions of {explanation.name}: the configuration says fuse=False "
+            "or fusions='none'"
         )
+    layers = explanation.layers
+    before, after = _folded(layers, before), _folded(layers, after)
     left = {each.node: float(row) for row, each in enumerate(before)}
     # A node may stay and compute something else, so names alone do not tell.
     gone = {each.node for each in {*before} - {*after}}
@@ -53,7 +58,9 @@ def draw_fusions(explanation: Explanation, path: str | Path) -> None:
     figure = Figure(path, width=8.0, height=0.7 + 0.27 * (lowest + 2))
     axes = figure.axes
     for link in links:
-        for old, made in itertools.product(*link):
+        # What a match made or replaced in a layer that is folded away is not in the picture.
+        olds = [node for node in link[0] if node in left]
+        for old, made in itertools.product(olds, [node for node in link[1] if node in right]):
             places = ([_WIDTH, _WIDTH + _GAP], [left[old], right[made]])
             axes.plot(*places, color=GREEN, linewidth=0.9, alpha=0.7)
     _column(axes, 0.0, before, left, gone, (PALE_RED, RED))
@@ -67,6 +74,22 @@ def draw_fusions(explanation: Explanation, path: str | Path) -> None:
     axes.set_ylim(lowest + 0.6, -1.5)
     axes.axis("off")
     figure.write()
+
+
+def _folded(
+    layers: Sequence[LayerGroup], operators: Sequence[LaunchedOperator]
+) -> tuple[LaunchedOperator, ...]:
+    """Return the operators of one layer of each group, with the number of layers in the name."""
+    count: dict[str, int] = {}
+    for group in layers:
+        count.update((each.node, group.count) for each in (*group.before, *group.after))
+    return tuple(
+        dataclasses.replace(each, name=f"{each.name}  x {count[each.node]}")
+        if count[each.node] > 1
+        else each
+        for each in operators
+        if each.node in count
+    )
 
 
 def _became(match: MatchRecord, gone: set[str], new: set[str]) -> tuple[list[str], list[str]]:
@@ -84,7 +107,7 @@ def _rows_after(
     """Return the rows on the right: of what stays as on the left, of what is new where it was."""
     wanted = dict(left)
     for old, made in links:
-        rows = [left[name] for name in old]
+        rows = [left[name] for name in old if name in left]
         wanted.update((name, sum(rows) / len(rows)) for name in made if rows)
     right: dict[str, float] = {}
     free = 0.0

@@ -1,0 +1,1 @@
+"""Decoders of transformers, in plain torch, compiled with raising in every mode."""

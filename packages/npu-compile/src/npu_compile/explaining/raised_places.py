@@ -1,0 +1,49 @@
+"""Which places of a model in plain torch were raised to operators of torch_npu, by kind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from fx_passes.raising import SITE_KINDS, find_sites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch.fx import GraphModule
+
+    from fx_passes import PassReport
+
+RAISING = "raise"
+
+
+class RaisingObserver:
+    """Counts the places that could be raised, and those that were, in the passes of one run."""
+
+    def __init__(self) -> None:
+        self._found: Counter[str] | None = None
+        self._left: Counter[str] = Counter()
+        self._raises = False
+
+    def before_pass(self, graph_module: GraphModule, name: str) -> None:
+        """Count the places in front of the pass that raises."""
+        if name == RAISING and self._found is None:
+            self._found = _count(graph_module)
+
+    def after_pass(self, graph_module: GraphModule, report: PassReport) -> None:
+        """Count what it leaves."""
+        if report.name == RAISING:
+            self._left, self._raises = _count(graph_module), True
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line a kind; none where the pipeline does not raise."""
+        if not self._raises or self._found is None:
+            return
+        for kind in SITE_KINDS:
+            found = self._found[kind]
+            if found:
+                yield f"raised: {max(found - self._left[kind], 0)} of {found} places of {kind}"
+
+
+def _count(graph_module: GraphModule) -> Counter[str]:
+    return Counter(kind for kind, _ in find_sites(graph_module.graph))
