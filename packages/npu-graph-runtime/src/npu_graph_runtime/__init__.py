@@ -15,6 +15,8 @@ from npu_graph_runtime.capturing.breakable_capture import (
 )
 from npu_graph_runtime.capturing.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capturing.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
+from npu_graph_runtime.capturing.guarding.capture_finding import CaptureFinding, FindingKind
+from npu_graph_runtime.capturing.guarding.capture_guard import CaptureGuard
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
 from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
@@ -64,6 +66,7 @@ from npu_graph_runtime.errors import (
     ReplacedWeightError,
     ReplayRefusedError,
     TaskGroupError,
+    UncapturableError,
     UnknownDeviceError,
     WeakOutputError,
 )
@@ -104,6 +107,8 @@ __all__ = [
     "Capture",
     "CaptureBudget",
     "CaptureCost",
+    "CaptureFinding",
+    "CaptureGuard",
     "CapturePlan",
     "CapturePlanner",
     "CaptureSession",
@@ -129,6 +134,7 @@ __all__ = [
     "ExternalEvent",
     "FakeDevice",
     "FeatureNotSupportedError",
+    "FindingKind",
     "FirstDifference",
     "FrozenStateWarning",
     "GraphCaptured",
@@ -178,6 +184,7 @@ __all__ = [
     "TensorDump",
     "Trace",
     "TraceObserver",
+    "UncapturableError",
     "UnknownDeviceError",
     "WeakOutputError",
     "__version__",

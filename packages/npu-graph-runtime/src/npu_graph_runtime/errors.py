@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npu_graph_runtime.capturing.guarding.capture_finding import CaptureFinding
+
 
 class GraphRuntimeError(RuntimeError):
     """Anything this package refuses or diagnoses.
@@ -47,6 +54,22 @@ class ReplacedWeightError(GraphRuntimeError, ValueError):
 
 class KeptMemoryError(GraphRuntimeError, ValueError):
     """Memory that a capture made is kept outside of it and is no output."""
+
+
+class UncapturableError(GraphRuntimeError, ValueError):
+    """The eager run before a capture did what a capture cannot record.
+
+    Args:
+        message: for a person.
+        findings: what was found, in the order of the run.
+
+    Attributes:
+        findings: as given.
+    """
+
+    def __init__(self, message: str, findings: Sequence[CaptureFinding] = ()) -> None:
+        super().__init__(message)
+        self.findings = tuple(findings)
 
 
 class FrozenStateWarning(RuntimeWarning):

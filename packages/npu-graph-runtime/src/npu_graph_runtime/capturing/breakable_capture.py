@@ -227,7 +227,7 @@ class SegmentRecorder:
         self._unreturned = UnreturnedMemory.of(subject)
         self._mode: AbstractContextManager[object] | None = None
         if watch is not None:
-            watch.memory.on_read = self._unreturned.check
+            watch.memory.on_operator = self._unreturned.check_operator
 
     def record(self, call: Callable[[], Any]) -> tuple[SegmentedGraph, Any]:
         """Capture the call and return its graph and its result.

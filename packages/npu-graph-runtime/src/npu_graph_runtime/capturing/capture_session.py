@@ -26,13 +26,14 @@ from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpene
 
 if TYPE_CHECKING:
     import weakref
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from os import PathLike
     from types import TracebackType
 
     import torch
     from typing_extensions import Self
 
+    from npu_graph_runtime.capturing.guarding.capture_guard import GuardedRun
     from npu_graph_runtime.capturing.native.native_comparison import NativeComparison
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import DeviceGraph, GraphDevice, Stream
@@ -211,6 +212,7 @@ class CaptureSession:
         warmup_runs: int = 0,
         is_breakable: bool = False,
         watch: CaptureWatch | None = None,
+        guard: GuardedRun | None = None,
     ) -> Capture:
         """Capture one call into a new graph of the shared pool.
 
@@ -223,10 +225,13 @@ class CaptureSession:
                 :func:`~npu_graph_runtime.runs_eagerly` marks, and begin another behind it. Each is
                 replayed once as soon as it is captured, so the result is written.
             watch: sees which memory the capture makes and uses; `GraphedCallable` gives one.
+            guard: runs the call once more before the capture, and finds what cannot be captured;
+                `GraphedCallable` gives one.
 
         Raises:
             CaptureSessionError: the session is not open, or a capture is under way; or the
                 exception of a function that runs eagerly was caught.
+            UncapturableError: ``guard`` found something that cannot be captured.
             DeviceError: the device refused; raised from the device's own error.
             Exception: whatever else ``call`` raises, unchanged.
         """
@@ -245,7 +250,7 @@ class CaptureSession:
         self._capturing = subject
         self.attempt = object()
         try:
-            return self._capture(call, subject, warmup_runs, is_breakable, watch)
+            return self._capture(call, subject, warmup_runs, is_breakable, watch, guard)
         except BaseException as error:
             self._has_failed = True
             if isinstance(error, OutOfDeviceMemoryError):
@@ -309,12 +314,16 @@ class CaptureSession:
         warmup_runs: int,
         is_breakable: bool,
         watch: CaptureWatch | None,
+        guard: GuardedRun | None,
     ) -> Capture:
         started = time.perf_counter()
         doing = "warming up"
         try:
-            if warmup_runs:
-                self._warm_up(call, warmup_runs)
+            runs = [call] * warmup_runs
+            if guard is not None:
+                runs.append(functools.partial(self._guarded, guard, call, is_breakable))
+            if runs:
+                self._warm_up(runs)
             warmed_up = time.perf_counter()
             doing = "capturing"
             if watch is not None:
@@ -356,13 +365,20 @@ class CaptureSession:
         self.num_graphs += 1
         return graph, result
 
-    def _warm_up(self, call: Callable[[], Any], runs: int) -> None:
-        """Run the call, and return the memory that this takes where it is wanted again.
+    def _guarded(self, guard: GuardedRun, call: Callable[[], Any], is_breakable: bool) -> None:
+        self._listener = guard if is_breakable else None
+        try:
+            guard.run(call)
+        finally:
+            self._listener = None
+
+    def _warm_up(self, runs: Sequence[Callable[[], Any]]) -> None:
+        """Run the calls, and return the memory that this takes where it is wanted again.
 
         The allocator keeps what warm-up runs took, and gives none of it to a capture.
         """
         before = self.device.memory_figures().reserved
-        for _ in range(runs):
+        for call in runs:
             call()
         figures = self.device.memory_figures()
         self._warmup_bytes += max(0, figures.reserved - before)

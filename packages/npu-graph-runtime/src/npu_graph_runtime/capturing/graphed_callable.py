@@ -12,6 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
+from npu_graph_runtime.capturing.guarding.capture_guard import CaptureGuard, GuardedRun
 from npu_graph_runtime.capturing.input_layout import AddressCheck, InputLayout
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
 from npu_graph_runtime.capturing.watching.capture_watch import (
@@ -154,6 +155,12 @@ class GraphedCallable:
             graphs of the pool.
         warmup_runs: eager runs before a capture, which let kernels compile and allocate their
             workspaces; 0 where the caller warms up the whole model itself.
+        guard: look for what cannot be captured in one more eager run, after the warm-up runs: reads
+            and copies to the host, shapes that depend on values, waiting, seeds, copies from the
+            host and memory that is kept; each is named with its operator, module, file and line.
+            What the warm-up runs have cached is not found, since the capture does not meet it. Each
+            capture takes an eager run longer, in which each operator takes some 100 us more; a
+            replay costs nothing.
         replay_after_capture: replay each graph once behind its capture, so that the capturing call
             returns written outputs. A graph that waits for updates of its attention is refused.
         on_miss: what to do where nothing is captured and no session is open.
@@ -190,6 +197,7 @@ class GraphedCallable:
         kept_memory: KeptMemory = KeptMemory.RAISE,
         weak_outputs: bool = True,
         warmup_runs: int = 1,
+        guard: CaptureGuard = CaptureGuard.OFF,
         replay_after_capture: bool = False,
         on_miss: MissPolicy = MissPolicy.RAISE,
         lazy_session: Callable[[], CaptureSession | None] | None = None,
@@ -215,6 +223,7 @@ class GraphedCallable:
         self._check_first = address_check is not AddressCheck.NEVER
         self._weak_outputs = weak_outputs
         self._warmup_runs = warmup_runs
+        self._guard = guard
         self._replay_after_capture = replay_after_capture
         self._on_miss = on_miss
         self._lazy_session = lazy_session
@@ -249,6 +258,7 @@ class GraphedCallable:
             InputAddressError: an input is not what the capture baked in; nothing was launched.
             ReplacedWeightError: a weight is not where it was at the capture; nothing was launched.
             KeptMemoryError: memory that the capture made is kept outside of it.
+            UncapturableError: ``guard`` is ``RAISE`` and found something.
             CaptureSessionError: a capture is under way, or the open session is of another device.
             DeviceError: the device refused the capture or the replay.
         """
@@ -468,6 +478,9 @@ class GraphedCallable:
         watch = self._watch.begin(
             self._device.torch_device, args, kwargs, session.memory_made, subject
         )
+        guard = (
+            None if self._guard is CaptureGuard.OFF else self._guarded_run(args, kwargs, subject)
+        )
         hook, is_breakable = self._around_capture, self.run_mode is RunMode.BREAKABLE
         with contextlib.nullcontext() if hook is None else hook(key):
             capture = session.capture(
@@ -476,6 +489,7 @@ class GraphedCallable:
                 warmup_runs=self._warmup_runs,
                 is_breakable=is_breakable,
                 watch=watch,
+                guard=guard,
             )
         graph, outputs = capture.graph, capture.result
         # A breakable capture has replayed its segments.
@@ -517,6 +531,15 @@ class GraphedCallable:
             self._replay_told(captured)
         # Not the kept outputs: whoever uses these while more is captured needs their memory alive.
         return outputs
+
+    def _guarded_run(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], subject: str
+    ) -> GuardedRun | None:
+        if self._guard is CaptureGuard.OFF:
+            return None
+        device = self._device.torch_device
+        watch = self._watch.begin(device, args, kwargs, {}, subject, is_for_replays=False)
+        return GuardedRun(self._function, watch, device, subject, guard=self._guard)
 
     def _refuse_guarded(self, graph: DeviceGraph, subject: str, *, is_lazy: bool) -> None:
         device = self._device

@@ -104,6 +104,19 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if known is not None and known[0]() is not None:
                 self._refuse(reader, known[1], tensor)
 
+    def check_operator(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Refuse such memory among the arguments of an operator.
+
+        Args:
+            func: an operator.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+
+        Raises:
+            EagerSegmentError: as for `check`.
+        """
+        self.check((args, kwargs), str(func))
+
     def __torch_dispatch__(
         self,
         func: Any,
@@ -115,7 +128,7 @@ class UnreturnedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         del types
         kwargs = kwargs or {}
         if self._eager is None:
-            self.check((args, kwargs), str(func))
+            self.check_operator(func, args, kwargs)
             return func(*args, **kwargs)
         run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
         if run is not None:

@@ -85,6 +85,8 @@ class CallableWatch:
         kwargs: Mapping[str, Any],
         of_pool: MutableMapping[int, weakref.ref[torch.UntypedStorage]],
         subject: str,
+        *,
+        is_for_replays: bool = True,
     ) -> CaptureWatch:
         """Return what watches one capture.
 
@@ -94,9 +96,11 @@ class CallableWatch:
             kwargs: keyword arguments, likewise.
             of_pool: memory made in captures of the same session.
             subject: what is captured, for messages.
+            is_for_replays: false where nothing is captured, so freed memory concerns no graph.
         """
+        on_freed = self.on_freed if is_for_replays else _ignore
         given = [tensor for _, tensor in tensor_leaves((*args, *kwargs.values()), "")]
-        memory = CapturedMemory.kind()(device, given, of_pool, self.on_freed)
+        memory = CapturedMemory.kind()(device, given, of_pool, on_freed)
         return CaptureWatch(self, memory, args, kwargs, subject)
 
     def places(self, storages: Mapping[int, torch.UntypedStorage]) -> dict[int, Place]:
@@ -211,11 +215,9 @@ class CaptureWatch:
         kept = self._kept(outputs)
         if not kept:
             return
-        places = dict(_stored(self._watch.function, set(kept)))
         listed = "; ".join(
-            f"{made.described}, made by {made.made_by}"
-            + (f", kept as {places[key].path}" if key in places else "")
-            for key, made in list(kept.items())[:_LISTED]
+            f"{made.described}, made by {made.made_by}" + (f", kept as {path}" if path else "")
+            for made, path in self.kept(outputs)[:_LISTED]
         )
         problem = (
             f"capturing {self._subject}: {_several(len(kept), 'tensor')} made inside the capture "
@@ -229,6 +231,21 @@ class CaptureWatch:
             raise KeptMemoryError(problem)
         self._watch.has_warned_of_kept = True
         warnings.warn(problem, RuntimeWarning, stacklevel=6)
+
+    @property
+    def reports_kept(self) -> bool:
+        """Whether memory that is kept outside is an error."""
+        return self._watch.kept_memory is KeptMemory.RAISE
+
+    def kept(self, outputs: object) -> list[tuple[MadeMemory, str]]:
+        """Return memory that was made inside and is kept outside, and where the function has it.
+
+        Args:
+            outputs: of the call.
+        """
+        kept = self._kept(outputs)
+        places = dict(_stored(self._watch.function, set(kept))) if kept else {}
+        return [(made, places[key].path if key in places else "") for key, made in kept.items()]
 
     def _kept(self, outputs: object) -> dict[int, MadeMemory]:
         returned = _storages(outputs)
@@ -348,6 +365,10 @@ class _Used(NamedTuple):
     memory: UsedMemory
     place: Place | None
     expected: WeightPlace | None
+
+
+def _ignore() -> None:
+    """Do nothing about memory that is freed."""
 
 
 def _several(count: int, noun: str) -> str:

@@ -7,31 +7,25 @@ belongs to somebody else, who may replace it while the graph goes on using the o
 
 from __future__ import annotations
 
-import inspect
-import os
 import sys
 import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.watching.program_place import program_frame
 from npu_graph_runtime.torch_internals import (
     OpOverload,
     TorchDispatchMode,
+    has_kernel,
     run_python_kernel,
     schema_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-    from types import FrameType
-
-_SKIPPED_FOLDERS = tuple(
-    f"{folder}{os.sep}" for folder in (Path(torch.__file__).parent, Path(__file__).parents[2])
-)
 
 # An operator's scratch memory: it finds nothing there and leaves nothing there.
 _SCRATCH_ARGUMENT = "workspace"
@@ -122,7 +116,11 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         on_freed: called when memory is freed that the capture uses and has not made.
 
     Attributes:
-        on_read: called with the arguments of each operator and its name; may raise.
+        on_operator: called with each operator, its arguments and its keyword arguments before it
+            runs; may raise.
+        is_looking: whether operators are seen now.
+        takes_apart: look into operators that consist of others, which torch does not take apart in
+            inference mode.
     """
 
     supports_higher_order_operators = True
@@ -146,7 +144,9 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], MadeMemory]] = {}
         self._used: dict[int, UsedMemory] = {}
         self._lost: list[UsedMemory] = []
-        self.on_read: Callable[[Any, str], None] | None = None
+        self.on_operator: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
+        self.is_looking = True
+        self.takes_apart = False
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -198,8 +198,27 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Run an operator, and note what it uses and what it makes."""
         del types
         kwargs = kwargs or {}
-        if self.on_read is not None:
-            self.on_read((args, kwargs), str(func))
+        if not self.is_looking:
+            return func(*args, **kwargs)
+        if self.takes_apart and _is_composite(func):
+            with self:
+                return func.decompose(*args, **kwargs)
+        self._see(func, args, kwargs)
+        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
+        if run is not None:
+            # Written in Python, it may use and make more than it is given and returns.
+            with self:
+                return run()
+        result = func(*args, **kwargs)
+        is_empty = str(func).startswith("aten.empty")
+        for _, tensor in tensor_leaves(result, ""):
+            for part in plain_tensors(tensor):
+                self._make(part, func, is_empty=is_empty)
+        return result
+
+    def _see(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if self.on_operator is not None:
+            self.on_operator(func, args, kwargs)
         if str(func).startswith("aten.lift_fresh"):
             # What `torch.tensor` makes: no operator is seen before this one.
             for part in plain_tensors(args[0]):
@@ -212,17 +231,6 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made = self._use(tensor, lambda: _place(func))
             if made is not None and not is_scratch:
                 made.is_scratch = False
-        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
-        if run is not None:
-            # Written in Python, it may use and make more than it is given and returns.
-            with self:
-                return run()
-        result = func(*args, **kwargs)
-        is_empty = str(func).startswith("aten.empty")
-        for _, tensor in tensor_leaves(result, ""):
-            for part in plain_tensors(tensor):
-                self._make(part, func, is_empty=is_empty)
-        return result
 
     def _use(self, tensor: Tensor, used_by: Callable[[], str]) -> MadeMemory | None:
         storage = tensor.untyped_storage()
@@ -340,6 +348,11 @@ def _host_source(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> T
     return source if is_to_device and source.device.type == "cpu" else None
 
 
+def _is_composite(func: Any) -> bool:
+    """Return whether an operator consists of others; some devices have a kernel for it too."""
+    return isinstance(func, OpOverload) and has_kernel(func, "CompositeImplicitAutograd")
+
+
 def _listed(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield from plain_tensors(value)
@@ -351,9 +364,7 @@ def _listed(value: Any) -> Iterator[Tensor]:
 
 def _place(func: Any) -> str:
     """Return an operator with the line of the program that has called it."""
-    frame: FrameType | None = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_SKIPPED_FOLDERS):
-        frame = frame.f_back
+    frame = program_frame()
     if frame is None:
         return f"{func}"
     return f"{func} at {frame.f_code.co_filename}:{frame.f_lineno}"

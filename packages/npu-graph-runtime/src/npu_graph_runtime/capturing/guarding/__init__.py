@@ -1,0 +1,1 @@
+"""Finding what a capture cannot record, in an eager run."""

@@ -1,0 +1,208 @@
+"""Runs a function eagerly before its capture, and finds what the capture cannot record."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import gc
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from npu_graph_runtime.capturing.guarding.capture_finding import (
+    CaptureFinding,
+    FindingKind,
+)
+from npu_graph_runtime.capturing.guarding.host_calls import watched_host_calls
+from npu_graph_runtime.capturing.guarding.operator_findings import OperatorFindings
+from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
+from npu_graph_runtime.errors import UncapturableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
+    from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
+
+# How many findings a message lists.
+_LISTED = 5
+
+
+class CaptureGuard(enum.Enum):
+    """Whether one more eager run before each capture looks for what cannot be captured."""
+
+    OFF = "off"
+    """No such run: the device refuses what it cannot capture."""
+
+    WARN = "warn"
+    """Warn of what the run finds, and go on to the capture."""
+
+    RAISE = "raise"
+    """Raise :class:`~npu_graph_runtime.UncapturableError`; nothing is captured."""
+
+
+class GuardedRun:
+    """One eager run of a function that is about to be captured.
+
+    A :class:`~npu_graph_runtime.capturing.capture_session.BreakListener`: functions between the
+    segments of a breakable capture are not watched.
+
+    Args:
+        function: what is captured.
+        watch: of this run; it sees which memory the run makes and keeps.
+        device: whose values the host may not read.
+        subject: what is captured, for messages.
+        guard: what to do with findings.
+        is_on_host: whether a tensor is one of the host; by default those of another device are.
+
+    Attributes:
+        findings: what was found, in the order of the run.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        watch: CaptureWatch,
+        device: torch.device,
+        subject: str,
+        *,
+        guard: CaptureGuard,
+        is_on_host: Callable[[Tensor], bool] | None = None,
+    ) -> None:
+        if is_on_host is None:
+            # The memory of the fake device is memory of the host.
+            has_own_memory = device.type != "cpu"
+
+            def is_on_host(tensor: Tensor) -> bool:
+                return has_own_memory and tensor.device.type == "cpu"
+
+        self._function = function
+        self._guard = guard
+        self._watch = watch
+        self._subject = subject
+        self._is_on_host = is_on_host
+        self._operators = OperatorFindings(self.add, is_on_host)
+        self._found: dict[tuple[FindingKind, str, int], CaptureFinding] = {}
+        self._names: Mapping[int, str] | None = None
+
+    @property
+    def findings(self) -> tuple[CaptureFinding, ...]:
+        """What was found, in the order of the run."""
+        return tuple(self._found.values())
+
+    def run(self, call: Callable[[], Any]) -> None:
+        """Run the call once; raise, or warn of, what is wrong with it.
+
+        Args:
+            call: issues the work that is captured later.
+
+        Raises:
+            UncapturableError: something was found, and ``guard`` is ``RAISE``.
+            Exception: whatever ``call`` raises, unchanged.
+        """
+        memory = self._watch.memory
+        memory.on_operator, memory.takes_apart = self._operators.see, True
+        with watched_host_calls(self.add, self._is_on_host), memory:
+            result = call()
+        self._operators.end()
+        self._add_kept(result)
+        self._report()
+
+    def _report(self) -> None:
+        findings = self.findings
+        if not findings or self._guard is CaptureGuard.OFF:
+            return
+        listed = "; ".join(map(str, findings[:_LISTED]))
+        more = f"; and {len(findings) - _LISTED} more" if len(findings) > _LISTED else ""
+        problem = (
+            f"capturing {self._subject}: the eager run before the capture did what a capture "
+            f"cannot record, in {len(findings)} places, expected none: {listed}{more}; for the "
+            f"first: {findings[0].remedy}"
+        )
+        if self._guard is CaptureGuard.RAISE:
+            raise UncapturableError(problem, findings)
+        warnings.warn(problem, RuntimeWarning, stacklevel=7)
+
+    def add(self, kind: FindingKind, operator: str, place: ProgramPlace, detail: str = "") -> None:
+        """Note a finding; one of a kind at each line.
+
+        Args:
+            kind: what is wrong.
+            operator: what does it.
+            place: where.
+            detail: for messages.
+        """
+        if not self._watch.memory.is_looking:
+            return
+        key = (kind, place.file, place.line)
+        if key not in self._found:
+            self._found[key] = CaptureFinding(
+                kind=kind,
+                operator=operator,
+                file=place.file,
+                line=place.line,
+                module=self._name_of(place.module),
+                detail=detail,
+            )
+
+    # What the capture session tells.
+
+    def call_eagerly(
+        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Call a function that runs eagerly at each replay too, without watching it."""
+        with self._looking_away():
+            result = function(*args, **kwargs)
+        self._watch.end_eager(getattr(function, "__name__", "a function"), (args, kwargs), result)
+        return result
+
+    def call_named(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
+        """Call a function whose work has a name."""
+        del name
+        return function(*args, **kwargs)
+
+    @contextlib.contextmanager
+    def _looking_away(self) -> Iterator[None]:
+        memory = self._watch.memory
+        before, memory.is_looking = memory.is_looking, False
+        try:
+            yield
+        finally:
+            memory.is_looking = before
+
+    def _add_kept(self, result: object) -> None:
+        if not self._watch.reports_kept or not self._watch.kept(result):
+            return
+        gc.collect()  # it may be in a cycle
+        for made, path in self._watch.kept(result):
+            operator, _, _ = made.made_by.partition(" at ")
+            place = self._operators.place_of(made.made_by)
+            self.add(
+                FindingKind.KEPT_MEMORY,
+                operator,
+                place,
+                made.described + (f", kept as {path}" if path else ""),
+            )
+
+    def _name_of(self, module: nn.Module | None) -> str:
+        if module is None:
+            return ""
+        if self._names is None:
+            function = self._function
+            names = {
+                id(value): place.path
+                for place, _, value in reachable_values(function)
+                if isinstance(value, nn.Module)
+            }
+            if isinstance(function, nn.Module):
+                names.setdefault(id(function), type(function).__name__)
+            self._names = names
+        return self._names.get(id(module), type(module).__name__)
