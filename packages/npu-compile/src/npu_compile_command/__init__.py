@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Commands about a model need the operators of torch_npu, or run the model on a device.
 _WITH_NPU = frozenset({"explain", "plan", "bench", "trace"})
+# It needs them only for a model whose inputs are on an NPU.
+_BY_CHOICE = "lint"
 
 
 def main() -> None:
@@ -34,7 +36,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 1 if something is wrong.
     """
     options = make_parser().parse_args(arguments)
-    if "torch" not in sys.modules and options.command not in _WITH_NPU:
+    if "torch" not in sys.modules and options.command == _BY_CHOICE:
+        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+    elif "torch" not in sys.modules and options.command not in _WITH_NPU:
         os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
     try:
         from npu_compile.command_line.command import run  # noqa: PLC0415 - loads torch

@@ -10,8 +10,8 @@ from typing import Any
 _DESCRIPTION = """\
 Show, measure and configure what npu-compile does to a model.
 
-explain, plan, bench and trace take MODULE:FUNCTION: a function without arguments that returns the
-model and its example inputs. Run `npu-compile explain --help` for an example."""
+explain, lint, plan, bench and trace take MODULE:FUNCTION: a function without arguments that
+returns the model and its example inputs. Run `npu-compile explain --help` for an example."""
 
 _MODEL = "a function that returns the model and its example inputs; see the example below"
 _EXAMPLE = """\
@@ -33,6 +33,15 @@ The mapping must have "model" and "inputs" (example arguments of one decode step
 have "config", "pipeline" and "dynamic_arg_dims" (as for compile_model), and, to run the model,
 "device", "context", "decode" (further arguments of DecodeRunner) and "prefill" (of
 PrefillRunner)."""
+
+_LINT = """\
+The model runs twice eagerly, on the CPU: its inputs play tensors of the device. Each value or copy
+that the host reads, shape that depends on values, wait, seed, copy from the host, tensor that is
+made in each call and kept, and value of Python that each call changes is named with its line and
+the remedy. The exit status is 1 if something was found, or if the model raised.
+
+For a model that needs operators of NPUs, put its inputs on the NPU, set
+TORCH_DEVICE_BACKEND_AUTOLOAD=1, and run the command on an NPU or by `cann-sim run --`."""
 
 _UNITS = MappingProxyType({"": 1, "K": 2**10, "M": 2**20, "G": 2**30})
 
@@ -70,6 +79,14 @@ def make_parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("--html", metavar="FILE", help="write the explanation as an HTML page")
     _add_plot(explain, "operators before and after fusion")
+
+    _add_model_command(
+        commands,
+        "lint",
+        "find what a captured graph of a model could not repeat, without a device",
+        options="",
+        more=_LINT,
+    )
 
     plan = _add_model_command(
         commands,
@@ -137,12 +154,12 @@ def make_parser() -> argparse.ArgumentParser:
 
 
 def _add_model_command(
-    commands: Any, name: str, what: str, *, options: str
+    commands: Any, name: str, what: str, *, options: str, more: str = ""
 ) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         name,
         help=what,
-        description=what[0].upper() + what[1:] + ".",
+        description=what[0].upper() + what[1:] + "." + (f" {more}" if more else ""),
         epilog=_EXAMPLE.format(command=name, options=options),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -17,6 +17,10 @@ from npu_graph_runtime.capturing.capture_session import Capture, CaptureSession
 from npu_graph_runtime.capturing.graphed_callable import GraphCounters, GraphedCallable, MissPolicy
 from npu_graph_runtime.capturing.guarding.capture_finding import CaptureFinding, FindingKind
 from npu_graph_runtime.capturing.guarding.capture_guard import CaptureGuard
+from npu_graph_runtime.capturing.guarding.uncapturable_work import (
+    UncapturableWork,
+    find_uncapturable,
+)
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.tensor_leaves import map_tensors
 from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
@@ -185,12 +189,14 @@ __all__ = [
     "Trace",
     "TraceObserver",
     "UncapturableError",
+    "UncapturableWork",
     "UnknownDeviceError",
     "WeakOutputError",
     "__version__",
     "diagnose",
     "find_error_code",
     "find_first_difference",
+    "find_uncapturable",
     "largest_first",
     "map_tensors",
     "runs_captured",

@@ -27,7 +27,6 @@ class Case:
 
     make: Callable[[], Callable[[Tensor], Any]]
     kind: FindingKind | None
-    needs_device: bool = False
 
     @property
     def name(self) -> str:
@@ -45,11 +44,9 @@ HIDDEN: list[Case] = []
 HARMLESS: list[Case] = []
 
 
-def found(
-    kind: FindingKind, *, needs_device: bool = False
-) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def found(kind: FindingKind) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def add(make: Callable[[], Any]) -> Callable[[], Any]:
-        HIDDEN.append(Case(make, kind, needs_device))
+        HIDDEN.append(Case(make, kind))
         return make
 
     return add
@@ -57,11 +54,6 @@ def found(
 
 def harmless(make: Callable[[], Any]) -> Callable[[], Any]:
     HARMLESS.append(Case(make, None))
-    return make
-
-
-def harmless_on_a_device(make: Callable[[], Any]) -> Callable[[], Any]:
-    HARMLESS.append(Case(make, None, needs_device=True))
     return make
 
 
@@ -263,17 +255,16 @@ def printed() -> Callable[[Tensor], Any]:
 
 
 @found(K.COPY_TO_HOST)
-def copy_into_a_list_of_the_host() -> Callable[[Tensor], Any]:
-    host = torch.zeros(4, device="cpu")
-
+def copy_into_memory_of_the_host() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
+        host = torch.zeros(4, device="cpu")
         host.copy_(x)  # here
         return x + 1
 
     return step
 
 
-@found(K.COPY_TO_HOST, needs_device=True)
+@found(K.COPY_TO_HOST)
 def copy_into_pinned_memory_that_is_dropped() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
         torch.empty(4, pin_memory=True).copy_(x, non_blocking=True)  # here
@@ -282,7 +273,7 @@ def copy_into_pinned_memory_that_is_dropped() -> Callable[[Tensor], Any]:
     return step
 
 
-@found(K.COPY_TO_HOST, needs_device=True)
+@found(K.COPY_TO_HOST)
 def copy_into_pinned_memory_that_waits() -> Callable[[Tensor], Any]:
     host = torch.zeros(4).pin_memory()
 
@@ -320,7 +311,7 @@ def index_by_a_list() -> Callable[[Tensor], Any]:
     return lambda x: x[[0, 2]] + 1  # here
 
 
-@found(K.COPY_FROM_HOST, needs_device=True)
+@found(K.COPY_FROM_HOST)
 def copy_of_pinned_memory_that_is_dropped() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
         host = torch.ones(4).pin_memory()
@@ -329,7 +320,7 @@ def copy_of_pinned_memory_that_is_dropped() -> Callable[[Tensor], Any]:
     return step
 
 
-@found(K.COPY_FROM_HOST, needs_device=True)
+@found(K.COPY_FROM_HOST)
 def copy_of_pinned_memory_that_waits() -> Callable[[Tensor], Any]:
     host = torch.zeros(4).pin_memory()
     return lambda x: x + host.to(x.device)  # here
@@ -338,7 +329,7 @@ def copy_of_pinned_memory_that_waits() -> Callable[[Tensor], Any]:
 # Waiting, and seeds.
 
 
-@found(K.WAIT, needs_device=True)
+@found(K.WAIT)
 def synchronize() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
         y = x + 1
@@ -348,7 +339,7 @@ def synchronize() -> Callable[[Tensor], Any]:
     return step
 
 
-@found(K.WAIT, needs_device=True)
+@found(K.WAIT)
 def stream_synchronize() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
         y = x + 1
@@ -358,7 +349,7 @@ def stream_synchronize() -> Callable[[Tensor], Any]:
     return step
 
 
-@found(K.WAIT, needs_device=True)
+@found(K.WAIT)
 def event_query() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
         event = torch.Event(x.device.type)
@@ -368,7 +359,7 @@ def event_query() -> Callable[[Tensor], Any]:
     return step
 
 
-@found(K.WAIT, needs_device=True)
+@found(K.WAIT)
 def event_synchronize() -> Callable[[Tensor], Any]:
     def step(x: Tensor) -> Tensor:
         event = torch.Event(x.device.type)
@@ -538,7 +529,7 @@ def chunked() -> Callable[[Tensor], Any]:
     return lambda x: torch.cat(list(reversed(x.chunk(2)))).sort().values.cumsum(0).topk(2).values
 
 
-@harmless_on_a_device
+@harmless
 def copy_into_pinned_memory_that_stays() -> Callable[[Tensor], Any]:
     host = torch.zeros(4).pin_memory()
 
@@ -549,7 +540,7 @@ def copy_into_pinned_memory_that_stays() -> Callable[[Tensor], Any]:
     return step
 
 
-@harmless_on_a_device
+@harmless
 def copy_of_pinned_memory_that_stays() -> Callable[[Tensor], Any]:
     host = torch.zeros(4).pin_memory()
     return lambda x: x + host.to(x.device, non_blocking=True)

@@ -23,11 +23,11 @@ from npu_compile.command_line.step_trace import trace_model
 from npu_compile.command_line.transformers_model import transformers_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import CaptureBudget
+from npu_graph_runtime import CaptureBudget, find_uncapturable
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,11 +44,10 @@ def run(options: argparse.Namespace) -> int:
             require_drawable(path)
         for path in filter(None, (options.html, options.output)):
             require_folder(path, "writing")
-        _MODEL_COMMANDS[options.command](options)
+        return _MODEL_COMMANDS[options.command](options) or 0
     except TOLD_ERRORS as error:
         sys.stderr.write(f"npu-compile: {error}\n")
         return 1
-    return 0
 
 
 def _config(options: argparse.Namespace) -> int:
@@ -111,6 +110,19 @@ def _explain(options: argparse.Namespace) -> None:
     elif options.html is None and not options.plot:
         sys.stdout.write(f"{explanation}\n")
     _show_written(options, options.html, *options.plot)
+
+
+def _lint(options: argparse.Namespace) -> int:
+    named = NamedModel.load(options.model, _config_of(options))
+    breaks = named.config.mode is CompileMode.BREAKABLE
+    work = find_uncapturable(
+        named.model, kwargs=named.inputs, context=named.context if breaks else None
+    )
+    if options.json:
+        _show(work.to_mapping())
+    else:
+        sys.stdout.write(f"{work}\n")
+    return 0 if work.is_none else 1
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -195,6 +207,6 @@ def _modes(texts: Sequence[str]) -> tuple[CompileMode, ...]:
 
 
 _COMMANDS = MappingProxyType({"config": _config, "doctor": _doctor, "error": _error})
-_MODEL_COMMANDS = MappingProxyType(
-    {"explain": _explain, "plan": _plan, "bench": _bench, "trace": _trace}
+_MODEL_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int | None]] = MappingProxyType(
+    {"explain": _explain, "lint": _lint, "plan": _plan, "bench": _bench, "trace": _trace}
 )

@@ -75,6 +75,8 @@ class CaptureFinding:
         line: number of the line; 0 where it is not known.
         module: qualified name of the ``nn.Module`` whose method it is; empty outside of modules.
         detail: more about what was found, for messages; may be empty.
+        is_of_first_call: whether a second call did not do it, as where a function fills a cache. A
+            capture does not meet it behind a warm-up run.
     """
 
     kind: FindingKind
@@ -83,10 +85,13 @@ class CaptureFinding:
     line: int
     module: str = ""
     detail: str = ""
+    is_of_first_call: bool = False
 
     @property
     def remedy(self) -> str:
         """What to do instead."""
+        if self.is_of_first_call:
+            return "call the function once before the capture, as warmup_runs=1 does"
         return self.kind.remedy
 
     @property
@@ -97,4 +102,5 @@ class CaptureFinding:
 
     def __str__(self) -> str:
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{self.place}: {self.operator} {self.kind.value}{detail}"
+        when = ", in the first call only" if self.is_of_first_call else ""
+        return f"{self.place}: {self.operator} {self.kind.value}{detail}{when}"

@@ -9,20 +9,23 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from npu_graph_runtime.capturing.guarding.capture_finding import (
     CaptureFinding,
     FindingKind,
 )
 from npu_graph_runtime.capturing.guarding.host_calls import watched_host_calls
+from npu_graph_runtime.capturing.guarding.host_tensors import TensorsBesideADevice
 from npu_graph_runtime.capturing.guarding.operator_findings import OperatorFindings
 from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
 from npu_graph_runtime.errors import UncapturableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+    from types import CodeType
 
+    from npu_graph_runtime.capturing.guarding.host_tensors import HostTensors
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
 
@@ -55,9 +58,11 @@ class GuardedRun:
         device: whose values the host may not read.
         subject: what is captured, for messages.
         guard: what to do with findings.
-        is_on_host: whether a tensor is one of the host; by default those of another device are.
+        host: which tensors are of the host; by default those of another device.
+        codes: gets the code of each function that is called.
 
     Attributes:
+        operators: looks at each operator.
         findings: what was found, in the order of the run.
     """
 
@@ -69,21 +74,17 @@ class GuardedRun:
         subject: str,
         *,
         guard: CaptureGuard,
-        is_on_host: Callable[[Tensor], bool] | None = None,
+        host: HostTensors | None = None,
+        codes: set[CodeType] | None = None,
     ) -> None:
-        if is_on_host is None:
-            # The memory of the fake device is memory of the host.
-            has_own_memory = device.type != "cpu"
-
-            def is_on_host(tensor: Tensor) -> bool:
-                return has_own_memory and tensor.device.type == "cpu"
-
+        host = host or TensorsBesideADevice(device)
         self._function = function
         self._guard = guard
         self._watch = watch
         self._subject = subject
-        self._is_on_host = is_on_host
-        self._operators = OperatorFindings(self.add, is_on_host)
+        self._host = host
+        self._codes = codes
+        self.operators = OperatorFindings(self.add, host)
         self._found: dict[tuple[FindingKind, str, int], CaptureFinding] = {}
         self._names: Mapping[int, str] | None = None
 
@@ -103,10 +104,10 @@ class GuardedRun:
             Exception: whatever ``call`` raises, unchanged.
         """
         memory = self._watch.memory
-        memory.on_operator, memory.takes_apart = self._operators.see, True
-        with watched_host_calls(self.add, self._is_on_host), memory:
+        memory.on_operator, memory.takes_apart = self.operators.see, True
+        with watched_host_calls(self.add, self._host.is_on_host, self._codes), memory:
             result = call()
-        self._operators.end()
+        self.operators.end()
         self._add_kept(result)
         self._report()
 
@@ -183,8 +184,10 @@ class GuardedRun:
             return
         gc.collect()  # it may be in a cycle
         for made, path in self._watch.kept(result):
+            if made.tensor is not None and self._host.is_on_host(made.tensor):
+                continue
             operator, _, _ = made.made_by.partition(" at ")
-            place = self._operators.place_of(made.made_by)
+            place = self.operators.place_of(made.made_by)
             self.add(
                 FindingKind.KEPT_MEMORY,
                 operator,

@@ -17,7 +17,7 @@ from npu_graph_runtime.capturing.watching.program_place import ProgramPlace, is_
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import FrameType
+    from types import CodeType, FrameType
 
 _SEEDS = frozenset({"manual_seed", "manual_seed_all", "seed", "seed_all", "set_rng_state"})
 _WAITS = frozenset({"synchronize", "query"})
@@ -29,6 +29,7 @@ _NAMES = _SEEDS | _WAITS | {_PRINTS}
 def watched_host_calls(
     add: Callable[[FindingKind, str, ProgramPlace], None],
     is_on_host: Callable[[Tensor], bool],
+    codes: set[CodeType] | None = None,
 ) -> Iterator[None]:
     """Watch the calls of this thread in the block.
 
@@ -37,9 +38,12 @@ def watched_host_calls(
     Args:
         add: called with what each call does, its name and its place.
         is_on_host: whether a tensor is one of the host, which may be printed.
+        codes: gets the code of each function of the program that is called.
     """
 
     def see(frame: FrameType, event: str, argument: Any) -> None:
+        if event == "call" and codes is not None:
+            codes.add(frame.f_code)
         if event == "call" and frame.f_code.co_name in _NAMES:
             kind, name = _python_call(frame, is_on_host)
             frame = frame.f_back or frame

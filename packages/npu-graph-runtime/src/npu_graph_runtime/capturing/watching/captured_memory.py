@@ -57,10 +57,11 @@ class MadeMemory:
         self._tensors.append(weakref.ref(tensor))
 
     @property
-    def is_alive(self) -> bool:
-        """Whether a tensor on it is still in use."""
+    def tensor(self) -> Tensor | None:
+        """A tensor on it that is still in use."""
         # Of tensors, not of the storage: graphs of the fake device keep that.
-        return any(tensor() is not None for tensor in self._tensors)
+        found = (tensor() for tensor in self._tensors)
+        return next((tensor for tensor in found if tensor is not None), None)
 
 
 class UsedMemory:
@@ -174,7 +175,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return {
             key: made
             for key, (_, made) in self._made.items()
-            if made.is_alive and not made.is_scratch
+            if made.tensor is not None and not made.is_scratch
         }
 
     def use(self, value: Any, used_by: str) -> None:

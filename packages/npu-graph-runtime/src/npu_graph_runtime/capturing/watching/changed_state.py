@@ -65,6 +65,11 @@ class ChangedState:
         """What was noted, a sentence each."""
         return list(self._changes.values())
 
+    @property
+    def changed_places(self) -> dict[str, str]:
+        """The sentences by the path of what has changed."""
+        return dict(self._changes)
+
     def _add_class(self, kind: type) -> None:
         for name, value in vars(kind).items():
             seen = _seen(value)
