@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor
+from torch.fx.node import map_arg
 
 import fx_passes
 from fx_passes.memory.alias_analysis import AliasAnalysis
@@ -169,3 +170,49 @@ def test_what_cannot_be_a_graph_is_refused(
 ) -> None:
     with pytest.raises(fx_passes.TraceError, match=expected):
         fx_passes.trace_call(function, name="the step")
+
+
+def test_fake_values_begin_where_the_values_of_the_call_begin_in_their_memory() -> None:
+    base, pool = torch.arange(12.0), torch.zeros(6, 4)
+
+    def step() -> list[Tensor]:
+        doubled = base * 2
+        parts = doubled.view(3, 4)[1:].unbind()
+        row = pool[3]
+        row.add_(parts[1])
+        torch.mul(parts[0], 2, out=pool[4])
+        first, second = torch.split_with_sizes(doubled, [5, 7])
+        return [parts[1] + row, second.clone(), first + 1, pool[5].expand(2, 4) + 1]
+
+    graph = fx_passes.trace_call(step).graph_module.graph
+    values, offsets = {}, set()
+    for node in graph.nodes:
+        if node.op == "output":
+            break
+        if node.op == "placeholder":
+            values[node] = base if node.meta["val"].shape == base.shape else pool
+        else:
+            args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
+            values[node] = node.target(*args, **kwargs)
+        real, fake = values[node], node.meta["val"]
+        if isinstance(real, Tensor):
+            assert fake.storage_offset() == real.storage_offset(), node.format_node()
+            offsets.add(real.storage_offset())
+    assert {0, 4, 5, 8, 12, 16, 20} <= offsets
+
+
+@torch.library.custom_op("traced_call::offset", mutates_args=())
+def _offset(x: Tensor) -> Tensor:
+    return torch.tensor([x.storage_offset()])
+
+
+@_offset.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty(1, dtype=torch.int64)
+
+
+def test_a_copy_of_a_view_stays_where_an_operator_may_see_where_it_begins() -> None:
+    x = torch.arange(9.0)
+    call = fx_passes.trace_call(lambda: [_offset((x * 2)[1:].clone())])
+    fx_passes.default_npu_pipeline().run(call.graph_module)
+    assert call.run()[0].item() == 0

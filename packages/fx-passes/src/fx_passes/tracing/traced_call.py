@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.node import map_arg
 from torch.overrides import TorchFunctionMode
 
 from fx_passes.errors import TraceError
@@ -17,6 +19,9 @@ from fx_passes.torch_internals import (
     SET_GRAD_ENABLED,
     FakeTensor,
     FakeTensorMode,
+    OpOverload,
+    schema_of,
+    tree_leaves,
     tree_map,
     without_class,
 )
@@ -103,7 +108,7 @@ def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the cal
             # Nothing needs gradients, and rewrites would not move anything across it.
             graph.erase_node(node)
         elif node.op == "call_function":
-            node.meta["val"] = _in_one_mode(node.meta.get("val"), mode)
+            node.meta["val"] = _fake_value(node, mode)
     _refuse_unseen_writes(graph, name)
     module.recompile()
     return TracedCall(graph_module=module, inputs=tuple(given), outputs=tuple(outputs))
@@ -172,8 +177,17 @@ def _lift(module: GraphModule, mode: FakeTensorMode) -> list[Tensor]:
     return given
 
 
-def _in_one_mode(value: object, mode: FakeTensorMode) -> object:
-    """Return the fake value of a result as one of the mode that the inputs' values are of."""
+def _fake_value(node: Node, mode: FakeTensorMode) -> object:
+    """Return the fake value of a result, of the mode that the inputs' values are of.
+
+    The tracer records shape, strides, dtype and device. A result that shows the memory of an
+    argument begins somewhere in that memory, which rewrites compare: the operator tells where.
+    """
+    traced = node.meta.get("val")
+    shown = _shown_value(node, mode)
+    leaves, others = tree_leaves(traced), tree_leaves(shown)
+    if len(leaves) == len(others) and all(map(_laid_out_alike, leaves, others)):
+        return shown
 
     def made(each: object) -> object:
         if not isinstance(each, FakeTensor):
@@ -183,7 +197,46 @@ def _in_one_mode(value: object, mode: FakeTensorMode) -> object:
                 each.shape, each.stride(), dtype=each.dtype, device=each.device
             )
 
-    return tree_map(made, value)
+    return tree_map(made, traced)
+
+
+def _shown_value(node: Node, mode: FakeTensorMode) -> object:
+    """Return the fake value of a node that only shows memory of its arguments, else None."""
+    # Of values, in the place of nodes.
+    known: Any = node.args, node.kwargs
+    args, kwargs = cast("Any", map_arg(known, cast("Any", value_of)))
+    if node.target is operator.getitem:
+        return args[0][args[1]]
+    if not isinstance(node.target, OpOverload):
+        return None
+    schema = schema_of(node.target)
+    returns = [each.alias_info for each in schema.returns]
+    if not returns or any(alias is None for alias in returns):
+        return None
+    if any(argument.is_write for argument in schema.arguments):
+        # Running it might change the fake value of an argument, as `resize_` does.
+        written = [
+            kwargs.get(argument.name, args[index] if index < len(args) else None)
+            for index, argument in enumerate(schema.arguments)
+            if argument.is_write
+        ]
+        return written[0] if len(written) == 1 else written
+    try:
+        with mode:
+            return node.target(*args, **kwargs)
+    except Exception:  # noqa: BLE001 - an engine's operator may not know fake tensors
+        return None
+
+
+def _laid_out_alike(traced: object, shown: object) -> bool:
+    if not (isinstance(traced, FakeTensor) and isinstance(shown, FakeTensor)):
+        return traced is shown
+    return (traced.shape, traced.stride(), traced.dtype, traced.device) == (
+        shown.shape,
+        shown.stride(),
+        shown.dtype,
+        shown.device,
+    )
 
 
 def _refuse_unseen_writes(graph: Graph, name: str) -> None:
