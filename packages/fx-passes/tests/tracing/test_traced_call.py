@@ -182,7 +182,8 @@ def test_fake_values_begin_where_the_values_of_the_call_begin_in_their_memory() 
         row.add_(parts[1])
         torch.mul(parts[0], 2, out=pool[4])
         first, second = torch.split_with_sizes(doubled, [5, 7])
-        return [parts[1] + row, second.clone(), first + 1, pool[5].expand(2, 4) + 1]
+        flat = pool[2:4].reshape(-1)
+        return [parts[1] + row, second.clone(), first + 1, pool[5].expand(2, 4) + 1, flat * 2]
 
     graph = fx_passes.trace_call(step).graph_module.graph
     values, offsets = {}, set()

@@ -15,6 +15,7 @@ from fx_passes.errors import TraceError
 from fx_passes.graph_argument import nodes_in, value_of
 from fx_passes.memory.effect import EffectTable
 from fx_passes.memory.view_users import views_of
+from fx_passes.rewriting.recorded_values import fake_result
 from fx_passes.torch_internals import (
     SET_GRAD_ENABLED,
     FakeTensor,
@@ -102,14 +103,14 @@ def trace_call(function: Callable[[], Sequence[Tensor]], *, name: str = "the cal
             f"tracing {name}: {type(error).__name__}: {error}; run it without a graph of operators"
         ) from error
     graph, mode = module.graph, FakeTensorMode(allow_non_fake_inputs=True)
-    given = _lift(module, mode)
+    given, effects = _lift(module, mode), EffectTable()
     for node in list(graph.nodes):
         if node.target is SET_GRAD_ENABLED:
             # Nothing needs gradients, and rewrites would not move anything across it.
             graph.erase_node(node)
         elif node.op == "call_function":
-            node.meta["val"] = _fake_value(node, mode)
-    _refuse_unseen_writes(graph, name)
+            node.meta["val"] = _fake_value(node, mode, effects)
+    _refuse_unseen_writes(graph, name, effects)
     module.recompile()
     return TracedCall(graph_module=module, inputs=tuple(given), outputs=tuple(outputs))
 
@@ -177,14 +178,14 @@ def _lift(module: GraphModule, mode: FakeTensorMode) -> list[Tensor]:
     return given
 
 
-def _fake_value(node: Node, mode: FakeTensorMode) -> object:
+def _fake_value(node: Node, mode: FakeTensorMode, effects: EffectTable) -> object:
     """Return the fake value of a result, of the mode that the inputs' values are of.
 
     The tracer records shape, strides, dtype and device. A result that shows the memory of an
     argument begins somewhere in that memory, which rewrites compare: the operator tells where.
     """
     traced = node.meta.get("val")
-    shown = _shown_value(node, mode)
+    shown = _shown_value(node, effects)
     leaves, others = tree_leaves(traced), tree_leaves(shown)
     if len(leaves) == len(others) and all(map(_laid_out_alike, leaves, others)):
         return shown
@@ -200,8 +201,11 @@ def _fake_value(node: Node, mode: FakeTensorMode) -> object:
     return tree_map(made, traced)
 
 
-def _shown_value(node: Node, mode: FakeTensorMode) -> object:
-    """Return the fake value of a node that only shows memory of its arguments, else None."""
+def _shown_value(node: Node, effects: EffectTable) -> object:
+    """Return the fake value of a node that may show memory of its arguments, else None."""
+    effect = effects.of(node)
+    if not effect.aliases:
+        return None
     # Of values, in the place of nodes.
     known: Any = node.args, node.kwargs
     args, kwargs = cast("Any", map_arg(known, cast("Any", value_of)))
@@ -209,21 +213,12 @@ def _shown_value(node: Node, mode: FakeTensorMode) -> object:
         return args[0][args[1]]
     if not isinstance(node.target, OpOverload):
         return None
-    schema = schema_of(node.target)
-    returns = [each.alias_info for each in schema.returns]
-    if not returns or any(alias is None for alias in returns):
-        return None
-    if any(argument.is_write for argument in schema.arguments):
+    if schema_of(node.target).is_mutable:
         # Running it might change the fake value of an argument, as `resize_` does.
-        written = [
-            kwargs.get(argument.name, args[index] if index < len(args) else None)
-            for index, argument in enumerate(schema.arguments)
-            if argument.is_write
-        ]
-        return written[0] if len(written) == 1 else written
+        returns_written = len(effect.writes) == 1 and effect.aliases == effect.writes
+        return value_of(effect.writes[0]) if returns_written else None
     try:
-        with mode:
-            return node.target(*args, **kwargs)
+        return fake_result(node.target, args, kwargs)
     except Exception:  # noqa: BLE001 - an engine's operator may not know fake tensors
         return None
 
@@ -239,9 +234,8 @@ def _laid_out_alike(traced: object, shown: object) -> bool:
     )
 
 
-def _refuse_unseen_writes(graph: Graph, name: str) -> None:
+def _refuse_unseen_writes(graph: Graph, name: str, effects: EffectTable) -> None:
     """Refuse memory that is read, or returned, and that no operator of the graph wrote."""
-    effects = EffectTable()
     for node in graph.nodes:
         value = value_of(node)
         if node.target not in _UNWRITTEN or (isinstance(value, torch.Tensor) and not value.numel()):

@@ -478,9 +478,7 @@ class GraphedCallable:
         watch = self._watch.begin(
             self._device.torch_device, args, kwargs, session.memory_made, subject
         )
-        guard = (
-            None if self._guard is CaptureGuard.OFF else self._guarded_run(args, kwargs, subject)
-        )
+        guard = self._guarded_run(args, kwargs, subject)
         hook, is_breakable = self._around_capture, self.run_mode is RunMode.BREAKABLE
         with contextlib.nullcontext() if hook is None else hook(key):
             capture = session.capture(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import gc
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -180,9 +179,8 @@ class GuardedRun:
             memory.is_looking = before
 
     def _add_kept(self, result: object) -> None:
-        if not self._watch.reports_kept or not self._watch.kept(result):
+        if not self._watch.reports_kept:
             return
-        gc.collect()  # it may be in a cycle
         for made, path in self._watch.kept(result):
             if made.tensor is not None and self._host.is_on_host(made.tensor):
                 continue

@@ -208,16 +208,14 @@ class CaptureWatch:
         return baked
 
     def _check_kept(self, outputs: object) -> None:
-        if self._watch.has_warned_of_kept or not self._kept(outputs):
+        if self._watch.has_warned_of_kept:
             return
-        # It may be in a cycle that nothing has collected: collection is held off in sessions.
-        gc.collect()
-        kept = self._kept(outputs)
+        kept = self.kept(outputs)
         if not kept:
             return
         listed = "; ".join(
             f"{made.described}, made by {made.made_by}" + (f", kept as {path}" if path else "")
-            for made, path in self.kept(outputs)[:_LISTED]
+            for made, path in kept[:_LISTED]
         )
         problem = (
             f"capturing {self._subject}: {_several(len(kept), 'tensor')} made inside the capture "
@@ -243,8 +241,12 @@ class CaptureWatch:
         Args:
             outputs: of the call.
         """
+        if not self._kept(outputs):
+            return []
+        # It may be in a cycle that nothing has collected: collection is held off in sessions.
+        gc.collect()
         kept = self._kept(outputs)
-        places = dict(_stored(self._watch.function, set(kept))) if kept else {}
+        places = dict(_stored(self._watch.function, set(kept)))
         return [(made, places[key].path if key in places else "") for key, made in kept.items()]
 
     def _kept(self, outputs: object) -> dict[int, MadeMemory]:
