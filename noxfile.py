@@ -308,7 +308,9 @@ def schedules(session: nox.Session) -> None:
 @nox.session(default=False)
 def interrupts(session: nox.Session) -> None:
     """Send 20,000 signals at random times of steps, captures and sessions; the gate sends a few."""
-    _long_tests(session, "attn-update", "tests/interrupts", "-s", "--signals=20000")
+    _long_tests(
+        session, "attn-update", "tests/interrupts", "-s", "--signals=20000", "--every-place"
+    )
 
 
 @nox.session(default=False)

@@ -195,6 +195,7 @@ class ServedEngine:
                     self._counts.steps += len(batches)
                     return
                 self._counts.interrupted["step"] += 1
+                self.engine.context.reset()
                 self.settle()
             # The steps are void: what counts them is brought back.
             self.engine.model.set_counters(self._steps)
@@ -205,7 +206,9 @@ class ServedEngine:
     def capture_interrupted(self, seconds: float) -> None:
         """Capture, while a signal comes."""
         done = self._run_or_interrupt(lambda: [self.engine.capture()], seconds)
-        self._counts.interrupted["capture"] += done is None
+        if done is None:
+            self._counts.interrupted["capture"] += 1
+            self.engine.context.reset()
 
     def _run_or_interrupt(
         self, run: Callable[[], list[_Result]], seconds: float | None
@@ -247,6 +250,7 @@ class ServedEngine:
             raise EpisodeFailure("hang", f"{reason or self.reasons}: {known}") from error
         if reason.startswith("signal") and _has_cause(known, self._interrupt):
             expected = _NAMED
+            self.engine.context.reset()
         is_expected = bool(expected) and isinstance(known, expected)
         is_named = isinstance(known, _NAMED) and not isinstance(known, UnknownDeviceError)
         if is_expected and reason:

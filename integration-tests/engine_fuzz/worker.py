@@ -132,6 +132,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60, help="until stacks are written")
     parser.add_argument("--stdin", action="store_true", help="read one episode as JSON")
     arguments = parser.parse_args()
+    faulthandler.enable()
     worker = Worker(arguments.seconds)
     first, count = arguments.first, arguments.count
     if arguments.stdin:

@@ -134,6 +134,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--schedules", type=int, default=SCHEDULES, help="fuzzed schedules to run")
     group.addoption("--bursts", type=int, default=BURSTS, help="bursts of steps of every kind")
     group.addoption("--signals", type=int, default=SIGNALS, help="real signals to send")
+    group.addoption("--every-place", action="store_true", help="interrupt captures at all of them")
     group.addoption("--schedule-seed", type=int, default=0, help="seed of the fuzzed schedules")
 
 

@@ -219,7 +219,7 @@ def test_weights_that_wrap_other_tensors_are_watched_by_those(npu: NpuDevice) ->
     wrap: Any = TwoTensor
     scales = torch.ones(3, device="npu")
     weights: dict[str, Any] = {"wrapped": wrap(torch.ones(3, device="npu"), scales)}
-    watched = WatchedWeights(weights.items, lambda: None)
+    watched = WatchedWeights(weights.items, [])
     baked = watched.baked()
     assert list(baked) == ["wrapped.a", "wrapped.b"]
     watched.check(baked, "product")

@@ -12,8 +12,8 @@ import attn_update
 import npu_graph_runtime
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import CodeType, FrameType, TracebackType
+    from collections.abc import Callable, Sequence
+    from types import CodeType, FrameType, ModuleType, TracebackType
 
     from typing_extensions import Self
 
@@ -29,17 +29,19 @@ class RaiseAt:
     Args:
         first: At which of the places that are come to, counted from 1; 0 for none.
         second: At which entry of a function, or end of a call of C, after the first exception.
+        also: Modules that these packages call into, whose places count too.
 
     Attributes:
         count: How many places were come to.
         raised: Where it raised.
     """
 
-    def __init__(self, first: int, second: int = 0) -> None:
+    def __init__(self, first: int, second: int = 0, *, also: Sequence[ModuleType] = ()) -> None:
         self.count = 0
         self.raised: list[str] = []
         self._first = first
         self._second = second
+        self._also = {module.__file__ for module in also}
         self._count_behind = 0
         self._is_own: dict[CodeType, bool] = {}
         self._looks: dict[CodeType, frozenset[int]] = {}
@@ -63,7 +65,9 @@ class RaiseAt:
         known = self._is_own.get(code)
         if known is None:
             parents = Path(code.co_filename).parents
-            known = self._is_own[code] = any(folder in parents for folder in _FOLDERS)
+            known = self._is_own[code] = code.co_filename in self._also or any(
+                folder in parents for folder in _FOLDERS
+            )
         return known
 
     def _profile(self, frame: FrameType, event: str, argument: object) -> None:
@@ -106,8 +110,8 @@ class RaiseAt:
         return known
 
 
-def count_places(call: Callable[[], object]) -> int:
+def count_places(call: Callable[[], object], *, also: Sequence[ModuleType] = ()) -> int:
     """Return how many places a call comes to."""
-    with RaiseAt(0) as counted:
+    with RaiseAt(0, also=also) as counted:
         call()
     return counted.count

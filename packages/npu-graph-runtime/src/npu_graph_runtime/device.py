@@ -175,7 +175,8 @@ class GraphDevice(TaskDevice, Protocol):
 
         However it is left, the device is not capturing afterwards and the former stream is current
         again. After an exception the graph is empty and may not be used any more, and the exception
-        of the body is the one that propagates.
+        of the body is the one that propagates. It may be left again with an exception: that undoes
+        what an interrupt of the first time has left, and nothing else.
 
         Args:
             graph: an empty graph of this device.

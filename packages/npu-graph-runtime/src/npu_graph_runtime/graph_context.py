@@ -61,6 +61,19 @@ class GraphContext:
         self.key: GraphKey | None = None
         self.capture_session: CaptureSession | None = None
 
+    def reset(self) -> None:
+        """Close the capture session that is open, and return to ``EAGER`` outside of all spans.
+
+        Call it where you catch an exception that a signal handler raised, such as
+        ``KeyboardInterrupt``, and go on: Python may call the handler just as a ``with`` statement
+        is left, which then stays entered. On the thread of the span, outside of all spans.
+        """
+        session = self.capture_session
+        if session is not None:
+            session.__exit__(None, None, None)
+            self.capture_session = None
+        self._thread, self.mode, self.key = 0, RunMode.EAGER, None
+
     def run(self, mode: RunMode, key: GraphKey | None = None) -> _Run:
         """Return a context manager that sets mode and key, and restores both however it ends.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from npu_graph_runtime.errors import ReplayRefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from npu_graph_runtime.device import DeviceGraph
 
@@ -39,18 +39,11 @@ class GuardedReplays:
         self._capturing: dict[int, DeviceGraph] = {}
         self._guarded: weakref.WeakSet[DeviceGraph] = weakref.WeakSet()
 
-    @contextlib.contextmanager
     def capturing(
         self, graph: DeviceGraph, capture: AbstractContextManager[object]
-    ) -> Iterator[None]:
-        """Capture in the block; `guard` on this thread is about this graph there."""
-        thread = threading.get_ident()
-        with capture:
-            self._capturing[thread] = graph
-            try:
-                yield
-            finally:
-                self._capturing.pop(thread, None)
+    ) -> AbstractContextManager[object]:
+        """Return a context manager that captures; `guard` is about this graph on its thread."""
+        return _GuardedCapture(self._capturing, graph, capture)
 
     def guard(self, refusal: Callable[[object], str | None]) -> bool:
         """Ask before each replay of the graph that this thread captures now.
@@ -83,3 +76,36 @@ class GuardedReplays:
     def is_guarded(self, graph: object) -> bool:
         """Return whether a replay of the graph may be refused."""
         return graph in self._guarded
+
+
+class _GuardedCapture:
+    """A capture that `GuardedReplays.guard` finds; may be left again after an exception."""
+
+    def __init__(
+        self,
+        capturing: dict[int, DeviceGraph],
+        graph: DeviceGraph,
+        capture: AbstractContextManager[object],
+    ) -> None:
+        self._capturing = capturing
+        self._graph = graph
+        self._capture = capture
+        self._thread = 0
+
+    def __enter__(self) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._capture.__enter__()
+            self._capturing[self._thread] = self._graph
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._capturing.pop(self._thread, None)
+        self._capture.__exit__(exception_type, exception, traceback)

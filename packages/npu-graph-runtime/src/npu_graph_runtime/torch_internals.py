@@ -9,6 +9,7 @@ torch_npu are all in `npu_graph_runtime.devices.npu`.
 from __future__ import annotations
 
 import ctypes
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,6 +19,9 @@ from torch._C import FunctionSchema
 
 # torch 2.10 to 2.14: the type of operators.
 from torch._ops import OpOverload
+
+# torch 2.10 to 2.14: the stack of dispatch modes.
+from torch.utils import _python_dispatch
 
 # torch 2.10 to 2.14: a block in which dispatch modes see no operator.
 from torch.utils._mode_utils import no_dispatch
@@ -33,6 +37,7 @@ __all__ = [
     "FunctionSchema",
     "OpOverload",
     "TorchDispatchMode",
+    "abandon_dispatch_mode",
     "base_of",
     "end_cuda_allocation",
     "has_kernel",
@@ -46,6 +51,17 @@ __all__ = [
     "storage_owners",
     "tensor_offset",
 ]
+
+
+_DISPATCH_MODE_FLAGS = MappingProxyType(
+    {
+        "old_dispatch_mode_flags": "_is_in_torch_dispatch_mode",
+        "old_non_infra_dispatch_mode_flags": "_is_in_non_infra_torch_dispatch_mode",
+        "old_without_ignore_compile_internals_dispatch_mode_flags": (
+            "_is_in_any_mode_without_ignore_compile_internals"
+        ),
+    }
+)
 
 
 def schema_of(operator: OpOverload[..., Any]) -> FunctionSchema:
@@ -104,6 +120,26 @@ def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
         *tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None
     ).check
     return check
+
+
+def abandon_dispatch_mode(mode: TorchDispatchMode) -> None:
+    """Take a mode off torch's stack, as often as it is there, after an exception.
+
+    An interrupt may come as a mode is entered or left, which is Python: then its own ``__exit__``
+    does not know how far that came. It keeps what some flags of torch's module were before.
+
+    `_get_current_dispatch_mode_stack`, `_pop_mode` and the flags: torch 2.10 to 2.14.
+    """
+    for kept, flag in _DISPATCH_MODE_FLAGS.items():
+        before = getattr(mode, kept, None)
+        if before:
+            setattr(_python_dispatch, flag, before[0])
+            tell = getattr(_python_dispatch, f"set{flag}".replace("_any_", "_"), None)
+            if tell is not None:
+                tell(before[0])
+            before.clear()
+    while any(each is mode for each in _python_dispatch._get_current_dispatch_mode_stack()):
+        _python_dispatch._pop_mode()
 
 
 def tensor_offset() -> int | None:

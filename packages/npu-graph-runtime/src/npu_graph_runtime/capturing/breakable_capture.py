@@ -14,6 +14,7 @@ from npu_graph_runtime.capturing.eager_segment import EagerSegment, call_name, w
 from npu_graph_runtime.capturing.unreturned_memory import UnreturnedMemory
 from npu_graph_runtime.errors import CaptureSessionError, GraphRuntimeError
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
+from npu_graph_runtime.torch_internals import abandon_dispatch_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from npu_graph_runtime.capturing.watching.capture_watch import CaptureWatch
     from npu_graph_runtime.device import GraphDevice, Stream
     from npu_graph_runtime.graph_context import CallContext
+    from npu_graph_runtime.torch_internals import TorchDispatchMode
 
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
@@ -221,11 +223,12 @@ class SegmentRecorder:
         self._stream = stream
         self._subject = subject
         self._segments: list[CapturedSegment | EagerSegment] = []
-        self._open: tuple[CapturedSegment, contextlib.ExitStack] | None = None
+        self._open: CapturedSegment | None = None
+        self._capture: AbstractContextManager[object] | None = None
         self._latest: CapturedSegment | None = None
         self._failed: tuple[str, BaseException] | None = None
         self._unreturned = UnreturnedMemory.of(subject)
-        self._mode: AbstractContextManager[object] | None = None
+        self._mode: TorchDispatchMode | None = None
         if watch is not None:
             watch.memory.on_operator = self._unreturned.check_operator
 
@@ -318,11 +321,11 @@ class SegmentRecorder:
         """Call a function and let the segment be called by its name, in errors of its own too."""
         begun = self._open
         if begun is not None:
-            begun[0].parts.append(CapturedPart(name=name, result=None))
+            begun.parts.append(CapturedPart(name=name, result=None))
         result = function(*args, **kwargs)
         if self._open is not None:
             part = CapturedPart(name=name, result=weakly(result, self._device))
-            parts = self._open[0].parts
+            parts = self._open.parts
             if self._open is begun:
                 parts[[each.name for each in parts].index(name)] = part
             else:
@@ -330,11 +333,12 @@ class SegmentRecorder:
         return result
 
     def _begin(self) -> None:
-        graph, stack = self._device.create_graph(), contextlib.ExitStack()
-        stack.enter_context(self._device.capture(graph, pool=self._pool, stream=self._stream))
+        graph = self._device.create_graph()
+        self._capture = self._device.capture(graph, pool=self._pool, stream=self._stream)
+        self._capture.__enter__()
         self._enter_mode()
         segment = CapturedSegment(graph=graph, number=self._number(), behind=self._behind())
-        self._open, self._latest = (segment, stack), segment
+        self._open = self._latest = segment
 
     def _enter_mode(self) -> None:
         """Let a mode of torch see what is captured, and no operator of eager functions."""
@@ -343,12 +347,12 @@ class SegmentRecorder:
         elif self._unreturned.is_there:
             self._mode = self._unreturned
         if self._mode is not None:
-            self._mode.__enter__()
+            self._mode.__enter__()  # type: ignore[no-untyped-call]
 
     def _leave_mode(self) -> None:
         mode, self._mode = self._mode, None
         if mode is not None:
-            mode.__exit__(None, None, None)
+            mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
 
     def _number(self) -> int:
         return 1 + sum(isinstance(segment, CapturedSegment) for segment in self._segments)
@@ -372,10 +376,11 @@ class SegmentRecorder:
                 "callable went on, expected that the exception ends the capture, since no capture "
                 "is under way behind it; let it through, or catch it inside the function"
             ) from error
-        (segment, stack), self._open = self._open, None
+        segment, self._open = self._open, None
         segment.before = before
         self._leave_mode()
-        stack.close()
+        if self._capture is not None:
+            self._capture.__exit__(None, None, None)
         self._segments.append(segment)
         try:
             segment.graph.replay()
@@ -387,12 +392,14 @@ class SegmentRecorder:
 
     def _abandon(self, error: BaseException) -> None:
         """End the capture under way, if any, and release what is captured."""
-        self._leave_mode()
-        if self._open is not None:
-            (_, stack), self._open = self._open, None
-            # The device ends the capture; the first error says why.
+        for mode in (self._unreturned, *([] if self._watch is None else [self._watch.memory])):
+            abandon_dispatch_mode(mode)
+        self._mode = self._open = None
+        if self._capture is not None:
+            # The device ends the capture, where an interrupt came just as it was left too; the
+            # first error says why.
             with contextlib.suppress(BaseException):
-                stack.__exit__(type(error), error, error.__traceback__)
+                self._capture.__exit__(type(error), error, error.__traceback__)
         _reset(self._segments)
 
 

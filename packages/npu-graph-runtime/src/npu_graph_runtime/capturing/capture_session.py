@@ -23,10 +23,12 @@ from npu_graph_runtime.errors import (
 )
 from npu_graph_runtime.failures.diagnosis import diagnose, is_of_device
 from npu_graph_runtime.observer import CaptureSessionClosed, CaptureSessionOpened
+from npu_graph_runtime.torch_internals import abandon_dispatch_mode
 
 if TYPE_CHECKING:
     import weakref
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from os import PathLike
     from types import TracebackType
 
@@ -146,7 +148,10 @@ class CaptureSession:
         self._has_failed = False
         self._warmup_bytes = 0
         self._listener: BreakListener | None = None
-        self._stack = contextlib.ExitStack()
+        self._collector: tuple[bool, bool] | None = None
+        self._former_stream: Stream | None = None
+        self._current: AbstractContextManager[object] | None = None
+        self._opened: float | None = None
 
     def __enter__(self) -> Self:
         if self._context.capture_session is not None:
@@ -159,19 +164,11 @@ class CaptureSession:
                 f"opening a capture session on {self.device.name}: the current stream is "
                 "capturing, expected no capture; open the session before anything is captured"
             )
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(_garbage_collection_held_off())
-            stack.callback(self._save_snapshot)
-            self.device.synchronize()
-            self.device.empty_cache()
-            if self._observer is not None:
-                started = time.perf_counter()
-                self._observer.observe(CaptureSessionOpened(memory=self.device.memory_figures()))
-                stack.callback(self._report_closed, self._observer, started)
-            stack.enter_context(self.device.use_stream(self.stream))
-            self._context.capture_session = self
-            stack.callback(self._leave_context)
-            self._stack = stack.pop_all()
+        try:
+            self._open()
+        except BaseException:
+            self._close()
+            raise
         return self
 
     def __exit__(
@@ -180,19 +177,18 @@ class CaptureSession:
         exception: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with self._stack:
-            try:
-                self.device.synchronize()
-            except GraphRuntimeError:
-                if exception is None:
-                    raise
-            except RuntimeError as error:
-                # After an exception the device may fail too; the first error says why.
-                if exception is None:
-                    subject = f"on {self.device.name}"
-                    raise diagnose(
-                        error, doing="closing a capture session", subject=subject
-                    ) from error
+        try:
+            self.device.synchronize()
+        except GraphRuntimeError:
+            if exception is None:
+                raise
+        except RuntimeError as error:
+            # After an exception the device may fail too; the first error says why.
+            if exception is None:
+                subject = f"on {self.device.name}"
+                raise diagnose(error, doing="closing a capture session", subject=subject) from error
+        finally:
+            self._close()
 
     @functools.cached_property
     def native_comparison(self) -> NativeComparison | None:
@@ -360,8 +356,16 @@ class CaptureSession:
             return segmented, result
         graph = self.device.create_graph()
         watched = contextlib.nullcontext() if watch is None else watch.memory
-        with self.device.capture(graph, pool=self.pool, stream=self.stream), watched:
-            result = call()
+        capture = self.device.capture(graph, pool=self.pool, stream=self.stream)
+        try:
+            with capture, watched:
+                result = call()
+        except BaseException as error:
+            # An interrupt may have come just as one of them was entered or left.
+            if watch is not None:
+                abandon_dispatch_mode(watch.memory)
+            capture.__exit__(type(error), error, error.__traceback__)
+            raise
         self.num_graphs += 1
         return graph, result
 
@@ -394,16 +398,54 @@ class CaptureSession:
         self.device.empty_cache()
         self._has_failed, self._warmup_bytes = False, 0
 
-    def _save_snapshot(self) -> None:
-        if self._memory_snapshot is not None and isinstance(self.device, SnapshotDevice):
-            snapshot = self.device.memory_snapshot()
-            Path(self._memory_snapshot).write_bytes(pickle.dumps(snapshot))
+    def _open(self) -> None:
+        """Begin what `_close` ends. Each thing is noted first: an interrupt may come behind it."""
+        self._former_stream = self.device.current_stream()
+        self._context.capture_session = self
+        gc.collect()
+        # A host that froze objects itself wants them to stay frozen, and unfreezing knows only all.
+        self._collector = gc.isenabled(), gc.get_freeze_count() == 0
+        gc.disable()
+        if self._collector[1]:
+            gc.freeze()
+        self.device.synchronize()
+        self.device.empty_cache()
+        if self._observer is not None:
+            self._opened = time.perf_counter()
+            self._observer.observe(CaptureSessionOpened(memory=self.device.memory_figures()))
+        current = self.device.use_stream(self.stream)
+        current.__enter__()
+        self._current = current
 
-    def _leave_context(self) -> None:
-        self._context.capture_session = None
+    def _close(self) -> None:
+        """End what is open, and leave the context last: after an interrupt this is called again."""
+        try:
+            self._leave_stream()
+            self._report_closed()
+            self._save_snapshot()
+        finally:
+            if self._collector is not None:
+                was_enabled, is_frozen = self._collector
+                if is_frozen:
+                    gc.unfreeze()
+                if was_enabled:
+                    gc.enable()
+                self._collector = None
+            self._context.capture_session = None
 
-    def _report_closed(self, observer: RuntimeObserver, started: float) -> None:
-        observer.observe(
+    def _leave_stream(self) -> None:
+        # Where an interrupt came into entering, there is nothing that could be left.
+        current, self._current = self._current, None
+        if current is not None:
+            current.__exit__(None, None, None)
+        if self._former_stream is not None and self.device.current_stream() != self._former_stream:
+            self.device.use_stream(self._former_stream).__enter__()
+
+    def _report_closed(self) -> None:
+        started, self._opened = self._opened, None
+        if self._observer is None or started is None:
+            return
+        self._observer.observe(
             CaptureSessionClosed(
                 num_graphs=self.num_graphs,
                 seconds=time.perf_counter() - started,
@@ -411,28 +453,14 @@ class CaptureSession:
             )
         )
 
+    def _save_snapshot(self) -> None:
+        if self._memory_snapshot is not None and isinstance(self.device, SnapshotDevice):
+            snapshot = self.device.memory_snapshot()
+            Path(self._memory_snapshot).write_bytes(pickle.dumps(snapshot))
+
 
 def _clear_frames(error: BaseException | None) -> None:
     """Clear the local variables of the frames that have raised an error and its causes."""
     while error is not None:
         tracebacks.clear_frames(error.__traceback__)
         error = error.__cause__
-
-
-@contextlib.contextmanager
-def _garbage_collection_held_off() -> Iterator[None]:
-    """Collect once, then switch collection off and move what lives out of its sight."""
-    gc.collect()
-    was_enabled = gc.isenabled()
-    # A host that froze objects itself wants them to stay frozen, and unfreezing knows only all.
-    freezes = gc.get_freeze_count() == 0
-    gc.disable()
-    if freezes:
-        gc.freeze()
-    try:
-        yield
-    finally:
-        if freezes:
-            gc.unfreeze()
-        if was_enabled:
-            gc.enable()

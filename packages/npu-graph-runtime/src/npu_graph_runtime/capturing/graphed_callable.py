@@ -8,7 +8,6 @@ import enum
 import functools
 import time
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
@@ -233,13 +232,14 @@ class GraphedCallable:
         self._is_plain = around_replay is None and observer is None
         self._graphs: dict[GraphKey | None, _CapturedGraph] = {}
         self._latest: _CapturedGraph | None = None  # replayed last, one of these
-        self._compared_once: weakref.WeakSet[_CapturedGraph] = weakref.WeakSet()
+        # Weak references to memory that graphs use and that is gone, until graphs are compared.
+        self._freed: list[object] = []
         self._watch = CallableWatch(
             function,
             weights=weights or weights_of(function),
             kept_memory=kept_memory,
             is_compared=self._check_first,
-            on_freed=_unchecking(self._compared_once),
+            freed=self._freed,
         )
         self._compare: Callable[[GraphKey, tuple[Any, ...], Mapping[str, Any]], Any] | None = None
         self._num_captured = 0
@@ -272,6 +272,8 @@ class GraphedCallable:
             if captured is None:
                 return self._call_uncaptured(args, kwargs)
             self._latest = captured
+        if self._freed:
+            self._uncheck()
         if not captured.is_checked:
             captured.inputs.compare(args, kwargs)
             captured.memory.check()
@@ -513,7 +515,6 @@ class GraphedCallable:
         captured.is_checked = not self._check_first
         if self._check_always or (self._check_first and memory.in_turn):
             captured.holds = layout.holds
-        self._compared_once.add(captured)
         self._graphs[key] = captured
         self._num_captured += 1
         if self._observer is not None:
@@ -551,6 +552,14 @@ class GraphedCallable:
             f"graph was released; {remedy}, compile its update plan, and replay it in a step of "
             "an update lane"
         )
+
+    def _uncheck(self) -> None:
+        """Let every graph be compared with its capture at its next replay."""
+        num_freed = len(self._freed)
+        for captured in list(self._graphs.values()):
+            captured.is_checked = False
+        # Only now, and no others: an interrupt, or another thread that frees, loses nothing.
+        del self._freed[:num_freed]
 
     def _kept_outputs(self, outputs: Any, subject: str) -> Any:
         try:
@@ -631,16 +640,6 @@ class GraphedCallable:
         if not self._graphs:
             return "no key is captured"
         return f"captured keys: {', '.join(str(key) for key in self.captured_keys)}"
-
-
-def _unchecking(graphs: weakref.WeakSet[_CapturedGraph]) -> Callable[[], None]:
-    """Return what lets every graph be compared with its capture at its next replay."""
-
-    def uncheck() -> None:
-        for captured in list(graphs):
-            captured.is_checked = False
-
-    return uncheck
 
 
 class _CapturedGraph:

@@ -14,7 +14,7 @@ import torch
 
 from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.devices.living_pool import LivingPools
-from npu_graph_runtime.devices.native_capture import native_capture
+from npu_graph_runtime.devices.native_capture import NativeCapture
 from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     FeatureNotSupportedError,
@@ -177,7 +177,7 @@ class CudaDevice:
             if self._capture_stream is None:
                 self._capture_stream = self.create_stream()
             stream = self._capture_stream
-        return native_capture(
+        return NativeCapture(
             self,
             graph,
             native_pool=functools.partial(self._pools.native, pool, graph),

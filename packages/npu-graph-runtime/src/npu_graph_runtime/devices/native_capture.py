@@ -8,22 +8,19 @@ from typing import TYPE_CHECKING, Any
 from npu_graph_runtime.errors import CaptureStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+    from types import TracebackType
 
     from npu_graph_runtime.device import GraphDevice, Stream
 
 
-@contextlib.contextmanager
-def native_capture(
-    device: GraphDevice,
-    graph: Any,
-    *,
-    native_pool: Callable[[], object],
-    stream: Stream,
-    error_mode: str,
-    end_allocation: Callable[[object], object],
-) -> Iterator[None]:
-    """Capture what the block issues; see `GraphDevice.capture`.
+class NativeCapture:
+    """A context manager that captures what the block issues; see `GraphDevice.capture`.
+
+    An exception of a signal handler may come at any call of Python, such as between the end of
+    `capture_begin` and the block, or as the block is left. So what begins is noted before it
+    begins, and leaving with an exception ends whatever was noted, as often as it is asked to.
 
     Args:
         device: that the graph is of.
@@ -41,34 +38,99 @@ def native_capture(
         CaptureStateError: the stream is capturing.
         RuntimeError: the device refuses.
     """
-    with device.use_stream(stream):
+
+    def __init__(
+        self,
+        device: GraphDevice,
+        graph: Any,
+        *,
+        native_pool: Callable[[], object],
+        stream: Stream,
+        error_mode: str,
+        end_allocation: Callable[[object], object],
+    ) -> None:
+        self._device = device
+        self._graph = graph
+        self._native_pool = native_pool
+        self._stream = stream
+        self._error_mode = error_mode
+        self._end_allocation = end_allocation
+        self._pool: object = None
+        self._former: Stream | None = None
+        self._current: AbstractContextManager[object] | None = None
+        self._is_begun = False
+
+    def __enter__(self) -> None:
+        try:
+            self._begin()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exception_type is not None:
+            self._abandon()
+            return
+        try:
+            self._end()
+            self._is_begun = False
+            self._leave_stream()
+        except BaseException:
+            self._abandon()
+            raise
+
+    def _begin(self) -> None:
+        device = self._device
+        self._former = device.current_stream()
+        current = device.use_stream(self._stream)
+        current.__enter__()
+        self._current = current
         if device.is_capturing():
             # torch_npu would prepare its allocator first and not undo that when it is refused.
             raise CaptureStateError(
-                f"beginning a capture on {device.name}: {stream} is capturing, expected no "
+                f"beginning a capture on {device.name}: {self._stream} is capturing, expected no "
                 "capture under way, since captures do not nest; end it first"
             )
-        pool = native_pool()
-        graph.capture_begin(pool=pool, capture_error_mode=error_mode)
+        self._pool = self._native_pool()
+        self._is_begun = True
         try:
-            try:
-                yield
-            except BaseException:
-                # The capture has to be ended to make the stream usable, and that fails too when
-                # the device has already invalidated it: the error of the body says why.
-                with contextlib.suppress(RuntimeError):
-                    _end(graph, pool, end_allocation)
-                raise
-            _end(graph, pool, end_allocation)
-        except BaseException:
-            graph.reset()
+            self._graph.capture_begin(pool=self._pool, capture_error_mode=self._error_mode)
+        except RuntimeError:
+            self._is_begun = device.is_capturing()
             raise
 
+    def _end(self) -> None:
+        try:
+            self._graph.capture_end()
+        except RuntimeError:
+            with contextlib.suppress(RuntimeError):
+                self._end_allocation(self._pool)
+            raise
 
-def _end(graph: Any, pool: object, end_allocation: Callable[[object], object]) -> None:
-    try:
-        graph.capture_end()
-    except RuntimeError:
-        with contextlib.suppress(RuntimeError):
-            end_allocation(pool)
-        raise
+    def _abandon(self) -> None:
+        """Make the stream usable again, and the former one current; nothing of the graph stays."""
+        if self._is_begun:
+            if self._device.current_stream() != self._stream:
+                self._device.use_stream(self._stream).__enter__()
+            # To end what has ended would release the pool once more than it was taken.
+            if self._device.is_capturing():
+                # That fails too when the device has already invalidated the capture: the first
+                # error says why.
+                with contextlib.suppress(RuntimeError):
+                    self._end()
+            self._graph.reset()
+            self._is_begun = False
+        self._leave_stream()
+
+    def _leave_stream(self) -> None:
+        # Where an interrupt came into entering, there is nothing that could be left.
+        current, self._current = self._current, None
+        if current is not None:
+            current.__exit__(None, None, None)
+        if self._former is not None and self._device.current_stream() != self._former:
+            self._device.use_stream(self._former).__enter__()

@@ -26,7 +26,7 @@ import torch
 from npu_graph_runtime.device import MemoryFigures
 from npu_graph_runtime.devices.living_pool import LivingPools
 from npu_graph_runtime.devices.memory_history import MemoryHistory
-from npu_graph_runtime.devices.native_capture import native_capture
+from npu_graph_runtime.devices.native_capture import NativeCapture
 from npu_graph_runtime.errors import (
     DeviceUnavailableError,
     FeatureNotSupportedError,
@@ -374,7 +374,7 @@ class NpuDevice:
             if self._capture_stream is None:
                 self._capture_stream = self.create_stream()
             stream = self._capture_stream
-        captured = native_capture(
+        captured = NativeCapture(
             self,
             graph,
             native_pool=functools.partial(self._pools.native, pool, graph),

@@ -19,6 +19,7 @@ from npu_graph_runtime.capturing.guarding.host_tensors import TensorsBesideADevi
 from npu_graph_runtime.capturing.guarding.operator_findings import OperatorFindings
 from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
 from npu_graph_runtime.errors import UncapturableError
+from npu_graph_runtime.torch_internals import abandon_dispatch_mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -104,8 +105,13 @@ class GuardedRun:
         """
         memory = self._watch.memory
         memory.on_operator, memory.takes_apart = self.operators.see, True
-        with watched_host_calls(self.add, self._host.is_on_host, self._codes), memory:
-            result = call()
+        try:
+            with watched_host_calls(self.add, self._host.is_on_host, self._codes), memory:
+                result = call()
+        except BaseException:
+            # An interrupt may have come just as the mode was entered or left.
+            abandon_dispatch_mode(memory)
+            raise
         self.operators.end()
         self._add_kept(result)
         self._report()

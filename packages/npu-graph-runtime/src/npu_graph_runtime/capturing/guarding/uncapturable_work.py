@@ -142,7 +142,7 @@ class _LookedAtCall:
             weights=weights,
             kept_memory=KeptMemory.RAISE,
             is_compared=False,
-            on_freed=lambda: None,
+            freed=[],
         ).begin(device, args, kwargs, {}, "the function", is_for_replays=False)
         self._codes: set[CodeType] = set()
         self._mode: AbstractContextManager[object] = contextlib.nullcontext()

@@ -57,7 +57,7 @@ class CallableWatch:
         weights: as for `GraphedCallable`; ``None`` for those of a module.
         kept_memory: what happens where a capture's memory is kept outside.
         is_compared: whether memory is compared at replays at all.
-        on_freed: called when memory is freed that a graph uses; must not fail.
+        freed: gets an item when memory is freed that a graph uses.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class CallableWatch:
         weights: NamedTensors,
         kept_memory: KeptMemory,
         is_compared: bool,
-        on_freed: Callable[[], None],
+        freed: list[object],
     ) -> None:
         self.function = function
-        self.weights = WatchedWeights(weights if is_compared else tuple, on_freed)
+        self.weights = WatchedWeights(weights if is_compared else tuple, freed)
         self.kept_memory = kept_memory
         self.is_compared = is_compared
-        self.on_freed = on_freed
+        self.freed = freed
         self.has_watched_state = False
         self.has_warned_of_kept = False
         self._places: dict[int, tuple[weakref.ref[torch.UntypedStorage], Place | None]] = {}
@@ -98,9 +98,9 @@ class CallableWatch:
             subject: what is captured, for messages.
             is_for_replays: false where nothing is captured, so freed memory concerns no graph.
         """
-        on_freed = self.on_freed if is_for_replays else _ignore
+        freed = self.freed if is_for_replays else []
         given = [tensor for _, tensor in tensor_leaves((*args, *kwargs.values()), "")]
-        memory = CapturedMemory.kind()(device, given, of_pool, on_freed)
+        memory = CapturedMemory.kind()(device, given, of_pool, freed)
         return CaptureWatch(self, memory, args, kwargs, subject)
 
     def places(self, storages: Mapping[int, torch.UntypedStorage]) -> dict[int, Place]:
@@ -367,10 +367,6 @@ class _Used(NamedTuple):
     memory: UsedMemory
     place: Place | None
     expected: WeightPlace | None
-
-
-def _ignore() -> None:
-    """Do nothing about memory that is freed."""
 
 
 def _several(count: int, noun: str) -> str:

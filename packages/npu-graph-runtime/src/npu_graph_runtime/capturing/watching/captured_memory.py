@@ -70,7 +70,7 @@ class UsedMemory:
     Args:
         tensor: the first tensor on it that was seen; not kept alive.
         used_by: operator, file and line, or what else uses it.
-        on_freed: called when the memory is freed, on the thread that frees it; must not fail.
+        freed: gets a weak reference when the memory is freed.
 
     Attributes:
         tensor: the tensor, if that object still exists. It may exist on other memory.
@@ -82,9 +82,10 @@ class UsedMemory:
 
     __slots__ = ("address", "described", "storage", "storage_address", "tensor", "used_by")
 
-    def __init__(self, tensor: Tensor, used_by: str, on_freed: Callable[[], None]) -> None:
+    def __init__(self, tensor: Tensor, used_by: str, freed: list[object]) -> None:
         storage = tensor.untyped_storage()
-        self.storage = weakref.ref(storage, lambda _: on_freed())
+        # A call of C: an interrupt in Python's would be ignored, and the freed memory too.
+        self.storage = weakref.ref(storage, freed.append)
         self.tensor = weakref.ref(tensor)
         self.address = tensor.data_ptr()
         self.storage_address = storage.data_ptr()
@@ -114,7 +115,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         exempt: tensors whose memory others watch, such as the arguments of the capture.
         of_pool: memory made in captures of the same pool, by the identity of its storage; what this
             capture makes is added.
-        on_freed: called when memory is freed that the capture uses and has not made.
+        freed: gets an item when memory is freed that the capture uses and has not made.
 
     Attributes:
         on_operator: called with each operator, its arguments and its keyword arguments before it
@@ -131,12 +132,12 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         device: torch.device,
         exempt: Sequence[Tensor],
         of_pool: MutableMapping[int, weakref.ref[torch.UntypedStorage]],
-        on_freed: Callable[[], None],
+        freed: list[object],
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._device_type = device.type
         self._of_pool = of_pool
-        self._on_freed = on_freed
+        self._freed = freed
         self._exempt: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         for tensor in exempt:
             for part in plain_tensors(tensor):
@@ -259,7 +260,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if known.storage() is tensor.untyped_storage():
                 return
             self._lost.append(known)
-        self._used[key] = UsedMemory(tensor, used_by(), self._on_freed)
+        self._used[key] = UsedMemory(tensor, used_by(), self._freed)
 
     def _make(self, tensor: Tensor, func: Any, *, is_empty: bool) -> None:
         storage = tensor.untyped_storage()

@@ -61,16 +61,16 @@ def weights_of(function: object) -> NamedTensors:
 
 
 class WatchedWeights:
-    """Reads weights, and calls back when memory of one is freed.
+    """Reads weights, and notes when memory of one is freed.
 
     Args:
         read: the weights as they are now.
-        on_freed: called on the thread that frees; must not fail. Owns nothing of this object.
+        freed: gets a weak reference when memory is freed, on the thread that frees it.
     """
 
-    def __init__(self, read: NamedTensors, on_freed: Callable[[], None]) -> None:
+    def __init__(self, read: NamedTensors, freed: list[object]) -> None:
         self._read = read
-        self._on_freed = on_freed
+        self._freed = freed
         self._places: Mapping[str, WeightPlace] = {}
         self._storages: dict[int, weakref.ref[torch.UntypedStorage]] = {}
 
@@ -117,8 +117,8 @@ class WatchedWeights:
         known = self._storages.get(id(storage))
         if known is not None and known() is storage:
             return
-        on_freed = self._on_freed
-        self._storages[id(storage)] = weakref.ref(storage, lambda _: on_freed())
+        # A call of C: an interrupt in Python's would be ignored, and the freed memory too.
+        self._storages[id(storage)] = weakref.ref(storage, self._freed.append)
 
 
 def _with_memory(name: str, weight: Tensor) -> Iterator[tuple[str, Tensor]]:
