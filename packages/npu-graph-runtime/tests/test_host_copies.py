@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,3 +82,42 @@ def test_copy_of_host_memory_that_is_freed_later_is_refused_at_the_replay(
         with pytest.raises(ReplacedWeightError, match=r"replaying 'step'.*is freed"):
             step(x)
     step.release_all()
+
+
+# In a process of its own, whose task queue ends.
+ENDS_THE_QUEUE = """
+import torch
+from npu_graph_runtime import CaptureSession, GraphContext, GraphedCallable, GraphKey, NpuDevice
+from npu_graph_runtime import RunMode
+
+device, context, key = NpuDevice(), GraphContext(), GraphKey(num_tokens=4)
+x = torch.ones(4, device=device.torch_device)
+
+
+def copies_to_pageable_memory(x):
+    return torch.empty(4).copy_(x * 2, non_blocking=True)
+
+
+step = GraphedCallable(
+    copies_to_pageable_memory, device=device, context=context, run_mode=RunMode.FULL, name="step",
+    warmup_runs=0,
+)
+try:
+    with CaptureSession(device, context), context.run(RunMode.FULL, key):
+        step(x)
+except RuntimeError as error:
+    print(error)
+x.fill_(3.0)
+print(x.tolist())
+"""
+
+
+def test_error_of_a_copy_that_ends_the_task_queue_says_that_later_work_is_dropped() -> None:
+    command = [sys.executable, "-m", "cann_sim", "run", "--", sys.executable, "-c", ENDS_THE_QUEUE]
+    environment = {**os.environ, "TASK_QUEUE_ENABLE": "1"}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    said, *_, after = done.stdout.splitlines()
+    assert said.startswith("capturing 'step' under key (num_tokens=4): ")
+    assert "a copy of pageable host memory cannot be captured" in said
+    assert "drops all later work of this process without an error: restart the process" in said
+    assert after == "[1.0, 1.0, 1.0, 1.0]"  # what torch_npu does then

@@ -17,6 +17,13 @@ _RUNTIME_CODE = re.compile(
 
 # What torch_npu writes above the words of CANN, for a call of the runtime or of an operator.
 _REPORT = re.compile(r"ERR\d{5} (?:PTA|OPS|HCCL) call acl api failed")
+# What torch_npu says once, where the thread of its task queue ends (``NPUQueue.cpp``).
+_QUEUE_ENDED = "The process exits for this inner error"
+_QUEUE_REMEDY = (
+    "torch_npu's task queue has ended, and torch_npu drops all later work of this process without "
+    "an error: restart the process; TASK_QUEUE_ENABLE=0 launches without the queue, so that the "
+    "operator that failed raises where it is called"
+)
 _BOILERPLATE = ("[ERROR]", "[Error]:", "Rectify the fault", "Solution:", "TraceBack")
 # Reports of CANN go on for pages; what failed stands in their first lines.
 _LONGEST_DETAILS = 600
@@ -67,6 +74,8 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
     """
     found = find_error_code(exception)
     said = _said(str(exception)) or type(exception).__name__
+    if _QUEUE_ENDED in str(exception):
+        said = f"{said}; {_QUEUE_REMEDY}"
     if found is None:
         return UnknownDeviceError(
             f"{doing} {subject}: the device reported no known error code; it said: {said}"
