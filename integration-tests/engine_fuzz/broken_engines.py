@@ -17,7 +17,6 @@ from engine_fuzz.engines.fuzzed_model import WIDTH, ModelFailure
 from engine_fuzz.episode import Episode, Kind, draw_episode
 from npu_graph_runtime import (
     AddressCheck,
-    CaptureSession,
     GraphKey,
     OutOfDeviceMemoryError,
     RunMode,
@@ -115,15 +114,15 @@ class _UpdatesLate(CallableEngine):
         return hidden[: batch.num_rows]
 
 
-class _LeavesSessions(CallableEngine):
-    """Ends its capture session only where the captures were good."""
+class _LeavesStreams(CallableEngine):
+    """Makes another stream current again only where the captures were good."""
 
     @override
     def capture(self) -> None:
-        session = CaptureSession(self.device, self.context)
-        session.__enter__()
-        self.capture_in(session)
-        session.__exit__(None, None, None)
+        entered = self.device.use_stream(self.device.create_stream())
+        entered.__enter__()
+        super().capture()
+        entered.__exit__(None, None, None)
 
 
 class _ReplaysByItself(CallableEngine):
@@ -251,8 +250,8 @@ BROKEN: Mapping[str, BrokenPart] = MappingProxyType(
             sorts=frozenset({"hang"}),
             shape=_FULL,
         ),
-        "capture sessions left open": BrokenPart(
-            engine=_LeavesSessions,
+        "streams left current": BrokenPart(
+            engine=_LeavesStreams,
             kinds=(Kind.SIGNAL_IN_CAPTURE,),
             sorts=frozenset({"left"}),
             shape=_FULL,
