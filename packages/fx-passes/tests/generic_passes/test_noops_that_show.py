@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import itertools
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
 
 import fx_passes
 from fx_passes.testing import assert_same_values, capture_graph
@@ -144,6 +149,107 @@ def test_copy_stays_where_an_operator_of_torch_reads_the_offset(
 
     assert_same_values(module(x), function(x))
     assert any(kept in str(node.target) for node in module.graph.nodes)
+
+
+RESULTS_AT_THE_PLACE: list[Callable[[Tensor, Tensor], Tensor]] = [
+    lambda x, y: torch.ops.aten.copy(x[1:].clone(), y[:-1]),
+    lambda x, y: torch.slice_scatter(x[1:].clone(), y[:1], 0, 0, 1),
+    lambda x, y: torch.select_scatter(x[1:].clone(), y[0], 0, 0),
+    lambda x, y: torch.diagonal_scatter(x[1:].clone().view(2, 4), y[:2]),
+    lambda x, y: torch.slice_scatter(torch.ops.aten.copy(x[1:].clone(), y[:-1]), y[:1], 0, 0, 1)[
+        1:
+    ],
+]
+
+
+@pytest.mark.parametrize("function", RESULTS_AT_THE_PLACE)
+def test_copy_stays_where_a_result_that_leaves_begins_where_it_does(
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    x, y = torch.arange(9.0), torch.arange(9.0) * 10
+
+    found, counts = rewritten(function, x, y)
+
+    assert isinstance(found, Tensor)
+    assert_same_values(found, function(x, y))
+    assert found.storage_offset() == function(x, y).storage_offset()
+    assert counts == {}
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.slice_scatter(x[1:].clone(), y[:1], 0, 0, 1) * 2,
+        lambda x, y: torch.slice_scatter(y * 2, x[1:].clone(), 0, 0, 8),
+    ],
+)
+def test_copy_goes_where_no_result_that_leaves_begins_where_it_does(
+    function: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    x, y = torch.arange(9.0), torch.arange(9.0) * 10
+
+    found, counts = rewritten(function, x, y)
+
+    assert isinstance(found, Tensor)
+    assert_same_values(found, function(x, y))
+    assert counts == {"remove_copy": 1}
+
+
+class _Placed(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes operators whose result has memory of its own and begins behind its beginning."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.seen: set[str] = set()
+        self.found: set[str] = set()
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> object:
+        del types
+        given = {x.untyped_storage()._cdata for x in _strided((args, kwargs))}
+        result = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        self.seen.add(name)
+        for each in _strided(result):
+            if each.storage_offset() and each.untyped_storage()._cdata not in given:
+                self.found.add(name)
+        return result
+
+
+def _strided(values: object) -> list[Tensor]:
+    leaves = (each for each in tree_leaves(values) if isinstance(each, Tensor))
+    return [each for each in leaves if each.layout is torch.strided]
+
+
+def _behind(value: object) -> object:
+    """Return a tensor in memory that begins before it; anything else as it is."""
+    if not isinstance(value, Tensor) or not _strided(value) or not value.is_contiguous():
+        return value
+    return value.new_empty(value.numel() + 4)[4:].view(value.shape).copy_(value)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_results_of_torch_begin_where_memory_does_but_for_those_that_are_known() -> None:
+    """Every operator of which torch has a sample, the arguments behind the beginning of memory."""
+    placed = _Placed()
+    for info in op_db:
+        dtypes: set[torch.dtype] = info.supported_dtypes("cpu")  # type: ignore[no-untyped-call]
+        dtype = min(dtypes, key=lambda each: (each is not torch.float32, str(each)), default=None)
+        # Some samples ask for a GPU, and some operators refuse a view of other memory.
+        with contextlib.suppress(Exception), torch.no_grad():
+            for sample in itertools.islice(info.sample_inputs_func(info, "cpu", dtype, False), 2):
+                given = tree_map(_behind, (sample.input, *sample.args))
+                named = tree_map(_behind, sample.kwargs)
+                with placed:
+                    info.op(*given, **named)
+    base = _behind(torch.arange(16.0).view(4, 4))
+    with placed:
+        torch.ops.aten.copy(base, base)
+
+    known = {"as_strided_scatter", "copy", "diagonal_scatter", "select_scatter", "slice_scatter"}
+    assert placed.found == known
+    assert len(placed.seen) > 400
 
 
 def test_copy_goes_where_nobody_can_tell() -> None:

@@ -57,6 +57,9 @@ _READS_PLACEMENT = frozenset(
         "view_as_complex",
     }
 )
+# Their results begin in memory of their own where the first argument begins in its memory: torch
+# clones that argument with its strides and its storage offset (`clone_preserve_strides`).
+_FOLLOWS_PLACEMENT = frozenset({"copy", "diagonal_scatter", "select_scatter", "slice_scatter"})
 # Beside those that torch tags as in-place views: they give an object another shape or memory.
 _CHANGES_OBJECT = frozenset(
     {
@@ -133,13 +136,20 @@ def placement_problem(
 ) -> NoMatch | None:
     """Return a user that could tell where in its memory a value begins, if that changes, or None.
 
+    Users of results that begin where the value begins could tell it too.
+
     Args:
         users: Nodes that use `old`, or views of it, and are to use `new`.
         old: The node that is used now.
         new: The node that is to be used in its place.
         effects: Tells what memory nodes share.
     """
-    for user in users:
+    placed, pending = [old, *views_of(old, effects)], list(users)
+    for user in pending:
+        if _follows_placement(user) and user.args[0] in placed:
+            placed += (results := [user, *views_of(user, effects)])
+            reached = dict.fromkeys(each for value in results for each in value.users)
+            pending += [each for each in reached if each not in pending]
         seen = _sees(user)
         if seen == "nothing":
             continue
@@ -325,6 +335,15 @@ def _sees(user: Node) -> Literal["nothing", "alignment", "placement"]:
         reads = name in _READS_PLACEMENT or target is aten.view.dtype
         return "placement" if reads else "nothing"
     return "alignment" if target.namespace in _OF_TORCH_NPU else "placement"
+
+
+def _follows_placement(user: Node) -> bool:
+    target = user.target
+    return (
+        isinstance(target, OpOverload)
+        and target.namespace == "aten"
+        and target.overloadpacket.__name__ in _FOLLOWS_PLACEMENT
+    )
 
 
 def _is_aligned(node: Node) -> bool:
