@@ -1,7 +1,7 @@
 """The device seam on torch.cuda, without task groups.
 
-Written against the documents of torch.cuda and of CUDA's driver. Not yet run on a GPU by those who
-wrote it: none was there. `testing.DeviceContract` runs over it wherever there is one.
+`npu_graph_testing.DeviceContract` passes over it on an H100 (torch 2.11.0 with CUDA 13.0, driver
+580), run on 2026-11-26.
 """
 
 from __future__ import annotations
