@@ -393,6 +393,12 @@ def random_graphs(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def stale_cache(session: nox.Session) -> None:
+    """Try all ways for a kept compilation to be stale, each alone; the gate takes some together."""
+    _long_tests(session, "npu-compile", "tests/stale", "--each-alone")
+
+
+@nox.session(default=False)
 def every_operator(session: nox.Session) -> None:
     """Spell every operator of torch in every way, on all samples; the gate takes one of each."""
     _long_tests(session, "fx-passes", "tests/normal_form/test_every_operator.py", "--samples=1000")

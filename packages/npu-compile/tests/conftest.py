@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--each-alone", action="store_true", help="each stale row as its own model")
+
+
 class AttentionOperator:
     """A custom operator of its own for each test: adds the row's host length to the value."""
 

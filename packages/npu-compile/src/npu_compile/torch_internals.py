@@ -8,9 +8,10 @@ Each has a line that says in which versions of torch it is, and why it is needed
 from __future__ import annotations
 
 import _abc  # type: ignore[import-not-found]
+import re
 from abc import ABCMeta
 from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -39,17 +40,21 @@ __all__ = [
     "codes_compiled_from",
     "compile_telling_guards",
     "fake_function_of",
+    "global_state",
     "is_baked_in",
     "mark_dynamic",
     "name_of_operator",
+    "num_torch_function_modes",
     "overloads_of",
     "registered_with",
     "schema_of",
     "settings_of_dynamo",
-    "state_of_torch_function",
     "traced_code",
     "version_of_settings",
 ]
+
+
+_NUM_THREADS: Final = re.compile(r'"num_threads":\d+,?')
 
 
 class GuardOfDynamo(NamedTuple):
@@ -150,17 +155,23 @@ def version_of_settings() -> bytes:
     return torch._dynamo.config.get_hash()
 
 
-def state_of_torch_function() -> tuple[object, ...]:
-    """Return how many modes look at calls of torch, and whether subclasses and modes are asked.
+def global_state() -> str:
+    """Return the state of torch that every compilation of Dynamo depends on, as JSON.
 
-    A default device is such a mode. `torch._C._len_torch_function_stack` and the two questions
-    behind it, torch 2.10 to 2.14: nothing public tells.
+    Gradients, autocast, default dtype, determinism, precision of products, and torch functions. The
+    number of threads is left out: it differs between machines, and no graph reads it.
+    `GlobalStateGuard`, torch 2.10 to 2.14, is what Dynamo compares before each call.
     """
-    return (
-        torch._C._len_torch_function_stack(),
-        torch._C._is_torch_function_enabled(),
-        torch._C._is_torch_function_all_disabled(),
-    )
+    state: str = torch._C._dynamo.guards.GlobalStateGuard().__getstate__()  # type: ignore[attr-defined]
+    return _NUM_THREADS.sub("", state)
+
+
+def num_torch_function_modes() -> int:
+    """Return how many modes look at calls of torch; a default device is such a mode.
+
+    `torch._C._len_torch_function_stack`, torch 2.10 to 2.14: nothing public tells.
+    """
+    return torch._C._len_torch_function_stack()
 
 
 def name_of_operator(operator: OpOverload) -> str:

@@ -19,8 +19,9 @@ from npu_compile import __about__ as npu_compile
 from npu_compile.caching.code_reader import name_of_class, plain_text
 from npu_compile.caching.value_content import tensor_layout
 from npu_compile.torch_internals import (
+    global_state,
+    num_torch_function_modes,
     settings_of_dynamo,
-    state_of_torch_function,
     version_of_settings,
 )
 
@@ -51,6 +52,7 @@ def key_of_software(config: CompileConfig, pipeline: str) -> str:
         torch.__version__,
         torch.version.git_version,
         _version_of("torch_npu"),
+        device_name(),
         pipeline,
         repr(sorted(options.items())),
     ):
@@ -60,6 +62,17 @@ def key_of_software(config: CompileConfig, pipeline: str) -> str:
             digest.update(f"{path.relative_to(folder)}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def device_name() -> str:
+    """Return the name of the accelerator of this process, such as its SoC; empty without one.
+
+    Dynamo takes properties of the device for constants.
+    """
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if accelerator is None:
+        return ""
+    return f"{accelerator.type} {torch.get_device_module(accelerator).get_device_name()}"
 
 
 def key_of_settings() -> str:
@@ -89,23 +102,13 @@ def state_of_torch() -> tuple[object, ...]:
 
     The last part is of this process only, see `key_of_settings`.
     """
-    accelerator = torch.accelerator.current_accelerator()
-    devices = ["cpu"] if accelerator is None else ["cpu", accelerator.type]
-    is_distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+    distributed = torch.distributed
+    is_distributed = distributed.is_available() and distributed.is_initialized()
     return (
-        torch.is_grad_enabled(),
+        global_state(),
         torch.is_inference_mode_enabled(),
-        str(torch.get_default_dtype()),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        tuple(
-            (each, torch.is_autocast_enabled(each), str(torch.get_autocast_dtype(each)))
-            for each in devices
-        ),
-        state_of_torch_function(),
-        (torch.distributed.get_rank(), torch.distributed.get_world_size())
-        if is_distributed
-        else None,
+        num_torch_function_modes(),
+        (distributed.get_rank(), distributed.get_world_size()) if is_distributed else None,
         version_of_settings(),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import os
 import pickle
 import warnings
 from typing import TYPE_CHECKING, Any
@@ -170,8 +171,8 @@ class CachedCall:
             except UncacheableError as error:
                 self._misses.append(f"{name} does not fit: {error}")
                 continue
-            except (ImportError, AttributeError, ValueError) as error:
-                self._folder.warn_unreadable(name, str(error))
+            except Exception as error:  # noqa: BLE001 - no entry may stop a model that compiles
+                self._folder.warn_unreadable(name, f"{type(error).__name__}: {error}")
                 continue
             self._entries.append((call[1], checks, found))
             self._compiler.reports.append(
@@ -214,7 +215,7 @@ class CachedCall:
 
     def _call_of(self, entry: CacheEntry) -> Callable[..., Any]:
         graph = rebuilt(entry, self._prepare or _unprepared)
-        return function_with(entry.entry, self._cells(), {entry.graph_name: graph})
+        return function_with(entry.entry, cells=self._cells(), more={entry.graph_name: graph})
 
     def _cells(self) -> dict[str, object]:
         names = self._function.__code__.co_freevars
@@ -394,6 +395,8 @@ class _Compiling:
                 )
         folders = own_folders()
         for code in self.traced:
+            if code is os.getenv.__code__:
+                raise UncacheableError("it calls os.getenv, and Dynamo has no guard on its result")
             if code not in reader.codes and not is_versioned_file(code.co_filename, folders):
                 raise UncacheableError(
                     f"Dynamo looked into {code.co_name} ({code.co_filename}, line "

@@ -6,6 +6,7 @@ import dis
 import enum
 import functools
 import hashlib
+import inspect
 import sys
 import sysconfig
 import types
@@ -46,7 +47,7 @@ _NOT_FOLLOWED: Final = frozenset(
     | {"modules", "ops", "vars"}
 )
 # What a call of a module begins with.
-OF_A_CALL: Final = ("__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward")
+_OF_A_CALL: Final = ("__call__", "__getattr__", "_call_impl", "_wrapped_call_impl", "forward")
 # What is known by a name that belongs to it.
 _NAMED: Final = (
     type,
@@ -90,10 +91,13 @@ class CodeReader:
 
     Attributes:
         codes: all code objects that went into the hashes so far, with those inside of them.
+        absent: modules of functions, by their addresses, with what the functions name and the
+            modules do not have, such as what is built in.
     """
 
     def __init__(self) -> None:
         self.codes: set[types.CodeType] = set()
+        self.absent: dict[int, tuple[dict[str, Any], set[str]]] = {}
         # The objects are kept too: an address means nothing when what was there is gone.
         self._known: dict[int, tuple[object, str]] = {}
 
@@ -141,6 +145,7 @@ class CodeReader:
             function.__module__,
             function.__qualname__,
             self._code(function.__code__),
+            *sorted(self._absent_names(function)),
             *(self._member(value) for value in function.__defaults__ or ()),
             "keywords",
             *(
@@ -151,41 +156,32 @@ class CodeReader:
             *(self._member(value) for value in _cells(function)),
         )
 
+    def _absent_names(self, function: types.FunctionType) -> set[str]:
+        module = function.__globals__
+        if is_versioned_name(module.get("__name__")):
+            return set()
+        names = set(_names(function.__code__)) - module.keys()
+        self.absent.setdefault(id(module), (module, set()))[1].update(names)
+        return names
+
     def _class(self, kind: type) -> str:
         parts = registered_classes(kind)
         metaclass: type = type(kind)
         for base in (*kind.__mro__, *metaclass.__mro__):
             parts.append(name_of_class(base))
-            if base.__module__ != "builtins":
-                held = {name: vars(base)[name] for name in vars(base).keys() - _SKIPPED}
-                if is_versioned(base):
-                    held = {key: each for key, each in held.items() if is_of_its_own(key, each)}
-                parts += [f"{name}={self._member(held[name])}" for name in sorted(held)]
+            parts += [f"{name}={self._member(each)}" for name, each in compared_members(base)]
         return _digest(*parts)
 
-    def _member(self, value: object) -> str:  # noqa: PLR0911 - one answer for each kind of value
+    def _member(self, value: object) -> str:
         text = plain_text(value)
         if text is not None:
             return text
         if isinstance(value, types.FunctionType):
             return self._once(value, lambda: self._function(value))
-        if isinstance(value, types.MethodType):
-            return self._member(value.__func__)
-        if isinstance(value, (staticmethod, classmethod)):
-            return f"{type(value).__name__} {self._member(value.__func__)}"
-        if isinstance(value, property):
-            parts = (value.fget, value.fset, value.fdel)
-            return f"property {', '.join(map(self._member, parts))}"
-        if isinstance(value, functools.cached_property):
-            return f"cached {self._member(value.func)}"
-        if isinstance(value, functools.partial):
-            return f"partial {self._member(value.func)}"
         if isinstance(value, type):
             return name_of_class(value)
-        inner = getattr(value, "__wrapped__", None)
-        if isinstance(inner, types.FunctionType):
-            return f"{name_of_class(type(value))} of {self._member(inner)}"
-        return name_of_class(type(value))
+        inner = value if type(value) is tuple else _parts_of(value)
+        return f"{name_of_class(type(value))}({', '.join(map(self._member, inner))})"
 
     def _code(self, code: types.CodeType) -> str:
         self.codes.add(code)
@@ -246,8 +242,13 @@ def is_versioned(item: object) -> bool:
         return True
     if not isinstance(item, _NAMED):
         return False
-    name = item.__name__ if isinstance(item, types.ModuleType) else getattr(item, "__module__", "")
-    package = str(name).partition(".")[0]
+    is_module = isinstance(item, types.ModuleType)
+    return is_versioned_name(item.__name__ if is_module else getattr(item, "__module__", ""))
+
+
+def is_versioned_name(module: object) -> bool:
+    """Whether the version of Python, of torch or of torch_npu says what a module is."""
+    package = str(module).partition(".")[0]
     return package in {"torch", "torch_npu"} or package in sys.stdlib_module_names
 
 
@@ -267,25 +268,74 @@ def is_versioned_file(path: str, own_folders: tuple[str, ...] = ()) -> bool:
     return path.startswith(("<frozen ", *(f"{folder}/" for folder in folders)))
 
 
-def is_of_its_own(name: str, member: object) -> bool:
-    """Whether a member of torch's classes is to be compared though torch has a version.
+def compared_members(kind: type) -> list[tuple[str, object]]:
+    """Return the members of a class that say what it does, by name and in order of their names.
 
-    torch_npu and Dynamo put methods of theirs into `nn.Module` when they are first used. What
-    others put there, constants, and what a call begins with whoever wrote it, counts.
+    Of a class of Python or torch these are members that somebody replaced or added, what is no
+    function, and what a call begins with. The other methods follow from its version. torch_npu and
+    Dynamo replace some of them when they are first used, which changes no graph.
     """
-    if name in OF_A_CALL:
-        return True
+    if kind.__module__ == "builtins":
+        return []
+    members = [(name, each) for name, each in vars(kind).items() if name not in _SKIPPED]
+    if is_versioned(kind):
+        members = [each for each in members if not _is_as_released(kind, *each)]
+    return sorted(members, key=lambda each: each[0])
+
+
+def _is_as_released(kind: type, name: str, member: object) -> bool:
     if name.startswith("___"):  # Dynamo's own
+        return True
+    functions: dict[int, types.FunctionType] = {}
+    _collect_functions(member, functions)
+    if name in _OF_A_CALL or not functions:
         return False
-    if isinstance(member, property):
-        parts = (member.fget, member.fset, member.fdel)
-        return any(is_of_its_own("", each) for each in parts if each is not None)
-    for attribute in ("__func__", "func", "__wrapped__"):
-        member = getattr(member, attribute, member)
-    code = getattr(member, "__code__", None)
-    if code is not None:
-        return not is_versioned_file(code.co_filename)
-    return plain_text(member) is not None or not is_versioned(type(member))
+    home = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    outer, *inner = functions.values()
+    path = outer.__code__.co_filename
+    # By the files of the code: any wrapper can have the name of what it wraps.
+    is_at_home = path == home and outer.__qualname__ == f"{kind.__qualname__}.{name}"
+    return (is_at_home or _is_put_in_later(path)) and all(
+        is_versioned_file(each.__code__.co_filename) for each in inner
+    )
+
+
+def _is_put_in_later(path: str) -> bool:
+    """Whether a function is of a file that changes classes of torch when it is first used."""
+    folder = f"{Path(torch.__file__).parent}/"
+    npu = sys.modules.get("torch_npu")
+    return path.startswith(
+        (f"{folder}_dynamo/", f"{folder}utils/backend_registration.py")
+        + (() if npu is None else (f"{Path(str(npu.__file__)).parent}/",))
+    )
+
+
+def _collect_functions(value: object, found: dict[int, types.FunctionType]) -> None:
+    """Add the functions that a member of a class runs: by descriptors, wrappers and closures."""
+    if isinstance(value, types.FunctionType):
+        if id(value) not in found:
+            found[id(value)] = value
+            for each in (*_cells(value), vars(value).get("__wrapped__")):
+                _collect_functions(each, found)
+        return
+    for each in value if type(value) is tuple else _parts_of(value):
+        _collect_functions(each, found)
+
+
+def _parts_of(value: object) -> tuple[object, ...]:
+    """Return what a descriptor, a bound method or a wrapper of Python calls, and with what."""
+    if isinstance(value, property):
+        return (value.fget, value.fset, value.fdel)
+    if isinstance(value, types.MethodType):
+        return (value.__func__, type(value.__self__))
+    if isinstance(value, (staticmethod, classmethod)):
+        return (value.__func__,)
+    if isinstance(value, functools.cached_property):
+        return (value.func,)
+    if isinstance(value, (functools.partial, functools.partialmethod)):
+        return (value.func, value.args, tuple(sorted(value.keywords.items())))
+    inner = inspect.getattr_static(value, "__wrapped__", None)
+    return () if inner is None else (inner,)
 
 
 def _digest(*parts: str) -> str:
@@ -324,15 +374,10 @@ def _below(
 def _members(kind: type) -> Iterator[object]:
     """Yield what a class and its bases hold, without those of Python and torch."""
     for base in kind.__mro__:
-        if base.__module__ == "builtins" or is_versioned(base):
-            continue
-        for name, member in vars(base).items():
-            if name in _SKIPPED or isinstance(member, (types.MemberDescriptorType, type)):
-                continue
-            if isinstance(member, property):
-                yield from (member.fget, member.fset, member.fdel)
-            else:
-                yield member
+        if not is_versioned(base):
+            for _, member in compared_members(base):
+                if not isinstance(member, (types.MemberDescriptorType, type)):
+                    yield from _parts_of(member) or (member,)
 
 
 def _require_followed(function: types.FunctionType) -> None:

@@ -12,7 +12,7 @@ from npu_compile.caching.uncacheable import UncacheableError
 from npu_compile.torch_internals import OpOverload, OpOverloadPacket, overloads_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
@@ -80,21 +80,35 @@ def stored(
             StoredPiece(label=piece.label, is_splitting=piece.is_splitting, code=place)
         )
     places = {id(prepared): place for place, (_, prepared) in enumerate(pieces)}
-    cells = {
-        name: places[id(cell.cell_contents)]
-        if id(cell.cell_contents) in places
-        else reference_to(name, cell.cell_contents)
-        for name, cell in zip(
-            compiled.__code__.co_freevars, compiled.__closure__ or (), strict=True
-        )
-    }
-    graph = StoredFunction(
-        code=compiled.__code__,
-        references=references_of(compiled.__code__, compiled.__globals__),
-        cells=cells,
-        defaults=tuple(reference_to("a default", each) for each in compiled.__defaults__ or ()),
+    return StoredGraph(
+        stored_function(compiled, places), tuple(functions.values()), tuple(described), str(source)
     )
-    return StoredGraph(graph, tuple(functions.values()), tuple(described), str(source))
+
+
+def stored_function(
+    function: types.FunctionType, places: Mapping[int, int] = types.MappingProxyType({})
+) -> StoredFunction:
+    """Return a generated function as plain data.
+
+    Args:
+        function: all that it reads is found by name, but what ``places`` has.
+        places: by the addresses of pieces, their places among the pieces.
+
+    Raises:
+        UncacheableError: it reads something else.
+    """
+    code = function.__code__
+    held = zip(code.co_freevars, function.__closure__ or (), strict=True)
+    cells = {name: cell.cell_contents for name, cell in held}
+    return StoredFunction(
+        code=code,
+        references=references_of(code, function.__globals__),
+        cells={
+            name: places[id(each)] if id(each) in places else reference_to(name, each)
+            for name, each in cells.items()
+        },
+        defaults=tuple(reference_to("a default", each) for each in function.__defaults__ or ()),
+    )
 
 
 def rebuilt(
@@ -116,77 +130,64 @@ def rebuilt(
     prepared = [
         prepare(functions[piece.code], piece.label, piece.is_splitting) for piece in entry.pieces
     ]
-    cells = {
-        name: prepared[each] if isinstance(each, int) else found_by(each)
-        for name, each in entry.graph.cells.items()
-    }
-    function = function_with(entry.graph, cells)
+    function = function_with(entry.graph, prepared)
     function.source = entry.source  # type: ignore[attr-defined]
     return function
 
 
 def function_with(
     stored_function: StoredFunction,
-    cells: Mapping[str, object],
+    pieces: Sequence[object] = (),
+    *,
+    cells: Mapping[str, object] = types.MappingProxyType({}),
     more: Mapping[str, object] = types.MappingProxyType({}),
 ) -> types.FunctionType:
     """Return a function again.
 
     Args:
         stored_function: from an entry.
-        cells: what it closes over.
+        pieces: what it closes over by their places.
+        cells: what it closes over and was not stored.
         more: what it reads from its module besides its references.
     """
     code = stored_function.code
     module = {name: found_by(each) for name, each in stored_function.references.items()}
-    module.update(more)
-    module["__builtins__"] = builtins
+    closed_over = {
+        name: pieces[each] if isinstance(each, int) else found_by(each)
+        for name, each in stored_function.cells.items()
+    }
+    closed_over.update(cells)
     return types.FunctionType(
         code,
-        module,
+        {**module, **more, "__builtins__": builtins},
         code.co_name,
         tuple(map(found_by, stored_function.defaults)),
-        tuple(types.CellType(cells[name]) for name in code.co_freevars),
+        tuple(types.CellType(closed_over[name]) for name in code.co_freevars),
     )
 
 
 def operators_of(graph_module: torch.fx.GraphModule) -> list[OpOverload]:
     """Return the operators that a graph calls, with those that it names without an overload.
 
-    Raises:
-        UncacheableError: it calls a function that is neither torch's nor Python's.
+    Other functions are torch's and Python's own, or the graph is refused for reading them.
     """
     found: dict[OpOverload, None] = {}
-    for target in dict.fromkeys(
-        node.target for node in graph_module.graph.nodes if node.op == "call_function"
-    ):
-        found.update(dict.fromkeys(_overloads(target)))
+    for node in graph_module.graph.nodes:
+        if isinstance(node.target, OpOverload):
+            found[node.target] = None
+        elif isinstance(node.target, OpOverloadPacket):
+            found.update(dict.fromkeys(overloads_of(node.target)))
     return list(found)
-
-
-def _overloads(target: object) -> Iterable[OpOverload]:
-    if isinstance(target, OpOverload):
-        return [target]
-    if isinstance(target, OpOverloadPacket):
-        return overloads_of(target)
-    # Other functions are torch's and Python's own, or the graph is refused for reading them.
-    return []
 
 
 def _of_module(graph_module: torch.fx.GraphModule) -> StoredFunction:
     for node in graph_module.graph.nodes:
         if node.op in {"get_attr", "call_module"}:
             raise UncacheableError(f"the graph holds {node.target}, which is no input of it")
-    method = graph_module.forward
-    function = getattr(method, "__func__", None)
-    if not isinstance(function, types.FunctionType) or function.__closure__:
+    function = getattr(graph_module.forward, "__func__", None)
+    if not isinstance(function, types.FunctionType):
         raise UncacheableError("the graph's forward is not the function that was generated of it")
-    return StoredFunction(
-        code=function.__code__,
-        references=references_of(function.__code__, function.__globals__),
-        cells={},
-        defaults=tuple(reference_to("a default", each) for each in function.__defaults__ or ()),
-    )
+    return stored_function(function)
 
 
 class _GraphOfEntry:
@@ -194,7 +195,5 @@ class _GraphOfEntry:
 
 
 def _method(stored_function: StoredFunction) -> Callable[..., Any]:
-    method: Callable[..., Any] = types.MethodType(
-        function_with(stored_function, {}), _GraphOfEntry()
-    )
+    method: Callable[..., Any] = types.MethodType(function_with(stored_function), _GraphOfEntry())
     return method

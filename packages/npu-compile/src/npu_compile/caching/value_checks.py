@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from npu_compile.caching.code_reader import (
-    is_of_its_own,
-    is_versioned,
+    compared_members,
     plain_text,
     registered_classes,
 )
@@ -90,7 +89,15 @@ class ValueReader:
 
     def _read(self, text: str) -> str:
         try:
-            return self._local(ast.parse(text.strip(), mode="eval").body)
+            tree = ast.parse(text.strip(), mode="eval")
+            self._used.update(
+                str(ast.literal_eval(each.slice))
+                for each in ast.walk(tree)
+                if isinstance(each, ast.Subscript)
+                and isinstance(each.value, ast.Name)
+                and each.value.id == "G"
+            )
+            return self._local(tree.body)
         except (SyntaxError, ValueError) as error:
             raise UncacheableError(f"it depends on {text!r}, which is no expression") from error
 
@@ -110,8 +117,6 @@ class ValueReader:
         if isinstance(node, ast.Attribute):
             return f"{self._local(node.value)}.{node.attr}"
         if isinstance(node, ast.Subscript):
-            if isinstance(node.value, ast.Name) and node.value.id == "G":
-                self._used.add(str(ast.literal_eval(node.slice)))
             return f"{self._local(node.value)}[{ast.unparse(node.slice)}]"
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
             return f"not {self._local(node.operand)}"
@@ -175,6 +180,7 @@ class ValueChecks:
         self._dims = dynamic_dims
         self._modules = modules
         self._watched: list[tuple[Callable[[list[Any]], object], object]] = []
+        self._absent: list[tuple[dict[str, Any], set[str]]] = []
 
     def contents(
         self, local_names: Mapping[str, object], reader: CodeReader
@@ -200,6 +206,7 @@ class ValueChecks:
                 raise UncacheableError(f"it depends on {name}: {error}") from error
             contents.append(content)
         self._watch([content.kind for content in contents], values)
+        self._absent = list(reader.absent.values())
         tensors = [value for value in values if isinstance(value, torch.Tensor)]
         return contents, _partition(tensors)
 
@@ -207,8 +214,10 @@ class ValueChecks:
         """Whether all values are what they were, and the inputs fit."""
         try:
             values, truths = self._read(local_names, self._modules)
-            return all(truths) and all(
-                found(values) == expected for found, expected in self._watched
+            return (
+                all(truths)
+                and all(found(values) == expected for found, expected in self._watched)
+                and all(module.keys().isdisjoint(names) for module, names in self._absent)
             )
         except Exception:  # noqa: BLE001 - what cannot be read any more is not what it was
             return False
@@ -242,6 +251,9 @@ class ValueChecks:
         if tensors:
             self._look(_picker(tensors), _partition, values)
         self._watched.append((_Members(_classes_of(kinds, values)).changed, False))
+        lists = _lists_in_defaults(values)
+        if lists:
+            self._look(lambda _: lists, lambda found: list(map(plain_text, found)), values)
 
     def _look(
         self,
@@ -264,6 +276,14 @@ def _classes_of(kinds: Sequence[str], values: Sequence[Any]) -> list[type]:
         base for each in dict.fromkeys(classes) for base in (*each.__mro__, *type(each).__mro__)
     )
     return [base for base in dict.fromkeys(bases) if base.__module__ != "builtins"]
+
+
+def _lists_in_defaults(values: Sequence[Any]) -> list[list[Any]]:
+    """Return the lists in defaults of functions: Dynamo of torch 2.10 does not look into them."""
+    functions = (value for value in values if isinstance(value, types.FunctionType))
+    return [
+        each for function in functions for each in function.__defaults__ or () if type(each) is list
+    ]
 
 
 class _Members:
@@ -314,16 +334,13 @@ class _Members:
         return list(map(registered_classes, self._classes))
 
     def _codes_now(self) -> _Same:
-        return _Same([function.__code__ for function in self._functions])
+        parts = [part for each in self._functions for part in (each.__code__, each.__defaults__)]
+        return _Same([*parts, *(each.__mro__ for each in self._classes)])
 
     def _own_members(self) -> list[object]:
         found: list[object] = []
         for each in self._classes:
-            members = dict(vars(each))
-            if is_versioned(each):
-                members = {
-                    name: member for name, member in members.items() if is_of_its_own(name, member)
-                }
+            members = dict(compared_members(each))
             found += (tuple(members), _Same(list(members.values())))
         return found
 

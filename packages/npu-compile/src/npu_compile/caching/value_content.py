@@ -79,28 +79,36 @@ def content_of(  # noqa: PLR0911 - one answer for each kind of value
     if text is not None:
         kind = "constant" if type(value) in _SHOWN else "text"
         return Content(kind, f"{name_of_class(type(value))} {text}")
+    if isinstance(value, (torch.Tensor, torch.nn.Module)) and "ID_MATCH" in kinds:
+        raise UncacheableError("it is compared by its address")
     if isinstance(value, torch.Tensor):
         return Content("tensor", repr(tensor_layout(value)))
-    if isinstance(value, (OpOverload, OpOverloadPacket)):
-        return Content("object", f"operator {value}")
-    if isinstance(value, types.ModuleType):
-        return Content("object", f"module {value.__name__}")
+    named = _text_of_named(value, reader)
+    if named is not None:
+        return Content("object", named)
     if isinstance(value, types.FunctionType):
-        return Content(
-            "function",
-            f"function {value.__qualname__} {reader.function(value)} with {', '.join(vars(value))}",
-        )
+        text = f"function {value.__qualname__} {reader.function(value)}"
+        return Content("function", f"{text} with {', '.join(vars(value))}")
     if isinstance(value, types.MethodType):
         return Content("method", f"method {reader.function(value.__func__)}")  # type: ignore[arg-type]
-    if isinstance(value, type):
-        return Content("object", f"class {name_of_class(value)} {reader.class_(value)}")
-    if isinstance(value, _BUILTIN):
-        owner = getattr(value, "__module__", None) or getattr(value, "__objclass__", "")
-        return Content("object", f"builtin {owner} {value.__qualname__}")
     kind = f"{name_of_class(type(value))} {reader.class_(type(value))}"
     if isinstance(value, torch.nn.Module):
         return Content("attributes", f"{kind} with {', '.join(vars(value))}")
     return _container_or_object(value, kind, kinds)
+
+
+def _text_of_named(value: object, reader: CodeReader) -> str | None:
+    """Return what an object is that is one and the same by its name; ``None`` for all else."""
+    if isinstance(value, (OpOverload, OpOverloadPacket)):
+        return f"operator {value}"
+    if isinstance(value, types.ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, type):
+        return f"class {name_of_class(value)} {reader.class_(value)}"
+    if isinstance(value, _BUILTIN):
+        owner = getattr(value, "__module__", None) or getattr(value, "__objclass__", "")
+        return f"builtin {owner} {value.__qualname__}"
+    return None
 
 
 def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Content:
@@ -114,7 +122,10 @@ def _container_or_object(value: Any, kind: str, kinds: frozenset[str]) -> Conten
         return Content("keys", f"{kind} of {', '.join(map(str, keys))}")
     if type(value) in {tuple, list}:
         return Content("elements", f"{kind} of {', '.join(name_of_class(type(x)) for x in value)}")
-    if kinds & {"HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"} and hasattr(value, "__dict__"):
+    asks_names = kinds & {"HASATTR", "NOT_PRESENT_IN_GENERIC_DICT"} or hasattr(
+        type(value), "__getattr__"
+    )
+    if asks_names and hasattr(value, "__dict__"):
         return Content("attributes", f"{kind} with {', '.join(vars(value))}")
     if isinstance(value, (set, frozenset)) or hasattr(value, "__len__"):
         raise UncacheableError(f"it is a {name_of_class(type(value))}, whose elements may matter")

@@ -99,6 +99,9 @@ class CompiledModel:
         inner = inner_compiler_of(config, device)
         whole = GraphCompiler(config, inner=inner, pipeline=pipeline)
         self._compilers = [whole]
+        self._software = (
+            "" if config.cache_folder is None else key_of_software(config, whole.pipeline_hash)
+        )
         self._run_eagerly = self._run_capturable = self._behind_dynamo(model, whole)
         if config.splits:
             # Apart from each other: a graph that Dynamo compiles for an eager call may fit the
@@ -253,7 +256,7 @@ class CompiledModel:
             pieces=pieces,
             signature=self._signature,
             dynamic_dims=self._dynamic_dims,
-            software=key_of_software(self.config, compiler.pipeline_hash),
+            software=self._software,
         )
 
     def _prepare_piece(self, piece: Piece) -> Callable[..., Any]:

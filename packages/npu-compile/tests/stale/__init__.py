@@ -1,0 +1,1 @@
+"""Ways for a kept compilation to be stale: each is compiled anew or right, never wrong."""
