@@ -12,6 +12,11 @@ The floor is the bare replay of the graph. The engine-style subject does what th
 the engines do at a replay: key from a context object, entry from a dict, with and without the debug
 mode that compares the addresses of positional arguments. In its step a subject enters run mode and
 key too, by a span that was made once: a step does that once, for all its pieces.
+
+Subjects that copy their arguments into the graph and its result out of it have a floor of their
+own: the copies and the bare replay. The exact-signature runner does what engines write by hand,
+such as vllm-omni's NPUExactGraphRunner: a key of shapes, dtypes and devices, copies in, replay,
+copies out. `torch.cuda.make_graphed_callables` needs CUDA and is not measured.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ from npu_graph_runtime import (
     GraphKey,
     NpuDevice,
     RunMode,
+    graphed,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +55,7 @@ if TYPE_CHECKING:
     from npu_graph_runtime import DeviceGraph, GraphDevice, RuntimeEvent
 
 FLOOR = "bare replay of the device graph"
+COPYING_FLOOR = "copies in, bare replay, copy out"
 TURNS = 30
 
 
@@ -90,6 +97,59 @@ class EngineWrapper:
         graph.replay()
 
 
+class ExactSignatureRunner:
+    """A runner by exact signature, reduced to what it has to do at a replay."""
+
+    def __init__(
+        self, graph: DeviceGraph, inputs: list[torch.Tensor], output: torch.Tensor
+    ) -> None:
+        self.graphs = {("step", (), self._signature(inputs)): (graph, inputs, output)}
+
+    def __call__(self, *args: torch.Tensor) -> torch.Tensor:
+        graph, inputs, output = self.graphs["step", (), self._signature(args)]
+        with torch.inference_mode():
+            for buffer, value in zip(inputs, args, strict=True):
+                buffer.copy_(value)
+            graph.replay()
+            return output.detach().clone()
+
+    @staticmethod
+    def _signature(values: Sequence[torch.Tensor]) -> tuple[object, ...]:
+        return tuple((tuple(each.shape), str(each.dtype), str(each.device)) for each in values)
+
+
+def copying_subjects(
+    session: CaptureSession, arguments: list[torch.Tensor]
+) -> dict[str, Callable[..., object]]:
+    """Return subjects that copy arguments in and their result out, one of them the floor.
+
+    Args:
+        session: an open one.
+        arguments: of a call.
+    """
+
+    def launch(first: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        return first.neg()
+
+    inputs = [value.clone() for value in arguments]
+    capture = session.capture(lambda: launch(*inputs), subject="copying floor")
+    graph, output = capture.graph, capture.result
+
+    def copy_and_replay(*args: torch.Tensor) -> torch.Tensor:
+        for buffer, value in zip(inputs, args, strict=True):
+            buffer.copy_(value)
+        graph.replay()
+        copied: torch.Tensor = output.clone()
+        return copied
+
+    return {
+        COPYING_FLOOR: copy_and_replay,
+        "exact-signature runner, as engines write it": ExactSignatureRunner(graph, inputs, output),
+        "graphed": graphed(launch, device=session.device),
+        "graphed, results not copied": graphed(launch, device=session.device, copy_outputs=False),
+    }
+
+
 class Silent:
     """Observes and forgets."""
 
@@ -115,7 +175,7 @@ def subjects(
         if name == "npu":
             first.neg_()
 
-    graphed = {
+    wrappers = {
         f"GraphedCallable, addresses checked: {check.value}": GraphedCallable(
             launch,
             device=device,
@@ -126,7 +186,7 @@ def subjects(
         )
         for check in AddressCheck
     }
-    graphed["GraphedCallable, addresses checked: always, observed"] = GraphedCallable(
+    wrappers["GraphedCallable, addresses checked: always, observed"] = GraphedCallable(
         launch,
         device=device,
         context=context,
@@ -137,16 +197,20 @@ def subjects(
     # Entered for the rest of the process, for all but the steps.
     context.run(RunMode.FULL, key).__enter__()
     with CaptureSession(device, context) as session:
-        for wrapper in graphed.values():
+        for wrapper in wrappers.values():
             wrapper(*arguments)
         graph = session.capture(lambda: launch(*arguments), subject="floor").graph
+        copying = copying_subjects(session, arguments)
+    for function in copying.values():
+        function(*arguments)  # the first call of a signature captures
     engine_key = EngineKey(4, None, uniform=False, num_active_loras=0)
     addresses = [tensor.data_ptr() for tensor in arguments]
     callables: dict[str, Callable[..., object]] = {
         FLOOR: lambda *_: graph.replay(),
         "engine-style wrapper": EngineWrapper(engine_key, graph, None),
         "engine-style wrapper, debug mode": EngineWrapper(engine_key, graph, addresses),
-        **graphed,
+        **wrappers,
+        **copying,
     }
     return callables, arguments, context.run(RunMode.FULL, key)
 

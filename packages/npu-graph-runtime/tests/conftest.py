@@ -32,6 +32,7 @@ def npu() -> NpuDevice:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cycles", type=int, default=10, help="cycles of sleep and wake")
     parser.addoption("--models", type=int, default=16, help="random models, captured in segments")
+    parser.addoption("--calls", type=int, default=1000, help="random calls of graphed functions")
     parser.addoption("--fx-compilers", default="npugraph_ex", help="those of torch_npu, by comma")
 
 
@@ -45,3 +46,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def num_models(request: pytest.FixtureRequest) -> int:
     models: int = request.config.getoption("--models")
     return models
+
+
+@pytest.fixture
+def num_calls(request: pytest.FixtureRequest) -> int:
+    calls: int = request.config.getoption("--calls")
+    return calls

@@ -2,6 +2,12 @@
 
 from npu_graph_runtime.__about__ import __version__
 from npu_graph_runtime.agreement import AgreedStep, Exchange, RankAgreement
+from npu_graph_runtime.by_signature.graphed import (
+    EagerReason,
+    Graphed,
+    GraphedCounters,
+    graphed,
+)
 from npu_graph_runtime.capture_sizes import (
     CaptureSizes,
     sglang_decode_capture_sizes,
@@ -72,6 +78,7 @@ from npu_graph_runtime.errors import (
     TaskGroupError,
     UncapturableError,
     UnknownDeviceError,
+    UnsupportedInputError,
     WeakOutputError,
 )
 from npu_graph_runtime.failures.comparison import find_first_difference
@@ -131,6 +138,7 @@ __all__ = [
     "DeviceUnavailableError",
     "DifferenceKind",
     "DumpedTensor",
+    "EagerReason",
     "EagerSegmentError",
     "ErrorCode",
     "Event",
@@ -152,7 +160,9 @@ __all__ = [
     "GraphReleased",
     "GraphReplayed",
     "GraphRuntimeError",
+    "Graphed",
     "GraphedCallable",
+    "GraphedCounters",
     "GuardingDevice",
     "HardwareError",
     "HistoryDevice",
@@ -191,12 +201,14 @@ __all__ = [
     "UncapturableError",
     "UncapturableWork",
     "UnknownDeviceError",
+    "UnsupportedInputError",
     "WeakOutputError",
     "__version__",
     "diagnose",
     "find_error_code",
     "find_first_difference",
     "find_uncapturable",
+    "graphed",
     "largest_first",
     "map_tensors",
     "runs_captured",

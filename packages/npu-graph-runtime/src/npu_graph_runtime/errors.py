@@ -48,6 +48,10 @@ class InputAddressError(GraphRuntimeError, ValueError):
     """An input of a replay is not what the capture baked in: an address, a layout or a value."""
 
 
+class UnsupportedInputError(GraphRuntimeError, TypeError):
+    """A call that :func:`~npu_graph_runtime.graphed` cannot capture: an argument or a result."""
+
+
 class ReplacedWeightError(GraphRuntimeError, ValueError):
     """A weight, or other memory that a captured graph uses, was replaced, moved or freed."""
 

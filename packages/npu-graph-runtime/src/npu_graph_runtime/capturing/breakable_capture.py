@@ -206,6 +206,9 @@ class SegmentRecorder:
         stream: the capture stream, which is the current one.
         subject: what is captured, for messages.
         watch: sees which memory the capture makes and uses.
+
+    Attributes:
+        num_run: segments that were replayed and functions that were called, failed ones too.
     """
 
     def __init__(
@@ -222,6 +225,7 @@ class SegmentRecorder:
         self._pool = pool
         self._stream = stream
         self._subject = subject
+        self.num_run = 0
         self._segments: list[CapturedSegment | EagerSegment] = []
         self._open: CapturedSegment | None = None
         self._capture: AbstractContextManager[object] | None = None
@@ -297,6 +301,7 @@ class SegmentRecorder:
     ) -> tuple[EagerSegment, Any]:
         try:
             self._unreturned.check((args, dict(kwargs)), f"the call of {name}")
+            self.num_run += 1
             if self._watch is not None:
                 self._watch.begin_eager()
             with self._unreturned.made_by(name):
@@ -382,6 +387,7 @@ class SegmentRecorder:
         if self._capture is not None:
             self._capture.__exit__(None, None, None)
         self._segments.append(segment)
+        self.num_run += 1
         try:
             segment.graph.replay()
         except RuntimeError as error:

@@ -112,6 +112,8 @@ class CaptureSession:
         stream: the capture stream.
         num_graphs: graphs captured so far.
         attempt: an object of its own for each capture that was begun, failed ones too.
+        num_run: parts that the latest breakable capture has run, failed ones too: its segments,
+            and functions between them.
         memory_made: inside captures, by the identity of its storage.
 
     Raises:
@@ -140,6 +142,7 @@ class CaptureSession:
         self.stream: Stream = device.create_stream() if stream is None else stream
         self.num_graphs = 0
         self.attempt: object = None
+        self.num_run = 0
         self.memory_made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._context = context
         self._observer = observer
@@ -245,6 +248,7 @@ class CaptureSession:
             self._return_memory()
         self._capturing = subject
         self.attempt = object()
+        self.num_run = 0
         try:
             return self._capture(call, subject, warmup_runs, is_breakable, watch, guard)
         except BaseException as error:
@@ -351,7 +355,10 @@ class CaptureSession:
                 self.device, pool=self.pool, stream=self.stream, subject=subject, watch=watch
             )
             self._listener = recorder
-            segmented, result = recorder.record(call)
+            try:
+                segmented, result = recorder.record(call)
+            finally:
+                self.num_run = recorder.num_run
             self.num_graphs += segmented.num_graphs
             return segmented, result
         graph = self.device.create_graph()

@@ -334,13 +334,15 @@ class GraphedCallable:
         Raises:
             GraphNotCapturedError: no graph is held under the key.
         """
-        captured = self._graphs.get(key)
-        if captured is None:
-            raise GraphNotCapturedError(
-                f"looking at {self._subject(key)}: no graph is held under this key; "
-                f"{self._held_keys()}"
-            )
-        return captured.graph
+        return self._looked_at(key).graph
+
+    def memory_of(self, key: GraphKey) -> BakedMemory:
+        """Return which memory the graph of a key uses and writes that it does not own.
+
+        Raises:
+            GraphNotCapturedError: no graph is held under the key.
+        """
+        return self._looked_at(key).memory
 
     def check_weights(self) -> None:
         """Compare all memory that the graphs use and do not own, as after a wake or an update.
@@ -632,6 +634,15 @@ class GraphedCallable:
         if found is error:
             raise error
         raise found from error
+
+    def _looked_at(self, key: GraphKey) -> _CapturedGraph:
+        captured = self._graphs.get(key)
+        if captured is None:
+            raise GraphNotCapturedError(
+                f"looking at {self._subject(key)}: no graph is held under this key; "
+                f"{self._held_keys()}"
+            )
+        return captured
 
     def _subject(self, key: GraphKey) -> str:
         return f"{self.name!r} under key {key}"

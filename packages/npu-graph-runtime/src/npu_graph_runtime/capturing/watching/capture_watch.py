@@ -167,6 +167,7 @@ class CaptureWatch:
             result: what it returned, which the graph keeps.
         """
         self.memory.use(arguments, f"the call of {name}")
+        self.memory.write(arguments, f"the call of {name}")
         self._kept_by_graph.update(_storages(result))
         for _, leaf in leaves(arguments, ""):
             if not isinstance(leaf, Tensor):
@@ -200,6 +201,7 @@ class CaptureWatch:
             tuple(used),
             self._watch.places(alive),
             self._subject,
+            self.memory,
         )
         baked.check(doing="capturing")
         self._check_kept(outputs)
@@ -282,6 +284,12 @@ class BakedMemory:
         used: memory that was there before.
         places: where the callable has tensors on it, by the identity of the storage.
         subject: what was captured, for messages.
+        memory: what the capture wrote.
+
+    Attributes:
+        written: addresses of memory that each replay writes, that of arguments too.
+        written_elsewhere: an operator that writes memory of another device, and that replays do
+            not run; ``None`` where there is none.
     """
 
     def __init__(
@@ -291,7 +299,10 @@ class BakedMemory:
         used: tuple[UsedMemory, ...],
         places: Mapping[int, Place],
         subject: str,
+        memory: CapturedMemory,
     ) -> None:
+        self.written = frozenset(memory.written)
+        self.written_elsewhere = memory.written_elsewhere
         self._watch = watch
         self._weights = weights
         self._subject = subject
@@ -309,6 +320,11 @@ class BakedMemory:
             for each in self._used
             if each.memory.tensor() is not None
         ]
+
+    @property
+    def addresses(self) -> frozenset[int]:
+        """Addresses of the memory that the graph uses and that no argument is on."""
+        return frozenset(each.memory.storage_address for each in self._used)
 
     def check(self, *, doing: str = "replaying", everything: bool = False) -> None:
         """Compare all with the capture.

@@ -123,6 +123,10 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
         is_looking: whether operators are seen now.
         takes_apart: look into operators that consist of others, which torch does not take apart in
             inference mode.
+        written: addresses of memory that was there before and that the capture writes, that of
+            exempt tensors too.
+        written_elsewhere: an operator that writes memory of another device, which replays do not
+            write; ``None`` where there is none.
     """
 
     supports_higher_order_operators = True
@@ -144,11 +148,14 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 storage = part.untyped_storage()
                 self._exempt[id(storage)] = weakref.ref(storage)
         self._made: dict[int, tuple[weakref.ref[torch.UntypedStorage], MadeMemory]] = {}
+        self._made_elsewhere: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._used: dict[int, UsedMemory] = {}
         self._lost: list[UsedMemory] = []
         self.on_operator: Callable[[Any, Sequence[Any], Mapping[str, Any]], None] | None = None
         self.is_looking = True
         self.takes_apart = False
+        self.written: set[int] = set()
+        self.written_elsewhere: str | None = None
 
     @classmethod
     def is_infra_mode(cls) -> bool:
@@ -170,6 +177,11 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def used(self) -> list[UsedMemory]:
         """The memory that was there before, in the order of its first use."""
         return [*self._lost, *self._used.values()]
+
+    @property
+    def addresses(self) -> frozenset[int]:
+        """Addresses of the memory in `used`."""
+        return frozenset(each.storage_address for each in self.used)
 
     def kept(self) -> dict[int, MadeMemory]:
         """Return the memory made inside of which a tensor is still in use, by its storage."""
@@ -212,10 +224,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             with self:
                 return run()
         result = func(*args, **kwargs)
-        is_empty = str(func).startswith("aten.empty")
-        for _, tensor in tensor_leaves(result, ""):
-            for part in plain_tensors(tensor):
-                self._make(part, func, is_empty=is_empty)
+        self._note_made(func, result, (args, kwargs))
         return result
 
     def _see(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -233,6 +242,7 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             made = self._use(tensor, lambda: _place(func))
             if made is not None and not is_scratch:
                 made.is_scratch = False
+        self._note_writes(func, args, kwargs)
 
     def _use(self, tensor: Tensor, used_by: Callable[[], str]) -> MadeMemory | None:
         storage = tensor.untyped_storage()
@@ -253,6 +263,53 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._note_used(tensor, used_by)
         return None
 
+    def write(self, value: Any, written_by: str) -> None:
+        """Note tensors that the capture may write outside of operators.
+
+        Args:
+            value: nested tensors.
+            written_by: what may write them, for messages.
+        """
+        for _, tensor in tensor_leaves(value, ""):
+            for part in plain_tensors(tensor):
+                self._write(part, lambda: written_by)
+
+    def _note_writes(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        if not isinstance(func, OpOverload):
+            # A higher-order operator does not say what it writes.
+            self.write((args, kwargs), str(func))
+            return
+        schema = schema_of(func)
+        if not schema.is_mutable:
+            return
+        for index, argument in enumerate(schema.arguments):
+            if argument.alias_info is None or not argument.alias_info.is_write:
+                continue
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            for tensor in _listed(value):
+                self._write(tensor, lambda: _place(func))
+
+    def _write(self, tensor: Tensor, written_by: Callable[[], str]) -> None:
+        storage = tensor.untyped_storage()
+        made = self._made.get(id(storage))
+        elsewhere = self._made_elsewhere.get(id(storage))
+        if (made is not None and made[0]() is storage) or not storage.nbytes():
+            return
+        if elsewhere is not None and elsewhere() is storage:
+            return
+        if tensor.device.type == self._device_type:
+            self.written.add(storage.data_ptr())
+        elif self.written_elsewhere is None:
+            self.written_elsewhere = written_by()
+
+    def _make_elsewhere(self, tensor: Tensor, arguments: Any) -> None:
+        """Note memory of another device that an operator has made."""
+        storage = tensor.untyped_storage()
+        for _, given in tensor_leaves(arguments, ""):
+            if any(part.untyped_storage() is storage for part in plain_tensors(given)):
+                return
+        self._made_elsewhere[id(storage)] = weakref.ref(storage)
+
     def _note_used(self, tensor: Tensor, used_by: Callable[[], str]) -> None:
         key = id(tensor.untyped_storage())
         known = self._used.get(key)
@@ -261,6 +318,14 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 return
             self._lost.append(known)
         self._used[key] = UsedMemory(tensor, used_by(), self._freed)
+
+    def _note_made(self, func: Any, result: Any, arguments: Any) -> None:
+        is_empty = str(func).startswith("aten.empty")
+        for _, tensor in tensor_leaves(result, ""):
+            for part in plain_tensors(tensor):
+                self._make(part, func, is_empty=is_empty)
+                if part.device.type != self._device_type:
+                    self._make_elsewhere(part, arguments)
 
     def _make(self, tensor: Tensor, func: Any, *, is_empty: bool) -> None:
         storage = tensor.untyped_storage()

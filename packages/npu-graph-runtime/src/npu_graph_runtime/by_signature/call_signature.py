@@ -1,0 +1,198 @@
+"""What selects the graph of a call: layouts of tensors, plain values, containers and modes."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from npu_graph_runtime.capturing.plain_values import is_plain, snapshot
+from npu_graph_runtime.capturing.tensor_leaves import leaves
+from npu_graph_runtime.errors import UnsupportedInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Mapping
+
+_TENSORS = frozenset({Tensor, nn.Parameter})
+# Equal where their values and their types are equal.
+_HASHED = frozenset(
+    {int, bool, str, bytes, type(None), range, torch.dtype, torch.device, torch.layout}
+    | {torch.memory_format, torch.Size}
+)
+
+
+class Flattened(NamedTuple):
+    """Nested values, taken apart.
+
+    Attributes:
+        structure: containers with their types, keys and lengths, and all values but tensors; equal
+            where a function that looks at nothing else does the same.
+        tensors: in order.
+    """
+
+    structure: tuple[Hashable, ...]
+    tensors: list[Tensor]
+
+
+def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flattened:
+    """Take the arguments of a call apart.
+
+    Raises:
+        UnsupportedInputError: a value that is neither a tensor, nor a container, nor plain. It
+            names no path; :func:`unsupported` does.
+    """
+    structure: list[Hashable] = [len(args)]
+    tensors: list[Tensor] = []
+    for value in args:
+        if type(value) in _TENSORS:
+            tensors.append(value)
+            structure.append(Tensor)
+        else:
+            _add(value, structure, tensors)
+    for name, value in kwargs.items():
+        structure.append(name)
+        _add(value, structure, tensors)
+    return Flattened(tuple(structure), tensors)
+
+
+def layouts(tensors: list[Tensor]) -> tuple[Hashable, ...]:
+    """Return how tensors are laid out, and which of them are the same object."""
+    found: list[Hashable] = []
+    for tensor in tensors:
+        found += (
+            tensor.shape,
+            tensor.stride() if tensor.layout is torch.strided else tensor.layout,
+            tensor.dtype,
+            tensor.device,
+            tensor.requires_grad,
+            tensor.is_neg() or tensor.is_conj(),
+        )
+    if len(set(map(id, tensors))) < len(tensors):
+        first: dict[int, int] = {}
+        found += [first.setdefault(id(tensor), index) for index, tensor in enumerate(tensors)]
+    return tuple(found)
+
+
+def modes(device_type: str) -> tuple[Hashable, ...]:
+    """Return the modes of torch that change what a function launches.
+
+    Args:
+        device_type: of the tensors of the graphs.
+    """
+    is_autocast = torch.is_autocast_enabled(device_type)
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_autocast_dtype(device_type) if is_autocast else None,
+        torch.get_default_dtype(),
+        torch.are_deterministic_algorithms_enabled(),
+    )
+
+
+def unsupported(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """Return which of the arguments cannot be part of a signature, for messages."""
+    named = {f"args[{index}]": value for index, value in enumerate(args)} | dict(kwargs)
+    for name, value in named.items():
+        for path, leaf in leaves(value, name):
+            if not _is_supported(leaf):
+                return f"{path} is of type {type(leaf).__name__}"
+    return "an argument cannot be hashed"
+
+
+def rebuilt(value: Any, tensors: Iterator[Tensor]) -> Any:
+    """Return nested values with other tensors, in containers of their own.
+
+    Args:
+        value: of which :func:`flatten` knows all types.
+        tensors: one for each tensor in ``value``, in order.
+
+    Raises:
+        TypeError: a container that cannot be rebuilt from its items.
+    """
+    kind: Callable[..., Any] = type(value)
+    if isinstance(value, Tensor):
+        return next(tensors)
+    if isinstance(value, (list, tuple)):
+        items = [rebuilt(item, tensors) for item in value]
+        if kind is list:
+            return items
+        return kind(*items) if hasattr(value, "_fields") else kind(items)
+    if isinstance(value, dict):
+        pairs = {key: rebuilt(item, tensors) for key, item in value.items()}
+        return pairs if kind is dict else kind(pairs)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {
+            field.name: rebuilt(getattr(value, field.name), tensors)
+            for field in dataclasses.fields(value)
+            if field.init
+        }
+        return dataclasses.replace(value, **fields)
+    return snapshot(value)
+
+
+def _is_supported(value: object) -> bool:
+    try:
+        _add(value, [], [])
+    except UnsupportedInputError:
+        return False
+    return True
+
+
+def _add(value: Any, structure: list[Hashable], tensors: list[Tensor]) -> None:
+    """Take one value apart, as `leaves` does."""
+    kind: Any = type(value)
+    if kind in _TENSORS:
+        tensors.append(value)
+        structure.append(Tensor)
+    elif kind in _HASHED or isinstance(value, enum.Enum):
+        structure += (kind, value)
+    elif kind is float:
+        # Zeros of two signs are equal, and NaN is equal to nothing.
+        structure += (float, value.hex())
+    elif isinstance(value, (list, tuple)):
+        structure += (kind, len(value))
+        for item in value:
+            _add(item, structure, tensors)
+    elif isinstance(value, dict):
+        structure += (kind, len(value))
+        for key, item in value.items():
+            kind = type(key)
+            structure += (kind, key)
+            _add(item, structure, tensors)
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        structure.append(kind)
+        for field in dataclasses.fields(value):
+            _add(getattr(value, field.name), structure, tensors)
+    else:
+        _add_rare(value, kind, structure)
+
+
+def _add_rare(value: Any, kind: Any, structure: list[Hashable]) -> None:
+    if isinstance(value, Tensor) or not is_plain(value):
+        raise UnsupportedInputError(f"a value of type {kind.__name__}")
+    if isinstance(value, complex):
+        structure += (kind, value.real.hex(), value.imag.hex())
+    elif kind is slice:
+        parts: list[Hashable] = [slice]
+        _add((value.start, value.stop, value.step), parts, [])
+        structure += parts
+    elif isinstance(value, set):
+        structure += (kind, frozenset(value))
+    elif isinstance(value, bytearray):
+        structure += (kind, bytes(value))
+    elif hasattr(value, "dtype") and hasattr(value, "tobytes"):
+        if value.dtype.hasobject:
+            raise UnsupportedInputError("a NumPy array of objects")
+        structure += (kind, str(value.dtype), value.shape, value.tobytes())
+    elif isinstance(value, float):
+        structure += (kind, value.hex())
+    else:
+        try:
+            hash(value)
+        except TypeError as error:
+            raise UnsupportedInputError(f"a value of type {kind.__name__}") from error
+        structure.append(kind)
+        structure.append(value)

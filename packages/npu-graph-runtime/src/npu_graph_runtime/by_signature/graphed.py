@@ -1,0 +1,785 @@
+"""One object for a function: the graph of a call is captured once and replayed afterwards.
+
+Note [a call is never run twice]: a function may write what it does not return, such as a cache. So
+the first call of a signature runs eagerly and its result is returned; then the function is captured
+on buffers, of which the device runs nothing. Whatever fails there costs a graph and no value. A
+capture in segments runs what it captures, so there the second call of a signature is captured, and
+the capture is that call: once a part of it has run, a failure is raised.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+import enum
+import functools
+import itertools
+import threading
+import traceback
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from npu_graph_runtime.by_signature.call_signature import (
+    Flattened,
+    flatten,
+    layouts,
+    modes,
+    rebuilt,
+    unsupported,
+)
+from npu_graph_runtime.by_signature.copied_inputs import CopiedInputs, Writes
+from npu_graph_runtime.by_signature.returned_outputs import FirstResult, ReturnedOutputs
+from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
+from npu_graph_runtime.capturing.capture_session import CaptureSession
+from npu_graph_runtime.capturing.eager_segment import EagerSegment
+from npu_graph_runtime.capturing.fresh_memory import memory_of
+from npu_graph_runtime.capturing.graphed_callable import GraphedCallable, MissPolicy
+from npu_graph_runtime.capturing.input_layout import AddressCheck
+from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
+from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
+from npu_graph_runtime.capturing.watching.reachable_values import reachable_values
+from npu_graph_runtime.device import GuardingDevice
+from npu_graph_runtime.errors import (
+    CaptureSessionError,
+    OutOfDeviceMemoryError,
+    OutOfDeviceResourcesError,
+    ReplacedWeightError,
+    UnsupportedInputError,
+)
+from npu_graph_runtime.graph_context import GraphContext
+from npu_graph_runtime.graph_key import GraphKey
+from npu_graph_runtime.run_mode import RunMode
+from npu_graph_runtime.torch_internals import layout_guard
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from npu_graph_runtime.capturing.watching.watched_weights import NamedTensors
+    from npu_graph_runtime.device import GraphDevice, Stream
+    from npu_graph_runtime.observer import RuntimeObserver
+
+# Signatures without a graph that are remembered: one that is forgotten is tried again.
+_MOST_REFUSED = 1024
+# Captures of one signature whose weights are replaced again and again.
+_MOST_RECAPTURES = 8
+# Failures that the counters list.
+_LISTED = 16
+
+
+class EagerReason(enum.Enum):
+    """Why a call of a graphed function ran eagerly."""
+
+    FIRST_CALL = "first call of the signature"
+    """The call came first; the function was captured behind it, or will be at the next one."""
+
+    CAPTURE_FAILED = "the signature could not be captured"
+    """The device or a check refused the capture; see `GraphedCounters.failures`."""
+
+    UNSUPPORTED_INPUT = "an argument cannot be part of a signature"
+    """An argument that is no tensor, no container and no plain value."""
+
+    SHARED_MEMORY = "arguments share memory that the graph writes"
+    """Buffers would not share it."""
+
+    INSIDE_CAPTURE = "another capture is under way"
+    """The call is part of that one."""
+
+    NESTED = "called by itself"
+    """The function has called its own graphed version."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class GraphedCounters:
+    """What the calls of a graphed function did, since it was made.
+
+    Attributes:
+        captured: graphs captured, those captured again included.
+        replayed: calls that replayed a graph.
+        released: graphs released.
+        eager: calls that ran eagerly, by reason; reasons that did not occur are left out.
+        failures: why captures failed, the latest ones, each with its signature.
+    """
+
+    captured: int
+    replayed: int
+    released: int
+    eager: Mapping[EagerReason, int]
+    failures: tuple[str, ...]
+
+
+class Graphed:
+    """A function with one graph for each signature of its calls. Made by :func:`graphed`.
+
+    Attributes of the function are attributes of this object; they cannot be set here.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_counts",
+        "_device",
+        "_device_type",
+        "_entries",
+        "_failures",
+        "_function",
+        "_graphed",
+        "_has_warned",
+        "_is_copied",
+        "_is_inside",
+        "_latest",
+        "_lock",
+        "_mode",
+        "_module",
+        "_most",
+        "_name",
+        "_numbers",
+        "_on_refusal",
+        "_pool",
+        "_recaptures",
+        "_refused",
+        "_seen",
+        "_stream",
+        "_uncopied",
+        "_used_on",
+    )
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        device: GraphDevice,
+        most: int,
+        breaks: GraphContext | None,
+        is_copied: bool,
+        uncopied: Collection[int | str],
+        name: str | None,
+        on_refusal: MissPolicy,
+        weights: NamedTensors | None,
+        kept_memory: KeptMemory,
+        observer: RuntimeObserver | None,
+        pool: object,
+    ) -> None:
+        text = name or str(getattr(function, "__qualname__", type(function).__qualname__))
+        if most < 1:
+            raise ValueError(f"making graphs of {text!r}: most is {most}, expected 1 or more")
+        self._function = function
+        self._device = device
+        self._device_type = device.torch_device.type
+        self._most = most
+        self._name = text
+        self._context = breaks or GraphContext()
+        self._mode = RunMode.FULL if breaks is None else RunMode.BREAKABLE
+        self._is_copied = is_copied
+        self._uncopied = frozenset(uncopied)
+        self._on_refusal = on_refusal
+        self._pool = device.create_memory_pool() if pool is None else pool
+        self._stream = device.create_stream()
+        self._graphed = GraphedCallable(
+            function,
+            device=device,
+            context=self._context,
+            run_mode=self._mode,
+            name=text,
+            # The arguments of the graph are buffers of this object.
+            address_check=AddressCheck.FIRST_REPLAY,
+            weights=weights,
+            kept_memory=kept_memory,
+            warmup_runs=0,
+            observer=observer,
+        )
+        owner = function if isinstance(function, nn.Module) else getattr(function, "__self__", None)
+        self._module = owner if isinstance(owner, nn.Module) else None
+        self._entries: collections.OrderedDict[_Key, _Entry] = collections.OrderedDict()
+        self._latest: _Latest | None = None
+        self._seen: collections.OrderedDict[_Key, _Seen] = collections.OrderedDict()
+        self._refused: collections.OrderedDict[_Key, int | None] = collections.OrderedDict()
+        self._recaptures: dict[_Key, int] = {}
+        self._counts = dict.fromkeys(EagerReason, 0)
+        self._failures: collections.deque[str] = collections.deque(maxlen=_LISTED)
+        self._has_warned: set[type] = set()
+        self._numbers = itertools.count(1)
+        self._lock = threading.RLock()
+        self._is_inside = False
+        self._used_on: Stream | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Replay the graph of the call's signature, or run the function.
+
+        Raises:
+            UnsupportedInputError: with ``on_refusal=MissPolicy.RAISE``, a call that cannot be
+                captured.
+            Exception: whatever the function raises; and, for a function that breaks, what has
+                failed in a capture or a replay of which a part has run.
+        """
+        with self._lock:
+            if self._is_inside:
+                return self._eagerly(EagerReason.NESTED, args, kwargs)
+            self._is_inside = True
+            try:
+                return self._call(args, kwargs)
+            finally:
+                self._is_inside = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the function."""
+        if name.startswith("__") or name in Graphed.__slots__:
+            raise AttributeError(name)
+        return getattr(self._function, name)
+
+    def __repr__(self) -> str:
+        """Return the name and the number of graphs."""
+        return f"Graphed({self._name!r}, {len(self._entries)} of at most {self._most} graphs)"
+
+    @property
+    def __wrapped__(self) -> Callable[..., Any]:
+        """The function, for :func:`inspect.signature`."""
+        return self._function
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function, which runs eagerly."""
+        return self._function
+
+    @property
+    def num_graphs(self) -> int:
+        """Signatures that have a graph now."""
+        return len(self._entries)
+
+    @property
+    def counters(self) -> GraphedCounters:
+        """The counters as they are now."""
+        counters = self._graphed.counters
+        return GraphedCounters(
+            captured=counters.captured,
+            replayed=counters.replayed,
+            released=counters.released,
+            eager={reason: count for reason, count in self._counts.items() if count},
+            failures=tuple(self._failures),
+        )
+
+    def check_weights(self) -> None:
+        """Compare all memory that the graphs use; see `GraphedCallable.check_weights`.
+
+        Raises:
+            ReplacedWeightError: some was replaced; :meth:`release_all` lets it be captured again.
+        """
+        with self._lock:
+            self._graphed.check_weights()
+
+    def release_all(self) -> None:
+        """Wait for the device and release all graphs and buffers; refused signatures are forgotten.
+
+        The next call of each signature is a first one.
+        """
+        with self._lock:
+            self._latest = None
+            self._entries.clear()
+            self._seen.clear()
+            self._refused.clear()
+            self._recaptures.clear()
+            self._graphed.release_all()
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._context.capture_session is not None or self._device.is_capturing():
+            return self._eagerly(EagerReason.INSIDE_CAPTURE, args, kwargs)
+        try:
+            flat = flatten(args, kwargs)
+            now = modes(self._device_type)
+            latest = self._latest
+            if latest is not None and latest.holds(flat, now, self._is_training()):
+                return self._replay(latest.key, latest.entry, flat, args, kwargs)
+            key = self._key(flat, now, args, kwargs)
+            entry = self._entries.get(key)
+        except UnsupportedInputError:
+            return self._call_unsupported(args, kwargs)
+        if entry is not None:
+            self._entries.move_to_end(key)
+            if not self._uncopied:
+                self._latest = _Latest(key, entry, flat)
+            return self._replay(key, entry, flat, args, kwargs)
+        if key in self._refused and self._is_still_refused(key):
+            return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
+        return self._call_uncaptured(key, flat, args, kwargs)
+
+    def _is_training(self) -> bool | None:
+        module = self._module
+        return None if module is None else module.training
+
+    def _key(
+        self,
+        flat: Flattened,
+        now: tuple[Hashable, ...],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> _Key:
+        key = (flat.structure, layouts(flat.tensors), now, self._is_training())
+        if not self._uncopied:
+            return key
+        used = (flat.tensors[number] for number in self._uncopied_in(args, kwargs))
+        return *key, tuple((tensor.data_ptr(), memory_of(tensor)) for tensor in used)
+
+    def _uncopied_in(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[int]:
+        """Return the numbers of the tensors that are not copied."""
+        if not self._uncopied:
+            return []
+        numbers: list[int] = []
+        begin = 0
+        for name, value in (*enumerate(args), *kwargs.items()):
+            end = begin + len(flatten((value,), {}).tensors)
+            if name in self._uncopied:
+                numbers += range(begin, end)
+            begin = end
+        return numbers
+
+    def _replay(
+        self,
+        key: _Key,
+        entry: _Entry,
+        flat: Flattened,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        inputs, outputs, tensors = entry.inputs, entry.outputs, flat.tensors
+        if inputs.writes.is_any and inputs.share_memory(tensors):
+            return self._eagerly(EagerReason.SHARED_MEMORY, args, kwargs)
+        if outputs.others and not outputs.are_there:
+            return self._recapture(key, flat, args, kwargs)
+        stream = self._device.current_stream()
+        if stream is not self._used_on:
+            self._follow(stream)
+        inputs.load(tensors)
+        try:
+            with entry.span:
+                result = self._graphed(*inputs.args, **inputs.kwargs)
+        except ReplacedWeightError as error:
+            if _came_through(error, SegmentedGraph.replay):
+                raise  # by a function that runs eagerly: a part of the call has run
+            return self._recapture(key, flat, args, kwargs)
+        if inputs.writes.written:
+            inputs.store(tensors, inputs.writes.written)
+        return outputs.give(result, tensors)
+
+    def _follow(self, stream: Stream) -> None:
+        """Let the current stream wait for the calls before: all use the same buffers and memory."""
+        before, self._used_on = self._used_on, stream
+        if before is not None and before != stream:
+            stream.wait_stream(before)
+
+    def _recapture(
+        self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Capture a signature anew whose weights were replaced."""
+        self._release(key)
+        if len(self._recaptures) > _MOST_REFUSED:
+            self._recaptures.clear()
+        self._recaptures[key] = self._recaptures.get(key, 0) + 1
+        if self._recaptures[key] <= _MOST_RECAPTURES:
+            return self._call_uncaptured(key, flat, args, kwargs)
+        problem = ReplacedWeightError(
+            f"{self._name!r}: memory that the graph uses was replaced {_MOST_RECAPTURES} times; "
+            "write new values into the tensors (copy_), or pass them as arguments"
+        )
+        self._refuse(key, flat, problem)
+        return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
+
+    def _call_unsupported(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        found = unsupported(args, kwargs)
+        self._report(
+            UnsupportedInputError(
+                f"calling {self._name!r}: {found}, expected tensors, plain values, and lists, "
+                "tuples, dicts and dataclasses of them, which select the graph; bind the object "
+                "to the function instead, by a closure or functools.partial"
+            )
+        )
+        return self._eagerly(EagerReason.UNSUPPORTED_INPUT, args, kwargs)
+
+    def _call_uncaptured(
+        self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        self._refused.pop(key, None)
+        seen = self._seen.pop(key, None)
+        try:
+            inputs = CopiedInputs(
+                args,
+                kwargs,
+                flat.tensors,
+                device=self._device,
+                uncopied=self._uncopied_in(args, kwargs),
+            )
+            inputs.load(flat.tensors)
+        except Exception as error:  # noqa: BLE001 - the allocator's, for one
+            self._refuse(key, flat, error)
+            return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
+        if seen is not None:
+            inputs.writes = seen.writes
+            if self._may_share(inputs, flat.tensors):
+                self._seen[key] = seen
+                return self._eagerly(EagerReason.SHARED_MEMORY, args, kwargs)
+            return self._capture_running(key, flat, inputs, seen.result, args, kwargs)
+        # The next call in segments is captured while it runs, so what it writes is learnt before.
+        is_breakable = self._mode is RunMode.BREAKABLE
+        memory = CapturedMemory.kind()(self._device.torch_device, flat.tensors, {}, [])
+        with memory if is_breakable else contextlib.nullcontext():
+            result = self._eagerly(EagerReason.FIRST_CALL, args, kwargs)
+        try:
+            self._require_unchanged(key, flat, args, kwargs)
+            inputs.note_written(inputs.changed(flat.tensors), memory, flat.tensors)
+            first = FirstResult(result, self._device.torch_device)
+            if is_breakable:
+                self._seen[key] = _Seen(first, inputs.writes)
+                if len(self._seen) > _MOST_REFUSED:
+                    self._seen.popitem(last=False)
+            else:
+                self._capture_with_memory(key, flat, inputs, first)
+        except Exception as error:  # noqa: BLE001 - whatever the function or the device raises
+            self._refuse(key, flat, error)
+        return result
+
+    def _may_share(self, inputs: CopiedInputs, tensors: list[Tensor]) -> bool:
+        """Return whether a call must not be captured while it runs, on buffers of its own."""
+        if inputs.overlap(tensors) or inputs.share_memory(tensors):
+            return True
+        memory = set(inputs.memory(tensors))
+        return inputs.writes.is_any and any(
+            isinstance(value, Tensor)
+            and value.device.type == self._device_type
+            and value.layout is torch.strided
+            and memory_of(value) in memory
+            for _, _, value in reachable_values(self._function)
+        )
+
+    def _require_unchanged(
+        self, key: _Key, flat: Flattened, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        """Refuse functions that change their arguments otherwise than by writing into tensors."""
+        now = flatten(args, kwargs)
+        if (now.structure, layouts(now.tensors)) != key[:2] or any(
+            tensor is not before for tensor, before in zip(now.tensors, flat.tensors, strict=True)
+        ):
+            raise UnsupportedInputError(
+                "the function changes containers, shapes or plain values among its arguments, "
+                "which replays would not; return what is new"
+            )
+
+    def _capture_with_memory(
+        self, key: _Key, flat: Flattened, inputs: CopiedInputs, first: FirstResult
+    ) -> None:
+        """Capture; where memory or streams are short, release the graph used least and retry."""
+        try:
+            self._capture(key, flat, inputs, first)
+        except (OutOfDeviceMemoryError, OutOfDeviceResourcesError):
+            if not self._entries:
+                raise
+        else:
+            return
+        self._release(next(iter(self._entries)))
+        self._capture(key, flat, inputs, first)
+
+    def _capture_running(
+        self,
+        key: _Key,
+        flat: Flattened,
+        inputs: CopiedInputs,
+        first: FirstResult,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Capture a call in segments, which runs it, and return its result."""
+        progress = _Progress()
+        try:
+            entry = self._capture(key, flat, inputs, first, progress)
+        except Exception as error:
+            is_raised = progress.num_run > 0 and not progress.results
+            self._refuse(key, flat, error, is_raised=is_raised)
+            if progress.num_run == 0:
+                return self._eagerly(EagerReason.CAPTURE_FAILED, args, kwargs)
+            if not progress.results:
+                raise
+            inputs.store(flat.tensors, inputs.copied)
+            return _unkept(progress.results[0], inputs, flat.tensors, error)
+        if inputs.share_memory(flat.tensors):
+            raise UnsupportedInputError(
+                f"calling {self._name!r}: an argument is on memory that the function also uses by "
+                "itself, and it writes some of it, so the results of this call may be wrong; pass "
+                "a copy (clone())"
+            )
+        inputs.store(flat.tensors, inputs.writes.written)
+        return entry.outputs.give(progress.results[0], flat.tensors)
+
+    def _capture(
+        self,
+        key: _Key,
+        flat: Flattened,
+        inputs: CopiedInputs,
+        first: FirstResult,
+        progress: _Progress | None = None,
+    ) -> _Entry:
+        graphed, context, device = self._graphed, self._context, self._device
+        graph_key = GraphKey(num_tokens=1, extra=(f"call {next(self._numbers)}", _described(flat)))
+        session = CaptureSession(device, context, self._pool, self._stream)
+        span = context.run(self._mode, graph_key)
+        try:
+            with session, span, _no_autocast_cache():
+                result = graphed(*inputs.args, **inputs.kwargs)
+        finally:
+            if progress is not None:
+                progress.num_run = session.num_run
+        if progress is not None:
+            progress.results.append(result)
+        try:
+            outputs = self._outputs(graph_key, result, inputs, first)
+        except BaseException:
+            graphed.release(graph_key)
+            raise
+        inputs.hold_weakly()
+        entry = self._entries[key] = _Entry(graph_key, span, inputs, outputs)
+        if len(self._entries) > self._most:
+            self._release(next(iter(self._entries)))
+        return entry
+
+    def _outputs(
+        self, graph_key: GraphKey, result: Any, inputs: CopiedInputs, first: FirstResult
+    ) -> ReturnedOutputs:
+        """Return how a graph that was captured returns its results, or refuse it."""
+        self._require_no_updates(graph_key)
+        memory = self._graphed.memory_of(graph_key)
+        if memory.written_elsewhere is not None:
+            raise UnsupportedInputError(
+                f"the function writes memory of another device ({memory.written_elsewhere}), "
+                "which a replay does not; let a function that runs eagerly do it"
+            )
+        inputs.note_written(inputs.writes.written, memory, inputs.buffers)
+        return ReturnedOutputs(result, first, inputs.buffers, is_copied=self._is_copied)
+
+    def _require_no_updates(self, graph_key: GraphKey) -> None:
+        device, graph = self._device, self._graphed.graph_of(graph_key)
+        graphs: list[object] = [graph]
+        if isinstance(graph, SegmentedGraph):
+            graphs += [
+                segment.graph for segment in graph.segments if not isinstance(segment, EagerSegment)
+            ]
+        if isinstance(device, GuardingDevice) and any(map(device.is_guarded, graphs)):
+            raise CaptureSessionError(
+                "the function records attention for updates, which its graph would wait for; use "
+                "GraphedCallable, an update plan and an update lane"
+            )
+
+    def _release(self, key: _Key) -> None:
+        self._latest = None
+        entry = self._entries.pop(key)
+        self._graphed.release(entry.graph_key)
+
+    def _is_still_refused(self, key: _Key) -> bool:
+        """Return whether nothing has changed that a capture failed for."""
+        num_graphs = self._refused[key]
+        return num_graphs is None or len(self._entries) >= num_graphs
+
+    def _refuse(
+        self, key: _Key, flat: Flattened, error: Exception, *, is_raised: bool = False
+    ) -> None:
+        is_short = isinstance(error, (OutOfDeviceMemoryError, OutOfDeviceResourcesError))
+        self._refused[key] = len(self._entries) if is_short else None
+        if len(self._refused) > _MOST_REFUSED:
+            self._refused.popitem(last=False)
+        self._failures.append(f"{_described(flat)}: {type(error).__name__}: {error}")
+        if not is_raised:
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        if self._on_refusal is MissPolicy.RAISE:
+            raise error
+        if type(error) in self._has_warned:
+            return
+        self._has_warned.add(type(error))
+        warnings.warn(
+            f"{self._name!r} runs eagerly for some calls, said once for each kind of error: "
+            f"{type(error).__name__}: {error}",
+            RuntimeWarning,
+            stacklevel=6,
+        )
+
+    def _eagerly(self, reason: EagerReason, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        self._counts[reason] += 1
+        return self._function(*args, **kwargs)
+
+
+def graphed(
+    function: Callable[..., Any] | None = None,
+    *,
+    device: GraphDevice,
+    most: int = 32,
+    breaks: GraphContext | None = None,
+    copy_outputs: bool = True,
+    uncopied: Collection[int | str] = (),
+    name: str | None = None,
+    on_refusal: MissPolicy = MissPolicy.RUN_EAGERLY,
+    weights: NamedTensors | None = None,
+    kept_memory: KeptMemory = KeptMemory.RAISE,
+    observer: RuntimeObserver | None = None,
+    pool: object = None,
+) -> Any:
+    """Return a function that is captured at the first call of each signature, and then replayed.
+
+    Call it as you call the function. A signature is what may change the launches: shapes, strides,
+    dtypes and gradients of all tensors, also in nested lists, tuples, dicts and dataclasses, which
+    of them are the same object, all plain values with their types, and the modes of torch. A call
+    copies its tensors into buffers of the graph, replays, and copies the results. What the function
+    writes into its arguments is copied back into yours.
+
+    The first call of a signature runs eagerly, and the function is captured behind it: Python code
+    of the function runs twice then. Where a capture fails, calls of the signature run eagerly; a
+    warning says why, once for each kind of error, and ``counters`` count them. With ``breaks`` the
+    second call of a signature is captured, and the capture is that call: what fails when a part of
+    it has run is raised.
+
+    What else the function reads (weights, buffers, closures) is watched as in
+    :class:`~npu_graph_runtime.GraphedCallable`: where memory was freed that a replay would use, the
+    function is captured again. Memory that was replaced while something keeps the old one is found
+    by :meth:`Graphed.check_weights` only.
+
+    Several threads may call it: one call runs at a time, and the others wait. Calls on several
+    streams are put in order. While a graph is captured, other threads should leave the device
+    alone. Inside another capture it calls the function, which becomes part of that capture.
+
+    Args:
+        function: what to capture, such as a module; without it a decorator is returned.
+        device: captures and replays.
+        most: graphs held at once. For another one the graph that was not used for the longest time
+            is released.
+        breaks: the context of the functions that :func:`~npu_graph_runtime.runs_eagerly` marks: the
+            function is captured in segments between them.
+        copy_outputs: whether results are yours to keep. Without a copy they lie in memory of the
+            graph, and the next call overwrites them.
+        uncopied: positional arguments by number and keyword arguments by name that are not copied,
+            such as a key/value cache. The graph uses your memory, so the address belongs to the
+            signature.
+        name: for messages; by default that of the function.
+        on_refusal: whether a call that cannot be captured runs eagerly or raises.
+        weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
+        kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
+        observer: told of captures, replays and releases.
+        pool: a memory pool of ``device`` that the graphs share; made by default.
+
+    Returns:
+        A :class:`~npu_graph_runtime.Graphed`.
+
+    Raises:
+        ValueError: ``most`` is less than 1.
+    """
+    make = functools.partial(
+        Graphed,
+        device=device,
+        most=most,
+        breaks=breaks,
+        is_copied=copy_outputs,
+        uncopied=uncopied,
+        name=name,
+        on_refusal=on_refusal,
+        weights=weights,
+        kept_memory=kept_memory,
+        observer=observer,
+        pool=pool,
+    )
+    return make if function is None else make(function)
+
+
+_Key = tuple[Any, ...]
+
+
+class _Entry(NamedTuple):
+    graph_key: GraphKey
+    span: AbstractContextManager[object]
+    inputs: CopiedInputs
+    outputs: ReturnedOutputs
+
+
+class _Latest:
+    """The call before, by which an equal one is told faster than by its signature.
+
+    Args:
+        key: of its signature.
+        entry: what it has replayed.
+        flat: its arguments.
+    """
+
+    __slots__ = ("_grads", "_guard", "_structure", "entry", "key")
+
+    def __init__(self, key: _Key, entry: _Entry, flat: Flattened) -> None:
+        self.key = key
+        self.entry = entry
+        self._structure = flat.structure
+        self._grads = [tensor.requires_grad for tensor in flat.tensors]
+        # Of types, shapes, strides, dtypes and devices, in the modes of torch that hold now.
+        self._guard = layout_guard(flat.tensors) if flat.tensors else None
+
+    def holds(self, flat: Flattened, now: tuple[Hashable, ...], is_training: bool | None) -> bool:
+        """Return whether another call has the same signature; false says nothing yet."""
+        guard, key = self._guard, self.key
+        return (
+            guard is not None
+            and flat.structure == self._structure
+            and guard(*flat.tensors)
+            and now == key[2]
+            and is_training == key[3]
+            and [tensor.requires_grad for tensor in flat.tensors] == self._grads
+        )
+
+
+class _Seen(NamedTuple):
+    """What an eager call of a signature returned and wrote."""
+
+    result: FirstResult
+    writes: Writes
+
+
+class _Progress:
+    """How far a capture came that runs its call."""
+
+    def __init__(self) -> None:
+        self.num_run = 0
+        self.results: list[Any] = []
+
+
+def _unkept(result: Any, inputs: CopiedInputs, tensors: list[Tensor], error: Exception) -> Any:
+    """Return the result of a call whose graph was released."""
+    found = flatten((result,), {}).tensors
+    memory = {memory_of(buffer) for buffer in inputs.buffers if buffer.numel()}
+    given: list[Tensor] = []
+    for tensor in found:
+        numbers = [number for number, buffer in enumerate(inputs.buffers) if buffer is tensor]
+        if not numbers and tensor.numel() and memory_of(tensor) in memory:
+            raise error
+        given.append(tensors[numbers[0]] if numbers else tensor)
+    return rebuilt(result, iter(given))
+
+
+def _described(flat: Flattened) -> str:
+    shapes = [
+        f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in flat.tensors
+    ]
+    return ", ".join(shapes) or "no tensors"
+
+
+def _came_through(error: BaseException, function: Callable[..., Any]) -> bool:
+    code = function.__code__
+    return any(frame.f_code is code for frame, _ in traceback.walk_tb(error.__traceback__))
+
+
+@contextlib.contextmanager
+def _no_autocast_cache() -> Iterator[None]:
+    """Let a capture cast its weights itself: those in the cache are freed with the mode."""
+    if not torch.is_autocast_cache_enabled():
+        yield
+        return
+    torch.clear_autocast_cache()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(True)
+        torch.clear_autocast_cache()

@@ -1,0 +1,154 @@
+"""Random calls with faults at random places are bitwise what they are eagerly.
+
+`--calls 100000` makes that many; the gate makes 1,000 on the fake device.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import random
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from by_signature.random_calls import FaultyDevice, World, arguments
+from by_signature.test_graphed import bits
+from npu_graph_runtime import (
+    FakeDevice,
+    GraphContext,
+    GraphDevice,
+    Graphed,
+    GraphRuntimeError,
+    graphed,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+CALLS_OF_A_WORLD = 50
+
+
+@pytest.fixture(autouse=True)
+def _cheap_collections() -> Iterator[None]:
+    # Each capture collects garbage, and the first one imports Dynamo.
+    importlib.import_module("torch._dynamo")
+    gc.collect()
+    gc.freeze()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
+    gc.unfreeze()
+
+
+def outcome(call: Any, args: tuple[Any, ...]) -> Any:
+    try:
+        return call(*args)
+    except (ValueError, LookupError) as error:
+        if isinstance(error, GraphRuntimeError):
+            raise
+        return type(error), str(error)
+
+
+def replace_weights(draw: random.Random, *worlds: World) -> None:
+    value = draw.random()
+    for world in worlds:
+        weight = torch.full_like(world.layer.weight, value)
+        world.layer.weight = nn.Parameter(weight, requires_grad=False)
+
+
+def run_world(seed: int, device: GraphDevice, *, breaks: bool) -> tuple[Graphed, int]:
+    """Make the calls of one seed; return the graphed functions and the faults that were drawn."""
+    draw = random.Random(seed)
+    context = GraphContext()
+    eager = World(seed, device, GraphContext() if breaks else None, None)
+    # In segments a call that fails in the middle has to raise: other tests see to that.
+    ours = World(seed, device, context if breaks else None, None if breaks else draw)
+    step: Graphed = graphed(
+        ours.run,
+        device=device,
+        most=draw.choice((2, 6, 16)),
+        breaks=context if breaks else None,
+    )
+    forms = [draw.randrange(2**32) for _ in range(3)]
+    kept: list[tuple[Any, Any]] = []
+    for call in range(CALLS_OF_A_WORLD):
+        where = f"call {call} of seed {seed}"
+        # The fake device keeps what its graphs read, so a replaced weight is never freed there.
+        if draw.random() < 0.03 and not isinstance(device, FakeDevice):
+            replace_weights(draw, eager, ours)
+        if draw.random() < 0.02:
+            step.release_all()
+        number = draw.randrange(2)
+        drawn = draw.choice(forms) if draw.random() < 0.9 else draw.randrange(2**32)
+        theirs = (number, *arguments(random.Random(drawn), call, device))
+        mine = (number, *arguments(random.Random(drawn), call, device))
+        if draw.random() < 0.05:
+            # A row of what the function writes by itself, beside the arguments.
+            theirs = (*theirs[:1], eager.state[:1], *theirs[2:])
+            mine = (*mine[:1], ours.state[:1], *mine[2:])
+        with torch.inference_mode(mode=draw.random() < 0.1):
+            expected, found = outcome(eager.run, theirs), outcome(step, mine)
+        assert bits(found) == bits(expected), f"result of {where}, of {ours.calls[number]}"
+        assert bits(mine[1:3]) == bits(theirs[1:3]), f"arguments of {where}"
+        assert bits(ours.state) == bits(eager.state), f"state of {where}"
+        assert aliases(found, mine) == aliases(expected, theirs), f"aliases of {where}"
+        for before, its_bits in kept:
+            assert bits(before) == its_bits, f"a result before {where}"
+        kept = [*kept[-2:], (fresh(found, mine, ours), bits(fresh(expected, theirs, eager)))]
+    return step, ours.num_faults + getattr(device, "num_faults", 0)
+
+
+def tensors(value: Any) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, dict):
+        return tensors(list(value.values()))
+    return (
+        [each for item in value for each in tensors(item)]
+        if isinstance(value, (list, tuple))
+        else []
+    )
+
+
+def aliases(result: Any, args: tuple[Any, ...]) -> list[int]:
+    """Return of each result which earlier result or argument shares its memory, by number."""
+    first: dict[int, int] = {}
+    return [
+        first.setdefault(tensor.untyped_storage().data_ptr(), index) if tensor.numel() else -1
+        for index, tensor in enumerate([*tensors(args), *tensors(result)])
+    ]
+
+
+def fresh(result: Any, args: tuple[Any, ...], world: World) -> list[Tensor]:
+    """Return the results that later calls do not write."""
+    others = {each.untyped_storage().data_ptr() for each in (*tensors(args), world.state)}
+    return [each for each in tensors(result) if each.untyped_storage().data_ptr() not in others]
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["whole", "in segments"])
+def test_random_calls_are_bitwise_eager_on_the_fake_device(num_calls: int, breaks: bool) -> None:
+    replayed = faults = captured = 0
+    for seed in range(num_calls // CALLS_OF_A_WORLD):
+        device = FaultyDevice(random.Random(seed), 0.0 if breaks else 0.15)
+        step, drawn = run_world(seed, device, breaks=breaks)
+        counters = step.counters
+        replayed += counters.replayed
+        captured += counters.captured
+        faults += drawn
+    assert replayed > num_calls // 8
+    assert captured > num_calls // 40
+    assert breaks or faults > num_calls // 40
+
+
+@pytest.mark.parametrize("breaks", [False, True], ids=["whole", "in segments"])
+def test_random_calls_are_bitwise_eager_on_an_npu(
+    npu: GraphDevice, num_calls: int, breaks: bool
+) -> None:
+    for seed in range(num_calls // CALLS_OF_A_WORLD // 10):
+        step, _ = run_world(1000 + seed, npu, breaks=breaks)
+        assert step.counters.replayed
+        step.release_all()
