@@ -75,6 +75,7 @@ from npu_graph_runtime.errors import (
     RankFailedError,
     ReplacedWeightError,
     ReplayRefusedError,
+    ShadowDifferenceError,
     TaskGroupError,
     UncapturableError,
     UnknownDeviceError,
@@ -85,6 +86,7 @@ from npu_graph_runtime.failures.comparison import find_first_difference
 from npu_graph_runtime.failures.diagnosis import diagnose, find_error_code
 from npu_graph_runtime.failures.difference import DifferenceKind, FirstDifference, Side
 from npu_graph_runtime.failures.error_codes import ERROR_CODES, ErrorCode
+from npu_graph_runtime.failures.shadow_validation import ShadowValidation
 from npu_graph_runtime.failures.tensor_dump import DumpedTensor, TensorDump
 from npu_graph_runtime.graph_context import CallContext, GraphContext
 from npu_graph_runtime.graph_key import GraphKey, largest_first
@@ -190,6 +192,8 @@ __all__ = [
     "RuntimeObserver",
     "SegmentReplayed",
     "SegmentedGraph",
+    "ShadowDifferenceError",
+    "ShadowValidation",
     "Side",
     "SnapshotDevice",
     "Stream",

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from npu_graph_runtime.capturing.guarding.capture_finding import CaptureFinding
+    from npu_graph_runtime.failures.difference import FirstDifference
 
 
 class GraphRuntimeError(RuntimeError):
@@ -94,6 +95,22 @@ class RankDisagreementError(GraphRuntimeError):
 
 class RankFailedError(GraphRuntimeError):
     """A rank that the step needs gave up or did not take part."""
+
+
+class ShadowDifferenceError(GraphRuntimeError):
+    """The graphs of a step gave something else than its eager run.
+
+    Args:
+        message: for a person.
+        difference: what differs first.
+
+    Attributes:
+        difference: as given.
+    """
+
+    def __init__(self, message: str, difference: FirstDifference) -> None:
+        super().__init__(message)
+        self.difference = difference
 
 
 class WeakOutputError(GraphRuntimeError, TypeError):

@@ -367,11 +367,15 @@ class GraphedCallable:
         return self._context
 
     @contextlib.contextmanager
-    def compared(self, compare: Callable[[ComparedCall], Any]) -> Iterator[None]:
+    def compared(
+        self, compare: Callable[[ComparedCall], Any], *, runs_missing: bool = False
+    ) -> Iterator[None]:
         """Set the graphs aside in the block: a call that would replay one is handed over.
 
         Args:
             compare: takes such a call and returns what the call returns.
+            runs_missing: run a call eagerly that finds no graph, where ``on_miss`` or
+                ``lazy_session`` let it be no error.
         """
         graphs, self._graphs, self._latest = self._graphs, {}, None
 
@@ -379,22 +383,29 @@ class GraphedCallable:
             captured = graphs.get(key)
             if captured is None:
                 self._num_missed += 1
+                may_miss = self._on_miss is not MissPolicy.RAISE or self._lazy_session is not None
+                if runs_missing and may_miss:
+                    return self._function(*args, **kwargs)
                 raise GraphNotCapturedError(
                     f"comparing {self._subject(key)}: no graph is captured under this key; capture "
                     "it first"
                 )
             captured.inputs.compare(args, kwargs)
-            return compare(
-                ComparedCall(
-                    graphed=self,
-                    graph=captured.graph,
-                    outputs=captured.outputs,
-                    key=key,
-                    subject=self._subject(key),
-                    args=args,
-                    kwargs=kwargs,
+            hook = self._around_replay
+            with contextlib.nullcontext() if hook is None else hook(key):
+                result = compare(
+                    ComparedCall(
+                        graphed=self,
+                        graph=captured.graph,
+                        outputs=captured.outputs,
+                        key=key,
+                        subject=self._subject(key),
+                        args=args,
+                        kwargs=kwargs,
+                    )
                 )
-            )
+            self._num_replayed += 1
+            return result
 
         self._compare = hand_over
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from torch import Tensor, nn
 
@@ -21,6 +21,7 @@ from npu_graph_runtime.failures.difference import (
     Side,
     compare_values,
 )
+from npu_graph_runtime.failures.preserved_memory import PreservedMemory
 from npu_graph_runtime.failures.unwritten_memory import MarkedAllocations
 from npu_graph_runtime.run_mode import RunMode
 
@@ -84,20 +85,82 @@ def find_first_difference(
     """
     if not graphed:
         raise ValueError("comparing a call with its graphs: no graphed callable is given")
+    comparison = _Comparison(
+        graphed[0].device, written or {}, (rtol, atol), num_tokens, seconds, goes_on=False
+    )
+    _follow(comparison, call, graphed)
+    return comparison.difference
+
+
+class ComparedStep(NamedTuple):
+    """A step whose graphs were compared with its eager run.
+
+    Attributes:
+        result: what the call returned; ``None`` where it did not return.
+        difference: the first, or ``None``.
+        is_whole: whether the call returned.
+    """
+
+    result: Any
+    difference: FirstDifference | None
+    is_whole: bool
+
+
+def compare_step(
+    call: Callable[[], Any],
+    graphed: Sequence[GraphedCallable],
+    *,
+    written: Mapping[str, Tensor],
+    rtol: float,
+    atol: float,
+    num_tokens: int | None,
+    seconds: float,
+) -> ComparedStep:
+    """Compare as `find_first_difference` does, and let the step go on after a difference.
+
+    Memory that the eager run reads and then changes is restored before the replay.
+
+    Args:
+        call: as for `find_first_difference`.
+        graphed: likewise; none of them has to be called.
+        written: likewise.
+        rtol: likewise.
+        atol: likewise.
+        num_tokens: likewise.
+        seconds: likewise.
+
+    Raises:
+        Exception: whatever ``call`` raises, unchanged.
+    """
+    tolerance = (rtol, atol)
+    comparison = _Comparison(
+        graphed[0].device, written, tolerance, num_tokens, seconds, goes_on=True
+    )
+    results = _follow(comparison, call, graphed)
+    return ComparedStep(next(iter(results), None), comparison.difference, bool(results))
+
+
+def _follow(
+    comparison: _Comparison, call: Callable[[], object], graphed: Sequence[GraphedCallable]
+) -> list[object]:
+    """Run a call and compare it; return its result in a list, if it came to its end."""
     first = graphed[0]
-    comparison = _Comparison(first.device, written or {}, (rtol, atol), num_tokens, seconds)
     session = CaptureSession(first.device, first.context, object(), first.device.current_stream())
+    results: list[object] = []
     try:
         with contextlib.ExitStack() as stack:
             for each in graphed:
-                stack.enter_context(each.compared(comparison.compare))
+                compared = each.compared(comparison.compare, runs_missing=comparison.goes_on)
+                stack.enter_context(compared)
             stack.enter_context(session.told_to(comparison))
             stack.enter_context(MarkedAllocations.make())
-            call()
+            if comparison.preserved is not None:
+                stack.enter_context(comparison.preserved)
+            results.append(call())
         comparison.finish()
     except _FoundError as found:
-        return found.difference
-    return None
+        comparison.difference = comparison.difference or found.difference
+    return results
 
 
 class _FoundError(BaseException):
@@ -109,7 +172,13 @@ class _FoundError(BaseException):
 
 
 class _Comparison:
-    """One call, compared."""
+    """One call, compared.
+
+    Attributes:
+        goes_on: whether the call goes on after a difference, with what its graphs gave.
+        difference: the first that was found.
+        preserved: sees what eager runs change, where the call has to leave that as without them.
+    """
 
     def __init__(
         self,
@@ -118,7 +187,14 @@ class _Comparison:
         tolerance: tuple[float, float],
         num_tokens: int | None,
         seconds: float,
+        *,
+        goes_on: bool,
     ) -> None:
+        self.goes_on = goes_on
+        self.difference: FirstDifference | None = None
+        self.preserved = PreservedMemory.make() if goes_on else None
+        if self.preserved is not None:
+            self.preserved.is_looking = False
         self._device = device
         self._given = written
         self._state: Mapping[str, Tensor] = written
@@ -148,7 +224,7 @@ class _Comparison:
         before = _Kept(self._state)
         result = self._eagerly(call.graphed.function, call.args, call.kwargs)
         self._wait(place, Side.EAGER)
-        eager = _Kept(self._state)
+        eager, changed = _Kept(self._state), self._bring_back()
         before.restore()
         self._replay(call.graph.replay, place)
 
@@ -156,6 +232,7 @@ class _Comparison:
             self._wait(place, Side.CAPTURED)
             self._compare(place, "", call.outputs, result, "result")
             self._compare_kept(place, eager)
+            self._compare_changed(place, changed)
 
         if call.graphed.run_mode is RunMode.FULL:
             # The caller updates the graph behind its replay: it need not end before that.
@@ -172,7 +249,7 @@ class _Comparison:
         """
         if self._unfinished is not None:
             self._unfinished()
-        if not self._num_calls:
+        if not self._num_calls and not self.goes_on:
             raise ValueError(
                 "comparing a call with its graphs: none of the graphed callables was called in its "
                 "run mode, expected one; let the call set run mode and key"
@@ -187,6 +264,16 @@ class _Comparison:
         walk = self._walk
         if walk is None:
             return function(*args, **kwargs)
+        with self._looking(False):
+            return self._compare_eager(walk, function, args, kwargs)
+
+    def _compare_eager(
+        self,
+        walk: _Walk,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+    ) -> Any:
         segment, eager = walk.next_captured(), walk.next_eager()
         name = call_name(function, args, kwargs)
         if segment is None or eager is None or eager.name != name:
@@ -207,7 +294,7 @@ class _Comparison:
         before = _Kept(self._state)
         result = self._eagerly(function, args, kwargs)
         self._wait(place, Side.EAGER)
-        kept = _Kept(self._state)
+        kept, changed = _Kept(self._state), self._bring_back()
         before.restore()
         self._replay(eager.replay, place)
         self._wait(place, Side.CAPTURED)
@@ -215,6 +302,7 @@ class _Comparison:
             self._compare(place, "", eager.results.get(path, value), value, path)
         self._compare(place, "argument", named, given, "", carries_on=True)
         self._compare_kept(place, kept)
+        self._compare_changed(place, changed)
         walk.begin(_Kept(self._state))
         return result
 
@@ -242,7 +330,8 @@ class _Comparison:
         walk = self._walk = _Walk(graph, call.subject)
         walk.begin(_Kept(self._state))
         try:
-            result = call.graphed.function(*call.args, **call.kwargs)
+            with self._looking():
+                result = call.graphed.function(*call.args, **call.kwargs)
             segment = walk.next_captured()
             missing = walk.next_eager()
             if segment is None or missing is not None:
@@ -268,7 +357,7 @@ class _Comparison:
         walk = self._walk
         assert walk is not None  # noqa: S101
         self._wait(place, Side.EAGER)
-        eager = _Kept(self._state)
+        eager, changed = _Kept(self._state), self._bring_back()
         walk.before.restore()
         self._replay(segment.graph.replay, place)
         self._wait(place, Side.CAPTURED)
@@ -277,6 +366,7 @@ class _Comparison:
         for name, (captured, found) in seen.items():
             self._compare(place, "", captured, found, name, carries_on=True)
         self._compare_kept(place, eager)
+        self._compare_changed(place, changed)
 
     # The two runs, and what comes of them.
 
@@ -285,17 +375,38 @@ class _Comparison:
     ) -> Any:
         walk, self._walk = self._walk, None
         try:
-            return function(*args, **kwargs)
+            with self._looking():
+                return function(*args, **kwargs)
         finally:
             self._walk = walk
 
+    @contextlib.contextmanager
+    def _looking(self, is_looking: bool = True) -> Iterator[None]:
+        """Let what is changed in the block be seen, or not."""
+        preserved = self.preserved
+        if preserved is None:
+            yield
+            return
+        before, preserved.is_looking = preserved.is_looking, is_looking
+        try:
+            yield
+        finally:
+            preserved.is_looking = before
+
+    def _bring_back(self) -> dict[str, tuple[Tensor, Tensor]]:
+        return {} if self.preserved is None else self.preserved.bring_back()
+
     def _replay(self, replay: Callable[[], object], place: str) -> None:
+        # Eager functions inside one that is replayed are part of it.
+        walk, self._walk = self._walk, None
         try:
             replay()
         except RuntimeError as error:
             if not isinstance(error, GraphRuntimeError) and not is_of_device(error):
                 raise
             self._raise_failure(error, place, Side.CAPTURED)
+        finally:
+            self._walk = walk
 
     def _wait(self, place: str, side: Side) -> None:
         error = wait_for_device(self._device, seconds=self._seconds, subject=place)
@@ -324,7 +435,7 @@ class _Comparison:
         """Compare nested values; let the graph go on from the eager ones where that matters."""
         ours, theirs = dict(leaves(captured, name)), dict(leaves(eager, name))
         if ours.keys() != theirs.keys():
-            raise _FoundError(
+            self._note(
                 FirstDifference(
                     kind=DifferenceKind.DIFFERED,
                     place=place,
@@ -333,19 +444,27 @@ class _Comparison:
                     eager=f"of {', '.join(theirs)}",
                 )
             )
+            return
         for path, value in ours.items():
             found = compare_values(
                 self._real(value), self._real(theirs[path]), rtol=self._rtol, atol=self._atol
             )
             if found is not None:
                 difference: Any = found
-                raise _FoundError(
-                    FirstDifference(place=place, value=f"{prefix}{path}", **difference)
-                )
+                self._note(FirstDifference(place=place, value=f"{prefix}{path}", **difference))
             eager_value = theirs[path]
             is_tolerant = carries_on and (self._rtol or self._atol)
             if is_tolerant and isinstance(value, Tensor) and isinstance(eager_value, Tensor):
                 value.copy_(eager_value)
+
+    def _note(self, difference: FirstDifference) -> None:
+        if not self.goes_on:
+            raise _FoundError(difference)
+        self.difference = self.difference or difference
+
+    def _compare_changed(self, place: str, changed: Mapping[str, tuple[Tensor, Tensor]]) -> None:
+        for name, (tensor, eager) in changed.items():
+            self._compare(place, "", tensor, eager, name, carries_on=True)
 
     def _compare_kept(self, place: str, eager: _Kept) -> None:
         for name, tensor in eager.tensors.items():

@@ -1,0 +1,274 @@
+"""Memory that a step changes and that a second run of the step must find as it was.
+
+An eager run is followed by a replay from the same values. Memory that a step writes before it reads
+it, such as the rows of a key/value cache that it fills, is written again with the same values, so
+it needs no copy. Memory that a step reads and then changes, such as a counter, a running sum or a
+shifted state, is copied before the eager run changes it, and restored before the replay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import weakref
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
+from npu_graph_runtime.capturing.watching.captured_memory import describe, plain_tensors
+from npu_graph_runtime.capturing.watching.program_place import ProgramPlace
+from npu_graph_runtime.torch_internals import (
+    OpOverload,
+    TorchDispatchMode,
+    run_python_kernel,
+    schema_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+# They overwrite all of a tensor, and read nothing of it.
+_WHOLE = frozenset({"copy_", "fill_", "zero_"})
+# They overwrite some elements, and read nothing of the tensor.
+_PARTS = frozenset(
+    {"index_put_", "index_copy_", "index_fill_", "scatter_", "masked_fill_", "masked_scatter_"}
+)
+_CACHE_WRITERS = ("reshape_and_cache", "scatter_nd_update", "scatter_pa_kv_cache")
+_READS_TOO = ("reduce", "accumulate")
+
+
+class PreservedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Sees the operators of an eager run, and copies memory before one changes what it reads.
+
+    Attributes:
+        is_looking: whether operators are of the eager run.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_looking = True
+        self._made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+        self._copies: dict[_View, _Copy] = {}
+        self._read: list[_Extent] = []
+        self._covered: list[_Extent] = []
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        """Return true, since Dynamo runs compiled code under no other kind of mode."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # torch 2.11 to 2.14 ask this where a class is made: to skip Dynamo is to import it, which
+        # takes seconds. Where it is imported anyway, `make` takes a class that skips it.
+        return False
+
+    @classmethod
+    def make(cls) -> PreservedMemory:
+        """Return one that Dynamo does not look into."""
+        kind = _BesideDynamo if "torch._dynamo" in sys.modules else cls
+        return kind()
+
+    @contextlib.contextmanager
+    def looking_away(self) -> Iterator[None]:
+        """See no operator in the block."""
+        before, self.is_looking = self.is_looking, False
+        try:
+            yield
+        finally:
+            self.is_looking = before
+
+    def bring_back(self) -> dict[str, tuple[Tensor, Tensor]]:
+        """Give memory the values that it had, and begin anew.
+
+        Returns:
+            By what changed it, the tensor and a copy of what the eager run made of it.
+        """
+        copies = list(self._copies.values())
+        with self.looking_away():
+            found = {copy.written_by: (copy.tensor, copy.tensor.clone()) for copy in copies}
+            # The last first: its copy has what the ones before it changed.
+            for copy in reversed(copies):
+                _write(copy.tensor, copy.before)
+        self._copies.clear()
+        self._read.clear()
+        self._covered.clear()
+        return found
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operator, and copy first what it is about to change."""
+        del types
+        kwargs = kwargs or {}
+        if not self.is_looking:
+            return func(*args, **kwargs)
+        run: Callable[[], Any] | None = run_python_kernel(func, args, kwargs)
+        if run is not None:
+            with self:
+                return run()
+        given = [tensor for _, tensor in tensor_leaves((args, dict(kwargs)), "")]
+        if isinstance(func, OpOverload):
+            self._see(func, args, kwargs)
+        result = func(*args, **kwargs)
+        known = {id(part.untyped_storage()) for each in given for part in plain_tensors(each)}
+        for _, tensor in tensor_leaves(result, ""):
+            for part in plain_tensors(tensor):
+                storage = part.untyped_storage()
+                if id(storage) not in known:
+                    self._made[id(storage)] = weakref.ref(storage)
+        return result
+
+    def _see(
+        self, func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> None:
+        written: list[tuple[Tensor, bool]] = []
+        schema = schema_of(func)
+        is_out_variant = "out" in schema.overload_name
+        for index, argument in enumerate(schema.arguments):
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            is_written = argument.alias_info is not None and argument.alias_info.is_write
+            if argument.alias_info is not None and not is_written:
+                continue  # a view of it is returned
+            for _, tensor in tensor_leaves(value, ""):
+                for part in plain_tensors(tensor):
+                    if self._is_made(part) or not part.numel():
+                        continue
+                    if is_written:
+                        written.append((part, is_out_variant and argument.kwarg_only))
+                    else:
+                        self._note_read(_Extent.of(part))
+        for part, is_output in written:
+            self._note_written(func, part, args, kwargs, is_output=is_output)
+
+    def _note_read(self, extent: _Extent) -> None:
+        if not extent.is_in(self._covered):
+            self._read.append(extent)
+
+    def _note_written(
+        self,
+        func: OpOverload[..., Any],
+        tensor: Tensor,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        is_output: bool,
+    ) -> None:
+        extent, view = _Extent.of(tensor), _View.of(tensor)
+        if extent.is_in(self._covered) or view in self._copies:
+            return
+        name = schema_of(func).name.partition("::")[2]
+        is_whole = is_output or name in _WHOLE
+        is_part = any(writer in name for writer in _CACHE_WRITERS) or (
+            name in _PARTS and not _reads_too(func, args, kwargs)
+        )
+        if (is_whole or is_part) and not extent.overlaps(self._read):
+            if is_whole and _is_dense(tensor):
+                self._covered.append(extent)
+            return
+        place = ProgramPlace.of(None)
+        written_by = (
+            f"{describe(tensor)} that {func} at {place.file}:{place.line} changes"
+            f"{f' ({len(self._copies) + 1})' if self._copies else ''}"
+        )
+        alias = tensor.detach()
+        self._copies[view] = _Copy(alias, alias.clone(), written_by)
+        if _is_dense(tensor):
+            # Whatever changes it now is undone by the copy.
+            self._covered.append(extent)
+
+    def _is_made(self, tensor: Tensor) -> bool:
+        storage = tensor.untyped_storage()
+        known = self._made.get(id(storage))
+        return known is not None and known() is storage
+
+
+class _BesideDynamo(PreservedMemory):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return True
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        return super().__torch_dispatch__(func, types, args, kwargs)
+
+
+class _Copy(NamedTuple):
+    tensor: Tensor
+    before: Tensor
+    written_by: str
+
+
+class _View(NamedTuple):
+    """Which elements a tensor has."""
+
+    begin: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _View:
+        return cls(tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+
+
+class _Extent(NamedTuple):
+    """The bytes that a tensor spans."""
+
+    begin: int
+    end: int
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Extent:
+        begin = tensor.data_ptr()
+        return cls(begin, begin + _span(tensor) * tensor.element_size())
+
+    def is_in(self, others: Sequence[_Extent]) -> bool:
+        return any(other.begin <= self.begin and self.end <= other.end for other in others)
+
+    def overlaps(self, others: Sequence[_Extent]) -> bool:
+        return any(other.begin < self.end and self.begin < other.end for other in others)
+
+
+def _span(tensor: Tensor) -> int:
+    """Return how many elements lie between the first and the last one, both included."""
+    return 1 + sum(
+        (size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    """Return whether a tensor has all the memory that it spans."""
+    return tensor.numel() == _span(tensor)
+
+
+def _reads_too(func: OpOverload[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Return whether an operator that writes by index adds to what is there."""
+    for index, argument in enumerate(schema_of(func).arguments):
+        if argument.name in _READS_TOO:
+            value = args[index] if index < len(args) else kwargs.get(argument.name)
+            if value:
+                return True
+    return False
+
+
+def _write(tensor: Tensor, value: Tensor) -> None:
+    if tensor.is_inference() and not torch.is_inference_mode_enabled():
+        with torch.inference_mode():
+            tensor.copy_(value)
+    else:
+        with torch.no_grad():
+            tensor.copy_(value)
