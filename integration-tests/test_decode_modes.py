@@ -94,6 +94,26 @@ def test_captured_mode_gives_the_logits_of_eager_bitwise(
     assert differing_requests(results[mode], results["eager"]) == []
 
 
+@pytest.mark.parametrize("mode", ["full", "piecewise"])
+def test_steps_that_run_eagerly_too_give_the_logits_of_eager_bitwise(
+    mode: str, checkpoint: Path, device: NpuDevice, results: dict[str, ModeResult]
+) -> None:
+    """One captured step of seven is compared; caches and lengths are those of one run."""
+    options = {"shadow_every": 7, "capture_guard": "raise"}
+    settings = dataclasses.replace(_settings(checkpoint), options=options)
+
+    compared = run_mode(
+        mode,
+        settings,
+        _arrivals(),
+        device=device,
+        count_launches=lambda: cann_sim.counters().launches,
+    )
+
+    assert differing_requests(compared, results["eager"]) == []
+    assert sum(compared.launches) > 1.1 * sum(results[mode].launches)
+
+
 def test_padded_batch_is_near_the_unpadded_one(
     checkpoint: Path, device: NpuDevice, results: dict[str, ModeResult]
 ) -> None:

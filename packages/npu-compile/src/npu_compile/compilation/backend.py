@@ -98,6 +98,7 @@ class Backend(GraphCompiler):
                 name=piece.label,
                 address_check=check,
                 warmup_runs=self.config.warmup_runs,
+                guard=self.config.capture_guard,
                 observer=self._observer,
             )
             self.captured_pieces.append(graphed)

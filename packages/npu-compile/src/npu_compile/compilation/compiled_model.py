@@ -126,6 +126,7 @@ class CompiledModel:
                     address_check=config.address_check,
                     weights=weights_of(model),
                     warmup_runs=config.warmup_runs,
+                    guard=config.capture_guard,
                     observer=observer,
                 )
                 self._graphed.append(self._call)

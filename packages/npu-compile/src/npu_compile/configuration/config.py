@@ -13,7 +13,13 @@ from typing import Any, Final, TypeVar
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import AddressCheck, CaptureBudget, CaptureSizeError, RunMode
+from npu_graph_runtime import (
+    AddressCheck,
+    CaptureBudget,
+    CaptureGuard,
+    CaptureSizeError,
+    RunMode,
+)
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -161,6 +167,13 @@ class CompileConfig:
             what a splitting op returns compares at every replay, but for ``never``.
         warmup_runs: eager runs of a callable before it is captured, at least 1: the first run of an
             operator may allocate or synchronise, which a capture forbids.
+        capture_guard: whether an extra eager run before each capture looks for work that cannot be
+            captured, and names its line: ``off``, ``warn`` or ``raise``; a string is accepted. It
+            makes each capture longer by that run; a replay costs nothing.
+        shadow_every: run one captured step of this many eagerly too, and compare it with its
+            graphs; a difference raises ``ShadowDifferenceError``. ``ShadowValidation`` of
+            npu_graph_runtime says what a compared step costs. A decode runner of run mode ``FULL``
+            needs ``set_lengths`` for it. ``None`` compares no step.
         capture_failure: what runners do where the device refuses a size; a string is accepted.
         capture_budget: what the captured graphs of all runners of the model may take of the device;
             a mapping is accepted, and an empty one is what the device has left. Sizes that it does
@@ -190,6 +203,8 @@ class CompileConfig:
     soc: str = ""
     address_check: AddressCheck = AddressCheck.FIRST_REPLAY
     warmup_runs: int = 1
+    capture_guard: CaptureGuard = CaptureGuard.OFF
+    shadow_every: int | None = None
     capture_failure: CaptureFailure = CaptureFailure.RAISE
     capture_budget: CaptureBudget | None = None
     cache_folder: str | None = None
@@ -198,6 +213,8 @@ class CompileConfig:
         set_field = object.__setattr__
         set_field(self, "mode", _member(CompileMode, "mode", self.mode))
         set_field(self, "address_check", _member(AddressCheck, "address_check", self.address_check))
+        guard = _member(CaptureGuard, "capture_guard", self.capture_guard)
+        set_field(self, "capture_guard", guard)
         set_field(self, "measured_modes", self._read_measured_modes())
         inner = _member(InnerCompiler, "inner_compiler", self.inner_compiler)
         set_field(self, "inner_compiler", inner)
@@ -216,6 +233,8 @@ class CompileConfig:
             _sizes("prefill_capture_sizes", self.prefill_capture_sizes),
         )
         _positive("warmup_runs", self.warmup_runs)
+        if self.shadow_every is not None:
+            _positive("shadow_every", self.shadow_every)
         for key in ("fuse", "exact_fusions", "allow_absent"):
             require_boolean(key, getattr(self, key))
         set_field(self, "fusions", self._read_fusions())

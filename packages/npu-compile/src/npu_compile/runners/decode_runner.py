@@ -90,9 +90,10 @@ class DecodeRunner:
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
         observer: told of every step.
         set_lengths: makes attention see the lengths of a step that does not get them by an update:
-            called before each one that runs eagerly or in segments, with what :meth:`run` was
-            given. Without it the caller does that before :meth:`run`, and run mode ``FULL`` refuses
-            a batch that is larger than every capture size.
+            called before each one that runs eagerly or in segments, or is compared
+            (``shadow_every``), with what :meth:`run` was given. Without it the caller does that
+            before :meth:`run`, and run mode ``FULL`` refuses a batch that is larger than every
+            capture size.
         query_length: rows that each sequence brings, at least 1. Capture sizes are rounded to
             multiples of it, none above the largest of them. ``None`` where sequences
             bring any number; then lengths are those of the batch as it is, and the groups pad
@@ -105,9 +106,10 @@ class DecodeRunner:
 
     Raises:
         ConfigError: a capturing mode without capture sizes, or without one of `query_length` rows;
-            mode ``full`` without recorder or lane; mode ``measured`` without ``set_lengths``; a
-            `query_length` or `max_sequences` that is out of range or not needed; no input of one
-            row a token; an argument of the wrong type, or inputs that are not the model's.
+            mode ``full`` without recorder or lane; mode ``measured``, or ``shadow_every`` in mode
+            ``full``, without ``set_lengths``; a `query_length` or `max_sequences` that is out of
+            range or not needed; no input of one row a token; an argument of the wrong type, or
+            inputs that are not the model's.
     """
 
     def __init__(
@@ -157,6 +159,11 @@ class DecodeRunner:
                 f"making a decode runner for mode {compiled.config.mode.value!r}: set_lengths is "
                 "needed, since only the runner knows which steps run eagerly or in segments; pass "
                 "what makes attention see the lengths of a step"
+            )
+        if RunMode.FULL in modes and compiled.config.shadow_every and set_lengths is None:
+            raise ConfigError(
+                "making a decode runner with shadow_every: set_lengths is needed, since a step "
+                "that is compared runs eagerly too; pass what makes attention see its lengths"
             )
         self._lane = lane
         self._observer = observer
@@ -349,6 +356,8 @@ class DecodeRunner:
                 `query_length`; nothing was launched.
             StepParameterError: the lengths do not fit; nothing was launched.
             OutputError: an output does not have one row for each row, or each sequence.
+            ShadowDifferenceError: the step was compared (``shadow_every``), and its graph gave
+                something else than its eager run.
             RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is to run
                 eagerly and there is no ``set_lengths``; nothing was launched.
         """
@@ -370,12 +379,16 @@ class DecodeRunner:
         else:
             mode = self._steps.mode_of(key)
             checked = self._steps.check(key, inputs, may_be_idle=agreed is not None)
+            if self._set_lengths is not None and (
+                mode is not RunMode.FULL or self._steps.is_next_compared
+            ):
+                self._set_lengths(lengths)
             if mode is RunMode.FULL:
-                output, update_seconds = self._replay(key, inputs, checked, lengths)
+                replay = partial(self._replay, key, inputs, checked, lengths)
+                output, update_seconds = self._steps.run_captured(key, replay, checked)
             else:
-                if self._set_lengths is not None:
-                    self._set_lengths(lengths)
-                output = self._steps.load_and_call(key, inputs, checked)
+                call = partial(self._steps.load_and_call, key, inputs, checked)
+                output = self._steps.run_captured(key, call, checked)
         if observer is not None:
             observer.observe_decode(
                 DecodeStep(

@@ -216,6 +216,7 @@ class PrefillRunner:
             InputError: an input does not fit its declaration; nothing was launched.
             OutputError: an output does not have one row for each token of the batch.
             RunnerStateError: the graphs are not captured.
+            ShadowDifferenceError: as for `DecodeRunner.run`.
         """
         num_tokens, num_sequences = self._given_rows(inputs)
         key = self._steps.key_of(num_tokens, agreed)
@@ -235,7 +236,8 @@ class PrefillRunner:
             return self._steps.own_rows(output, own=given, key=None)
         own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
-        output = self._steps.load_and_call(key, inputs, own)
+        call = partial(self._steps.load_and_call, key, inputs, own)
+        output = self._steps.run_captured(key, call, own)
         return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from npu_compile.configuration.config import CaptureFailure
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
@@ -19,6 +19,7 @@ from npu_graph_runtime import (
     RunMode,
     RunModeCandidate,
     RunModeChooser,
+    ShadowValidation,
     largest_first,
 )
 
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
     from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
+
+_Result = TypeVar("_Result")
 
 # Of steps that run as they are.
 _ANY_SIZE = StepSize(tokens=sys.maxsize, sequences=sys.maxsize)
@@ -92,6 +95,8 @@ class SizedSteps:
         self._pool: object = None
         self._is_captured = False
         self._warned_of: set[str] = set()
+        every, graphed = compiled.config.shadow_every, compiled.graphed_callables
+        self._shadow = ShadowValidation(graphed, every=every) if every and graphed else None
 
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a step; ``num_rows`` where no capture size is large enough."""
@@ -520,6 +525,27 @@ class SizedSteps:
         """Pad a step that was checked and run it; return what the model returns for all rows."""
         self._inputs.load_checked(inputs, own=own, size=self._step_sizes[key])
         return self._call(key)
+
+    @property
+    def is_next_compared(self) -> bool:
+        """Whether the next captured step is to be compared with its eager run."""
+        return self._shadow is not None and self._shadow.is_next
+
+    def run_captured(self, key: GraphKey, step: Callable[[], _Result], own: StepSize) -> _Result:
+        """Run a step under a key, and compare it with its eager run if it is its turn.
+
+        Args:
+            key: of the graph.
+            step: runs it.
+            own: size of the batch.
+
+        Raises:
+            ShadowDifferenceError: the graph gave something else than the eager run.
+        """
+        if self._shadow is None or self._modes[key] is RunMode.EAGER:
+            return step()
+        result: _Result = self._shadow.run(step, num_tokens=own.tokens)
+        return result
 
     def call_eagerly(
         self,
