@@ -20,7 +20,8 @@ from npu_compile import (
     draft_lengths,
     pack_sequences,
 )
-from npu_graph_runtime import GraphKey
+from npu_compile.runners.step_form import StepForm
+from npu_graph_runtime import GraphKey, sglang_decode_capture_sizes, vllm_capture_sizes
 
 if TYPE_CHECKING:
     from attn_update import Lengths
@@ -85,6 +86,25 @@ def test_verification_steps_are_padded_to_whole_sequences(mode: str, device: Fak
         }
     for sequences in (3, 1, 2, 1, 3):
         check(runner, device, 3 * sequences, sequences)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 5, 8])
+@pytest.mark.parametrize("ranks", [1, 8])
+def test_largest_batch_of_1000_limits_is_a_capture_size_in_whole_sequences(
+    rows: int, ranks: int
+) -> None:
+    form = StepForm(SPECS, query_length=rows, max_sequences=None)
+    for limit in range(rows, 1001):
+        for sizes in (
+            vllm_capture_sizes(limit, scale=1, max_capture_size=1024),
+            sglang_decode_capture_sizes(limit, is_speculative=True),
+        ):
+            own = form.capture_sizes(tuple(sizes))
+            assert own[-1] == limit // rows * rows
+            assert all(size % rows == 0 for size in own)
+            # Sizes of whole sequences, such as those for several ranks, stay as they are.
+            rounded = tuple(sizes.rounded_to_multiples(rows, ranks))
+            assert form.capture_sizes(rounded) == rounded
 
 
 @pytest.mark.parametrize("mode", MODES)

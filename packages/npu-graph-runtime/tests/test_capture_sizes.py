@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,9 @@ from npu_graph_runtime import (
     sglang_prefill_capture_sizes,
     vllm_capture_sizes,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 SIZES = st.sets(st.integers(1, 300), min_size=1)
 
@@ -126,6 +130,62 @@ def test_vllm_sizes_hold_the_largest_batch_of_a_token_limit(tokens: int) -> None
             assert sizes.largest <= tokens
 
 
+# Sizes for a largest batch of so many rows.
+FORMULAS: dict[str, Callable[[int], CaptureSizes]] = {
+    "vllm": lambda limit: vllm_capture_sizes(limit, max_capture_size=1024),
+    "vllm-ascend": lambda limit: vllm_capture_sizes(limit, scale=1, max_capture_size=1024),
+    "vllm, tokens": lambda limit: vllm_capture_sizes(
+        1024, max_num_batched_tokens=limit, max_capture_size=1024
+    ),
+    "vllm, largest size": lambda limit: vllm_capture_sizes(1024, max_capture_size=limit),
+    "sglang": sglang_decode_capture_sizes,
+    "sglang, speculative": lambda limit: sglang_decode_capture_sizes(limit, is_speculative=True),
+    "sglang, unpadded": lambda limit: sglang_decode_capture_sizes(limit, is_padded=False),
+    "sglang, prefill": sglang_prefill_capture_sizes,
+}
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_largest_batch_of_1000_limits_is_a_size_and_rounded_sizes_are_multiples(
+    formula: str,
+) -> None:
+    for limit in range(1, 1001):
+        sizes = FORMULAS[formula](limit)
+        if formula == "vllm":
+            # Its sizes go on to twice the limit, as in vLLM.
+            bucket = sizes.bucket_for(limit)
+            assert bucket is not None
+            assert bucket - limit < (8 if limit <= 248 else 16)
+        else:
+            assert limit == sizes.largest
+        for rows, ranks in itertools.product((1, 3, 4), (1, 2, 8, 16)):
+            factor = math.lcm(rows, ranks)
+            rounded = sizes.rounded_to_multiples(rows, ranks)
+            assert all(size % rows == 0 == size % ranks for size in rounded)
+            # The batch, in whole sequences, is padded by less than a multiple.
+            largest = math.ceil(limit / factor) * factor
+            assert largest in rounded or formula == "vllm"
+            assert rounded.bucket_for(limit) is not None
+
+
+@pytest.mark.parametrize("drafts", range(6))
+@pytest.mark.parametrize("scale", [1, 2])
+def test_largest_batch_of_1000_sequence_limits_has_a_bucket_with_drafts(
+    drafts: int, scale: int
+) -> None:
+    rows = 1 + drafts
+    for sequences in range(1, 1001):
+        batch = sequences * rows
+        sizes = vllm_capture_sizes(
+            sequences, num_draft_tokens=drafts, scale=scale, max_capture_size=batch * scale
+        )
+        assert scale == 2 or batch == sizes.largest
+        for ranks in (1, 4):
+            bucket = sizes.rounded_to_multiples(rows, ranks).bucket_for(batch)
+            assert bucket is not None
+            assert bucket - batch < math.lcm(rows, ranks) + 16 * (scale == 2)
+
+
 @pytest.mark.parametrize("is_speculative", [False, True])
 def test_sglang_sizes_hold_the_largest_batch(is_speculative: bool) -> None:
     """What is not on a step is added; else the sizes are SGLang's."""
@@ -175,6 +235,8 @@ def test_sglang_prefill_sizes_follow_its_steps() -> None:
 def test_default_sizes_limits_below_one_raise() -> None:
     with pytest.raises(CaptureSizeError, match="max_num_sequences is 0"):
         vllm_capture_sizes(0)
+    with pytest.raises(CaptureSizeError, match="max_capture_size is 0"):
+        vllm_capture_sizes(1, max_capture_size=0)
     with pytest.raises(CaptureSizeError, match="max_num_batched_tokens is 0"):
         vllm_capture_sizes(1, max_num_batched_tokens=0)
     with pytest.raises(CaptureSizeError, match="max_batch_size is 0"):

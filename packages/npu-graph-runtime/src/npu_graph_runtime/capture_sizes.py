@@ -138,29 +138,33 @@ def vllm_capture_sizes(
     max_num_batched_tokens: int | None = None,
     num_draft_tokens: int = 0,
     scale: int = 2,
+    max_capture_size: int = 512,
 ) -> CaptureSizes:
     """Return vLLM's default capture sizes, in tokens.
 
     Source: ``VllmConfig._set_cudagraph_sizes`` of vLLM 0.27: at most
     ``min(max_num_sequences * (1 + num_draft_tokens) * 2, 512)`` tokens; the sizes 1, 2 and 4,
-    multiples of 8 below 256 and of 16 from there on. vLLM-Ascend takes ``scale=1``. Round the
+    multiples of 8 below 256 and of 16 from there on. vLLM-Ascend uses ``scale=1``. Round the
     result with :meth:`CaptureSizes.rounded_to_multiples` for speculative decoding.
 
-    Where the steps end below the largest decode batch, that batch is a size as well, unlike in
+    If the steps end below the largest decode batch, that batch is a size as well, unlike in
     vLLM-Ascend, which runs batches of 9 to 12 eagerly for 12 sequences. As in vLLM, no size is
-    above 512 tokens: batches larger than that have no bucket.
+    above 512 tokens by default; for larger batches raise `max_capture_size`.
 
     Args:
         max_num_sequences: most sequences of a batch.
         max_num_batched_tokens: most tokens of a batch; itself a size if it is below the maximum.
         num_draft_tokens: draft tokens of each sequence, 0 without speculative decoding.
         scale: 2 as in vLLM, 1 as in vLLM-Ascend.
+        max_capture_size: no size is larger; vLLM's ``max_cudagraph_capture_size``.
 
     Raises:
         CaptureSizeError: a limit below 1.
     """
-    _require_positive(max_num_sequences=max_num_sequences, scale=scale)
-    limit = min(max_num_sequences * (1 + num_draft_tokens) * scale, 512)
+    _require_positive(
+        max_num_sequences=max_num_sequences, scale=scale, max_capture_size=max_capture_size
+    )
+    limit = min(max_num_sequences * (1 + num_draft_tokens) * scale, max_capture_size)
     if max_num_batched_tokens is not None:
         _require_positive(max_num_batched_tokens=max_num_batched_tokens)
         limit = min(limit, max_num_batched_tokens)
