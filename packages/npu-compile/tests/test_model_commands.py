@@ -110,6 +110,12 @@ def test_bench_times_each_mode_and_draws_them(
     assert [each["mode"] for each in timed] == ["eager", "breakable", "full"]
     assert all(len(each["step_us"]) == 4 and min(each["step_us"]) > 0 for each in timed)
     assert timed[0]["eager_over_this"] == 1.0
+    # Three rows, with three steps that warm up.
+    assert timed[2]["statistics"] == {
+        "what": "decode",
+        "sizes": [{"size": 4, "run_mode": "full", "num_steps": 7, "num_exact": 0, "num_rows": 21}],
+        "eager": {},
+    }
     text = pictures[0].read_text()
     assert ">breakable</text>" in text
     assert f">{timed[0]['median_us']:.0f} us</text>" in text
@@ -125,9 +131,11 @@ def test_bench_prints_a_table_of_the_modes_that_were_asked_for(
     )
 
     told = capsys.readouterr()
-    heading, row = told.out.splitlines()
+    heading, row, _, *statistics = told.out.splitlines()
     assert heading.split()[:2] == ["mode", "us/step"]
     assert row.split()[0] == "breakable"
+    assert statistics[0] == "mode breakable, decode steps: 4"
+    assert statistics[-1].split() == ["4", "breakable", "4", "0", "25.0%"]
     assert "breakable: captured size 4, 1 of 2" in told.err
 
 

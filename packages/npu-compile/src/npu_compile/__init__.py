@@ -36,6 +36,7 @@ from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
 from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.prefill_runner import PrefillRunner
+from npu_compile.runners.runner_statistics import RunnerStatistics, SizeUse
 
 __all__ = [
     "Backend",
@@ -60,7 +61,9 @@ __all__ = [
     "OutputError",
     "PrefillRunner",
     "RunnerStateError",
+    "RunnerStatistics",
     "SiblingVersionError",
+    "SizeUse",
     "StaticInputs",
     "StepSize",
     "__version__",

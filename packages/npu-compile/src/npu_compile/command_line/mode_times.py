@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.command_line.progress import Progress
     from npu_compile.configuration.config import CompileConfig
+    from npu_compile.runners.runner_statistics import RunnerStatistics
 
 _WARMUP_STEPS = 3
 _MICROSECONDS = 1e6
@@ -32,11 +33,13 @@ class ModeTimes:
         mode: the mode.
         step_us: of each step.
         update_us: of each step, the part that issued attention updates.
+        statistics: how the steps met the capture sizes, those that warmed up included.
     """
 
     mode: CompileMode
     step_us: tuple[float, ...]
     update_us: tuple[float, ...]
+    statistics: RunnerStatistics
 
     @property
     def median_us(self) -> float:
@@ -53,6 +56,7 @@ class ModeTimes:
             if eager is None
             else round(eager.median_us / self.median_us, 3),
             "step_us": [round(value, 2) for value in self.step_us],
+            "statistics": self.statistics.to_mapping(),
         }
 
 
@@ -121,6 +125,7 @@ def time_modes(
                 if number >= _WARMUP_STEPS:
                     times[mode].append((seconds * _MICROSECONDS, clocks[mode].update_us))
         device.synchronize()
+        statistics_of = {mode: steps.runner.statistics() for mode, steps in running.items()}
     finally:
         for steps in running.values():
             steps.close()
@@ -129,19 +134,21 @@ def time_modes(
             mode=mode,
             step_us=tuple(step for step, _ in taken),
             update_us=tuple(update for _, update in taken),
+            statistics=statistics_of[mode],
         )
         for mode, taken in times.items()
     ]
 
 
 def as_table(times: Sequence[ModeTimes]) -> str:
-    """Return the medians as text for a person."""
+    """Return the medians as text for a person, and how the steps met the capture sizes."""
     eager = eager_of(times)
     lines = [f"{'mode':<28}{'us/step':>10}{'updates':>10}{'eager / this':>14}"]
     for each in times:
         ratio = "-" if eager is None else f"{eager.median_us / each.median_us:.2f}"
         update = statistics.median(each.update_us)
         lines.append(f"{each.mode.value:<28}{each.median_us:>10.0f}{update:>10.0f}{ratio:>14}")
+    lines += [f"\nmode {each.mode.value}, {each.statistics}" for each in times]
     return "\n".join(lines)
 
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
     from npu_compile.inputs.step_size import StepSize
+    from npu_compile.runners.runner_statistics import RunnerStatistics
     from npu_graph_runtime import (
         AgreedStep,
         CapturePlan,
@@ -212,6 +213,14 @@ class DecodeRunner:
         """The update plans of the captured graphs; empty but in run mode ``FULL``."""
         return MappingProxyType(self._plans.by_key)
 
+    def statistics(self) -> RunnerStatistics:
+        """Return how the steps so far met the capture sizes: hits, padding, and eager steps.
+
+        They are counted since the runner was made, also across :meth:`release`. Steps that failed
+        are left out.
+        """
+        return self._steps.statistics()
+
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a batch: the rows that the model will see.
 
@@ -376,6 +385,7 @@ class DecodeRunner:
         if key is None:
             self._show_lengths(num_rows, lengths, f"it is larger than {limit}" if limit else "")
             output = self._steps.call_eagerly(inputs, batch, limit=limit)
+            self._steps.note_eager(num_rows, limit, agreed)
         else:
             mode = self._steps.mode_of(key)
             checked = self._steps.check(key, inputs, may_be_idle=agreed is not None)
@@ -389,6 +399,7 @@ class DecodeRunner:
             else:
                 call = partial(self._steps.load_and_call, key, inputs, checked)
                 output = self._steps.run_captured(key, call, checked)
+            self._steps.note(num_rows, key)
         if observer is not None:
             observer.observe_decode(
                 DecodeStep(

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from attn_update import Lengths
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
+    from npu_compile.runners.runner_statistics import RunnerStatistics
     from npu_graph_runtime import AgreedStep, CapturePlan, DeviceError, Exchange, RunModeChoice
 
 
@@ -114,6 +115,10 @@ class PrefillRunner:
         Empty but for ``mode="measured"``, and before :meth:`capture`.
         """
         return MappingProxyType(self._steps.choices)
+
+    def statistics(self) -> RunnerStatistics:
+        """Return how the steps so far met the capture sizes, as `DecodeRunner.statistics`."""
+        return self._steps.statistics()
 
     def padded_size(self, num_tokens: int) -> int:
         """Return the tokens that the model will see; ``num_tokens`` where no size is that large."""
@@ -226,18 +231,21 @@ class PrefillRunner:
                 limit = self._steps.size_limit() if agreed is None else ""
                 output = self._steps.call_eagerly(inputs, f"{num_tokens} rows", limit=limit)
             else:
+                limit = f"max_sequences ({self._max_sequences})"
                 output = self._steps.call_eagerly(
                     inputs,
                     f"{num_sequences} sequences",
-                    limit=f"max_sequences ({self._max_sequences})",
+                    limit=limit,
                     remedy="give the runner a larger one",
                 )
+            self._steps.note_eager(num_tokens, limit, agreed)
             given = StepSize(tokens=num_tokens, sequences=num_sequences)
             return self._steps.own_rows(output, own=given, key=None)
         own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
         call = partial(self._steps.load_and_call, key, inputs, own)
         output = self._steps.run_captured(key, call, own)
+        self._steps.note(num_tokens, key)
         return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:

@@ -11,6 +11,7 @@ from npu_compile.errors import ConfigError, InputError, RunnerStateError
 from npu_compile.inputs.static_inputs import StaticInputs
 from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.own_rows import own_rows
+from npu_compile.runners.runner_statistics import RunnerStatistics, StepCounts
 from npu_graph_runtime import (
     CaptureCost,
     CapturePlanner,
@@ -95,6 +96,7 @@ class SizedSteps:
         self._pool: object = None
         self._is_captured = False
         self._warned_of: set[str] = set()
+        self._counts = StepCounts(what)
         every, graphed = compiled.config.shadow_every, compiled.graphed_callables
         self._shadow = ShadowValidation(graphed, every=every) if every and graphed else None
 
@@ -525,6 +527,49 @@ class SizedSteps:
         """Pad a step that was checked and run it; return what the model returns for all rows."""
         self._inputs.load_checked(inputs, own=own, size=self._step_sizes[key])
         return self._call(key)
+
+    def statistics(self) -> RunnerStatistics:
+        """Return how the steps so far met the capture sizes."""
+        return self._counts.statistics(lambda size: self._modes[self._all_keys[size]])
+
+    def note(self, num_rows: int, key: GraphKey) -> None:
+        """Count a step that ran under a key; warn once if most of many steps is padding."""
+        if self._counts.note(num_rows, key.num_tokens) and not self.pending:
+            self._warn_of_missed()
+
+    def note_eager(self, num_rows: int, limit: str, agreed: AgreedStep | None) -> None:
+        """Count a step that ran as it is.
+
+        Args:
+            num_rows: of the batch.
+            limit: what it is larger than, if it is.
+            agreed: what ranks agreed on.
+        """
+        if limit:
+            reason = f"larger than {limit}"
+        elif agreed is not None:
+            reason = "as ranks agreed"
+        elif self._all_keys:
+            reason = "before any size was captured"
+        else:
+            reason = "without a capture size"
+        self._counts.note(num_rows, reason)
+
+    def _warn_of_missed(self) -> None:
+        missed = self._counts.often_missed(self.padded_size)
+        if missed is None or "padding" in self._warned_of:
+            return
+        self._warned_of.add("padding")
+        size, happened = missed
+        prefix = "prefill_" if self._what == "prefill" else ""
+        remedy = f"add {size} to {prefix}capture_sizes"
+        if size in self._all_keys:
+            remedy = f"size {size} was left out, see skipped_sizes and capture_plan of the runner"
+        warnings.warn(
+            f"running {self._what} steps: {happened}, most often from {size}; {remedy} (said once)",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     @property
     def is_next_compared(self) -> bool:
