@@ -7,6 +7,7 @@ at once, and ``npu-compile doctor`` can report a torch or torch_npu that does no
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -35,7 +36,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status: 0, or 1 if something is wrong.
     """
-    options = make_parser().parse_args(arguments)
+    options = make_parser().parse_args(
+        _with_flags(sys.argv[1:] if arguments is None else arguments)
+    )
     if "torch" not in sys.modules and options.command == _BY_CHOICE:
         os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
     elif "torch" not in sys.modules and options.command not in _WITH_NPU:
@@ -50,3 +53,11 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     return run(options)
+
+
+def _with_flags(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with the flags of a configuration as its one text."""
+    command, *rest = arguments or [""]
+    if command == "config" and rest and rest[0].startswith("--") and rest[0] != "--help":
+        return ["config", "--", shlex.join(rest)]
+    return list(arguments)

@@ -43,6 +43,13 @@ the remedy. The exit status is 1 if something was found, or if the model raised.
 For a model that needs operators of NPUs, put its inputs on the NPU, set
 TORCH_DEVICE_BACKEND_AUTOLOAD=1, and run the command on an NPU or by `cann-sim run --`."""
 
+_CONFIG_EXAMPLES = """\
+examples:
+
+  npu-compile config '{"mode": "full", "capture_sizes": [1, 2, 4]}'
+  npu-compile config --enable-torch-compile --cuda-graph-max-bs 16
+  npu-compile config --compilation-config '{"compiler": "piecewise"}' --cuda-graph-bs 1 2 4"""
+
 _UNITS = MappingProxyType({"": 1, "K": 2**10, "M": 2**20, "G": 2**30})
 
 
@@ -136,9 +143,16 @@ def make_parser() -> argparse.ArgumentParser:
     _add_quiet(trace)
 
     config = commands.add_parser(
-        "config", help="read a configuration and print it as JSON, with all defaults"
+        "config",
+        help="read a configuration and print it as JSON, with all defaults",
+        epilog=_CONFIG_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    config.add_argument("configuration", help="a JSON object, or the path of a JSON or TOML file")
+    config.add_argument(
+        "configuration",
+        help="a JSON object, the path of a JSON or TOML file, or options as flags, those of SGLang "
+        "and vLLM too",
+    )
 
     error = commands.add_parser("error", help="explain error codes of the device")
     error.add_argument(
@@ -168,7 +182,8 @@ def _add_model_command(
     parser.add_argument("model", metavar="MODULE:FUNCTION", nargs=number, help=_MODEL)
     parser.add_argument(
         "--config",
-        help="use this configuration (a JSON object or a file) in place of the function's",
+        help="use this configuration (a JSON object, a file, or flags such as "
+        "--config='--mode full') in place of the function's",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(plot=[], html=None, output=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shlex
 import sys
 from pathlib import Path
 from types import MappingProxyType
@@ -61,9 +62,12 @@ def _config(options: argparse.Namespace) -> int:
 
 
 def _read(text: str) -> CompileConfig:
-    return (
-        CompileConfig.from_json(text) if text.lstrip()[:1] == "{" else CompileConfig.from_file(text)
-    )
+    """Read a JSON object, flags such as ``--mode full``, or a file."""
+    if text.lstrip()[:1] == "{":
+        return CompileConfig.from_json(text)
+    if text.startswith("--"):
+        return CompileConfig.from_flags(shlex.split(text))
+    return CompileConfig.from_file(text)
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
+from npu_compile.configuration.option_flags import read_flags
 from npu_compile.errors import ConfigError
 from npu_graph_runtime import (
     AddressCheck,
@@ -331,6 +332,22 @@ class CompileConfig:
             return cls._from_toml(text) if Path(path).suffix == ".toml" else cls.from_json(text)
         except ConfigError as error:
             raise ConfigError(f"{error} (in the file {str(path)!r})") from error
+
+    @classmethod
+    def from_flags(cls, arguments: Sequence[str]) -> CompileConfig:
+        """Make a configuration from flags of a command line, as engines take them.
+
+        Args:
+            arguments: words such as ``["--mode", "full", "--capture-sizes", "1", "2"]``: field
+                names with ``-`` for ``_``, or options of ``OPTION_ALIASES``. A flag without a value
+                is true; a value is JSON, or else a text.
+
+        Raises:
+            ConfigError: no flags, or as for :meth:`from_mapping`.
+        """
+        fields = dataclasses.fields(cls)
+        lists = [field.name for field in fields if isinstance(field.default, tuple)]
+        return cls.from_mapping(read_flags(arguments, lists))
 
     def to_mapping(self) -> dict[str, Any]:
         """Return all keys and values, plain enough for JSON; `from_mapping` takes them back."""

@@ -1,15 +1,19 @@
-"""Options of SGLang and vLLM, and of the changes proposed to SGLang, under their own names."""
+"""Options of SGLang, vLLM and vLLM-Ascend, and of changes proposed to them, under their names."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, NamedTuple
 
-from npu_compile.configuration.config_values import name_hint, require_boolean
+from npu_compile.configuration.config_values import is_whole, name_hint, require_boolean
 from npu_compile.errors import ConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+from npu_graph_runtime import (
+    CaptureSizes,
+    sglang_decode_capture_sizes,
+    sglang_prefill_capture_sizes,
+)
 
 _COMPILERS: Final = MappingProxyType(
     {
@@ -27,10 +31,49 @@ _CUDAGRAPH_MODES: Final = MappingProxyType(
         "FULL_AND_PIECEWISE": "full_decode_and_piecewise",
     }
 )
+# SGLang #15332 splits decode at paged attention where no other operator is named.
+_DECODE_SPLITS: Final = ("atb::_npu_paged_attention",)
+# SGLang splits prefill at these, of which a model has some.
+_PREFILL_SPLITS: Final = (
+    "sglang::unified_attention_with_output",
+    "sglang::unified_linear_attention_with_output",
+    "sglang::gdn_with_output",
+    "sglang::inplace_all_reduce",
+)
+_QUANTIZING_RULES: Final = (
+    "fuse_add_rms_norm_dynamic_mx_quant",
+    "fuse_add_rms_norm_dynamic_quant",
+    "fuse_add_rms_norm_quant",
+    "fuse_add_rms_norm_two_quants",
+    "fuse_rms_norm_dynamic_mx_quant",
+    "fuse_rms_norm_quant",
+    "fuse_swiglu_dynamic_quant",
+    "fuse_swiglu_mx_quant",
+    "fuse_swiglu_quant",
+)
+
+
+class Meaning(NamedTuple):
+    """A field of ``CompileConfig`` that an option stands for.
+
+    Attributes:
+        field: its name.
+        value: its value.
+        is_default: whether any other option may say something else.
+    """
+
+    field: str
+    value: Any
+    is_default: bool = False
+
+
+_Reader = Callable[[object], Iterator[Meaning]]
 
 
 def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with those of other engines said in the fields of ``CompileConfig``.
+
+    Splitting ops without a mode are for mode ``piecewise``.
 
     Args:
         values: names to values, ours and those in ``OPTION_ALIASES`` mixed; others stay.
@@ -38,12 +81,20 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
     Raises:
         ConfigError: a value that has no meaning here, or two options that say different things.
     """
+    values = _without_groups(values)
     own = {key: value for key, value in values.items() if key not in OPTION_ALIASES}
+    if "splitting_ops" in own:
+        own["splitting_ops"] = _qualified_names(own["splitting_ops"])
     said_by = dict.fromkeys(own, "")
+    defaults: dict[str, Any] = {}
     for name, value in values.items():
         if name not in OPTION_ALIASES:
             continue
-        for key, translated in OPTION_ALIASES[name](value):
+        for meaning in OPTION_ALIASES[name](value):
+            key, translated = meaning.field, meaning.value
+            if meaning.is_default:
+                defaults.setdefault(key, translated)
+                continue
             if key in own and not _is_same(own[key], translated):
                 other = said_by[key] or key
                 raise ConfigError(
@@ -52,9 +103,73 @@ def with_own_names(values: Mapping[str, Any]) -> dict[str, Any]:
                 )
             own[key] = translated
             said_by[key] = name
-    if "splitting_ops" in own:
-        own["splitting_ops"] = _qualified_names(own["splitting_ops"])
-    return own
+    _limit(own, values)
+    if own.get("splitting_ops"):
+        defaults.setdefault("mode", "piecewise")
+        defaults.pop("allow_absent", None)
+    elif "splitting_ops" in own:
+        defaults.pop("splitting_ops", None)
+    return {**defaults, **own}
+
+
+def _without_groups(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options with those that engines group under one name put beside the others."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        inner = {name: value}
+        if name in _GROUPS:
+            inner = _without_groups(_mapping(name, value))
+            known = _GROUPS[name]
+            for key in inner:
+                if known is not None and key not in known:
+                    raise ConfigError(
+                        f"reading the configuration: unknown key {key!r} of {name}; "
+                        f"{name_hint(key, known)}"
+                    )
+        for key, each in inner.items():
+            if key in found and not _is_same(found[key], each):
+                raise ConfigError(
+                    f"reading the configuration: {key} is {found[key]!r} and {each!r}; give it once"
+                )
+            found[key] = each
+    return found
+
+
+def _mapping(name: str, value: object) -> Mapping[str, Any]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise ConfigError(
+                f"reading the configuration: {name} is not valid JSON: {error}"
+            ) from error
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"reading the configuration: {name} must be a mapping, found {value!r}")
+    return value
+
+
+def _limit(own: dict[str, Any], values: Mapping[str, Any]) -> None:
+    """Leave out sizes above a limit; without sizes take SGLang's up to it."""
+    for name, (field, formula) in _LIMITS.items():
+        limit = values.get(name)
+        if limit is None:
+            continue
+        if not is_whole(limit, least=1):
+            raise ConfigError(
+                f"reading the configuration: {name} must be whole and at least 1, found {limit!r}"
+            )
+        if field not in own:
+            own[field] = tuple(formula(limit))
+            continue
+        sizes = own[field]
+        if isinstance(sizes, (list, tuple)) and all(is_whole(size, least=1) for size in sizes):
+            kept = tuple(size for size in sizes if size <= limit)
+            if sizes and not kept:
+                raise ConfigError(
+                    f"reading the configuration: {name} is {limit}, but the smallest of "
+                    f"{field} is {min(sizes)}; give a smaller size, or a larger limit"
+                )
+            own[field] = kept
 
 
 def _is_same(left: object, right: object) -> bool:
@@ -73,42 +188,108 @@ def _qualified_names(names: object) -> object:
     )
 
 
-def _compiler(value: object) -> Iterator[tuple[str, Any]]:
-    yield "mode", _known("compiler", value, _COMPILERS)
+def _compiler(value: object) -> Iterator[Meaning]:
+    mode = _known("compiler", value, _COMPILERS)
+    yield Meaning("mode", mode)
+    if mode == "piecewise":
+        yield Meaning("splitting_ops", _DECODE_SPLITS, is_default=True)
 
 
-def _cudagraph_mode(value: object) -> Iterator[tuple[str, Any]]:
+def _cudagraph_mode(value: object) -> Iterator[Meaning]:
     name = value.upper() if isinstance(value, str) else value
     if name == "FULL":
         raise ConfigError(
             "reading the configuration: cudagraph_mode is 'FULL', but prefill and mixed batches "
             "cannot be captured whole here; use 'FULL_DECODE_ONLY' or 'FULL_AND_PIECEWISE'"
         )
-    yield "mode", _known("cudagraph_mode", name, _CUDAGRAPH_MODES)
+    yield Meaning("mode", _known("cudagraph_mode", name, _CUDAGRAPH_MODES))
 
 
-def _cudagraph_capture_sizes(value: object) -> Iterator[tuple[str, Any]]:
+def _cudagraph_capture_sizes(value: object) -> Iterator[Meaning]:
     # vLLM's sizes are tokens of any batch, and a decode batch has one a row.
-    yield "capture_sizes", value
-    yield "prefill_capture_sizes", value
+    yield Meaning("capture_sizes", value)
+    yield Meaning("prefill_capture_sizes", value)
+    yield Meaning("mode", "full_decode_and_piecewise", is_default=True)
 
 
-def _cuda_graph_bs(value: object) -> Iterator[tuple[str, Any]]:
-    yield "capture_sizes", value
+def _cuda_graph_bs(value: object) -> Iterator[Meaning]:
+    yield Meaning("capture_sizes", value)
+    yield Meaning("mode", "full", is_default=True)
 
 
-def _piecewise_cuda_graph_tokens(value: object) -> Iterator[tuple[str, Any]]:
-    yield "prefill_capture_sizes", value
+def _cuda_graph_max_bs(value: object) -> Iterator[Meaning]:
+    del value  # See `_LIMITS`.
+    yield Meaning("mode", "full", is_default=True)
 
 
-def _disable_cuda_graph(value: object) -> Iterator[tuple[str, Any]]:
+def _piecewise_cuda_graph_tokens(value: object) -> Iterator[Meaning]:
+    yield Meaning("prefill_capture_sizes", value)
+
+
+def _piecewise_cuda_graph_max_tokens(value: object) -> Iterator[Meaning]:
+    del value  # See `_LIMITS`.
+    yield from ()
+
+
+def _disable_cuda_graph(value: object) -> Iterator[Meaning]:
     if require_boolean("disable_cuda_graph", value):
-        yield "mode", "eager"
+        yield Meaning("mode", "eager")
 
 
-def _enable_debug_mode(value: object) -> Iterator[tuple[str, Any]]:
+def _enable_torch_compile(value: object) -> Iterator[Meaning]:
+    if require_boolean("enable_torch_compile", value):
+        yield Meaning("mode", "full", is_default=True)
+        yield Meaning("fuse", value=True)
+
+
+def _torch_compile_max_bs(value: object) -> Iterator[Meaning]:
+    raise ConfigError(
+        f"reading the configuration: torch_compile_max_bs is {value!r}, but one compilation serves "
+        "all batch sizes here, so no batch is too large for it; leave the option out, or limit "
+        "what is captured by cuda_graph_max_bs"
+    )
+
+
+def _enable_torch_npugraph_ex_compile(value: object) -> Iterator[Meaning]:
+    if require_boolean("enable_torch_npugraph_ex_compile", value):
+        yield Meaning("mode", "torchair")
+
+
+def _enable_piecewise_npu_graph_decode(value: object) -> Iterator[Meaning]:
+    if require_boolean("enable_piecewise_npu_graph_decode", value):
+        yield from _compiler("piecewise")
+
+
+def _enable_piecewise_cuda_graph(value: object) -> Iterator[Meaning]:
+    if require_boolean("enable_piecewise_cuda_graph", value):
+        # SGLang splits prefill, and goes on to capture decode whole.
+        yield Meaning("mode", "full_decode_and_piecewise")
+        yield Meaning("splitting_ops", _PREFILL_SPLITS, is_default=True)
+        yield Meaning("allow_absent", value=True, is_default=True)
+
+
+def _piecewise_cuda_graph_compiler(value: object) -> Iterator[Meaning]:
+    if value != "eager":
+        raise ConfigError(
+            f"reading the configuration: piecewise_cuda_graph_compiler is {value!r}, expected "
+            "'eager', as SGLang expects on NPUs: pieces are captured as they are; for a compiler "
+            "of torch_npu use mode 'torchair'"
+        )
+    yield from ()
+
+
+def _enable_graph_rewrite(value: object) -> Iterator[Meaning]:
+    yield Meaning("fuse", require_boolean("enable_graph_rewrite", value))
+
+
+def _enable_quantization_fusion(value: object) -> Iterator[Meaning]:
+    if not require_boolean("enable_quantization_fusion", value):
+        yield Meaning("disabled_fusions", _QUANTIZING_RULES)
+
+
+def _enable_debug_mode(value: object) -> Iterator[Meaning]:
     if require_boolean("enable_debug_mode", value):
-        yield "address_check", "always"
+        yield Meaning("address_check", "always")
 
 
 def _known(option: str, value: object, names: Mapping[str, str]) -> str:
@@ -119,17 +300,43 @@ def _known(option: str, value: object, names: Mapping[str, str]) -> str:
     )
 
 
-OPTION_ALIASES: Final[Mapping[str, Callable[[object], Iterator[tuple[str, Any]]]]] = (
-    MappingProxyType(
-        {
-            "compiler": _compiler,
-            "cudagraph_mode": _cudagraph_mode,
-            "cudagraph_capture_sizes": _cudagraph_capture_sizes,
-            "cuda_graph_bs": _cuda_graph_bs,
-            "piecewise_cuda_graph_tokens": _piecewise_cuda_graph_tokens,
-            "disable_cuda_graph": _disable_cuda_graph,
-            "enable_debug_mode": _enable_debug_mode,
-        }
-    )
+OPTION_ALIASES: Final[Mapping[str, _Reader]] = MappingProxyType(
+    {
+        "compiler": _compiler,
+        "cudagraph_mode": _cudagraph_mode,
+        "cudagraph_capture_sizes": _cudagraph_capture_sizes,
+        "cuda_graph_bs": _cuda_graph_bs,
+        "cuda_graph_max_bs": _cuda_graph_max_bs,
+        "piecewise_cuda_graph_tokens": _piecewise_cuda_graph_tokens,
+        "piecewise_cuda_graph_max_tokens": _piecewise_cuda_graph_max_tokens,
+        "piecewise_cuda_graph_compiler": _piecewise_cuda_graph_compiler,
+        "disable_cuda_graph": _disable_cuda_graph,
+        "enable_debug_mode": _enable_debug_mode,
+        "enable_graph_rewrite": _enable_graph_rewrite,
+        "enable_piecewise_cuda_graph": _enable_piecewise_cuda_graph,
+        "enable_piecewise_npu_graph_decode": _enable_piecewise_npu_graph_decode,
+        "enable_quantization_fusion": _enable_quantization_fusion,
+        "enable_torch_compile": _enable_torch_compile,
+        "enable_torch_npugraph_ex_compile": _enable_torch_npugraph_ex_compile,
+        "torch_compile_max_bs": _torch_compile_max_bs,
+    }
 )
 """Options of others by name; each gives the fields of ``CompileConfig`` that it stands for."""
+
+_LIMITS: Final[Mapping[str, tuple[str, Callable[[int], CaptureSizes]]]] = MappingProxyType(
+    {
+        "cuda_graph_max_bs": ("capture_sizes", sglang_decode_capture_sizes),
+        "piecewise_cuda_graph_max_tokens": ("prefill_capture_sizes", sglang_prefill_capture_sizes),
+    }
+)
+
+# Options that hold others, and which; `None` for any.
+_GROUPS: Final[Mapping[str, frozenset[str] | None]] = MappingProxyType(
+    {
+        "compilation_config": None,
+        "additional_config": frozenset({"enable_graph_rewrite", "enable_quantization_fusion"}),
+        "ascend_compilation_config": frozenset(
+            {"enable_graph_rewrite", "enable_quantization_fusion"}
+        ),
+    }
+)
