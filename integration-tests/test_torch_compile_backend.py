@@ -97,6 +97,9 @@ def test_backend_by_name_refuses_a_splitting_op_whose_output_moves(device: NpuDe
     with torch.no_grad(), CaptureSession(device, context), context.run(RunMode.PIECEWISE, key):
         compiled(*inputs)
 
-    # The operator runs eagerly and gives its output a new address, which no graph reads.
+    # The operator runs eagerly and gives its output a new address, which no graph reads: the old
+    # one is taken.
+    taken = [torch.empty(4, HIDDEN, dtype=torch.bfloat16, device="npu") for _ in range(256)]
     with torch.no_grad(), context.run(RunMode.PIECEWISE, key), pytest.raises(InputAddressError):
         compiled(*inputs)
+    del taken
