@@ -305,6 +305,42 @@ def test_run_by_a_second_lane_of_the_same_key_is_refused(model: Model, device: F
         UpdateLane(device).run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
 
 
+@pytest.mark.parametrize("worker", [False, True])
+def test_lane_updates_the_keys_of_a_closed_one(
+    model: Model, device: FakeDevice, schedule: int, worker: bool
+) -> None:
+    random = Random(schedule)
+    seen: list[list[torch.Tensor]] = []
+    steps: list[tuple[int, list[int]]] = []
+    plan = model.capture(2)
+    for _ in range(3):
+        lane = UpdateLane(device, worker=worker)
+        for _ in range(2):
+            lengths = draw_lengths(random, 2)
+            steps.append((2, lengths))
+            lane.run(plan, model.parameters(2, lengths), model.observed_replay(2, seen))
+        lane.close()
+    device.synchronize()
+
+    assert_steps(model, steps, [*seen])
+
+
+def test_lane_updates_the_keys_of_one_closed_after_a_failed_step(
+    model: Model, device: FakeDevice
+) -> None:
+    plan, lane = model.capture(2), UpdateLane(device)
+    with pytest.raises(StepParameterError):
+        lane.run(plan, StepParameters(key=2, groups={}), model.graphs[2].replay)
+    lane.begin(plan, model.parameters(2, [2, 3]))
+    model.graphs[2].replay()
+    lane.close()
+
+    seen: list[list[torch.Tensor]] = []
+    UpdateLane(device).run(plan, model.parameters(2, [4, 5]), model.observed_replay(2, seen))
+    device.synchronize()
+    assert_steps(model, [(2, [4, 5])], [*seen])
+
+
 def test_run_after_close_is_refused(model: Model, device: FakeDevice) -> None:
     plan, lane = model.capture(2), UpdateLane(device)
     lane.close()

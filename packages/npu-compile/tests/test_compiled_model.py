@@ -9,6 +9,7 @@ import npu_compile
 from npu_compile import CompileConfig, CompileMode, ConfigError
 from npu_graph_runtime import (
     DifferenceKind,
+    FakeDevice,
     GraphKey,
     GraphNotCapturedError,
     ReplacedWeightError,
@@ -18,7 +19,6 @@ from npu_graph_runtime import (
 
 if TYPE_CHECKING:
     from conftest import AttentionOperator, Decoder
-    from npu_graph_runtime import FakeDevice
 
 DYNAMIC = {"input_ids": (0,), "table": (0,)}
 
@@ -154,3 +154,14 @@ def test_captured_pieces_are_compared_with_the_model_and_named(
     assert found.kind is DifferenceKind.DIFFERED
     assert found.place.startswith("segment 2 (piece_2 (")
     assert found.eager != found.eager
+
+
+def test_attributes_of_the_model_are_reached_through_the_compiled_one() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    compiled = npu_compile.compile_model(model, device=FakeDevice())
+
+    assert compiled.get_submodule("0") is model[0]  # type: ignore[attr-defined]
+    assert isinstance(compiled.config, CompileConfig)
+    assert compiled.unwrap() is model
+    with pytest.raises(AttributeError, match="has no attribute 'layers', and neither has"):
+        compiled.layers  # type: ignore[attr-defined]  # noqa: B018

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any
 
@@ -531,3 +532,22 @@ def test_wrapper_with_impossible_option_raises(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         graphed(fake, context, Step(), **options)
+
+
+def test_attributes_of_the_function_are_reached_through_the_wrapper(
+    fake: FakeDevice, context: GraphContext
+) -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2))
+    inner = GraphedCallable(
+        model, device=fake, context=context, run_mode=RunMode.PIECEWISE, name="model"
+    )
+    outer = GraphedCallable(inner, device=fake, context=context, run_mode=RunMode.FULL, name="step")
+
+    assert outer.training  # type: ignore[attr-defined]
+    assert outer.get_submodule("0") is model[0]  # type: ignore[attr-defined]
+    assert outer.name == "step"
+    assert inner.unwrap() is model
+    assert not hasattr(outer, "__len__")
+    with pytest.raises(AttributeError, match="'step' has no attribute 'layers', and neither has"):
+        outer.layers  # type: ignore[attr-defined]  # noqa: B018
+    assert copy.copy(outer).unwrap() is inner

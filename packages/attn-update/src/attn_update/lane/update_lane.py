@@ -417,6 +417,9 @@ class UpdateLane:
     def close(self) -> None:
         """Give the stream up. Replays already queued finish; later steps are refused.
 
+        Another lane may then update the same keys. Its first step of each key waits on the host for
+        the latest replay of that key.
+
         Raises:
             UpdateError: An update in the lane's thread failed; the lane is closed all the same.
         """
@@ -550,13 +553,18 @@ class UpdateLane:
                 f"own, where the replay would wait for updates queued behind it; replay on "
                 f"another stream (streams come from a small pool and may coincide)",
             )
-        if records.lane is None:
-            records.lane = self
-        elif records.lane is not self:
-            raise LaneError(
-                f"running a step of key {records.key!r}: another update lane updates it, and two "
-                f"have no common order; share one lane for each device",
-            )
+        lane = records.lane
+        if isinstance(lane, UpdateLane) and lane is not self:
+            if lane._issuer is not None:  # noqa: SLF001 - of another lane
+                raise LaneError(
+                    f"running a step of key {records.key!r}: another update lane updates it, and "
+                    f"two have no common order; share one lane for each device, or close the other",
+                )
+            # Marks of the closed lane mean nothing to this one, so what it has queued ends first.
+            if records.replayed_on is not None:
+                records.replayed_on.synchronize()
+            records.replayed, records.replayed_on, records.latest = None, None, None
+        records.lane = self
         self._checked_stream = current
 
     def _update_first(self, opened: _OpenStep) -> None:

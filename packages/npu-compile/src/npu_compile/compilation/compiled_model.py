@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,8 @@ class CompiledModel:
     the model: the key has chosen the graph. Where nothing is fused and nothing is split, the model
     runs as it is, without a compiler. Runs without autograd.
 
+    Attributes that it does not have itself are those of the model, such as its layers.
+
     Belongs to one host thread at a time. Models do not share anything: two may be compiled in one
     process, from one class, with other configurations.
 
@@ -93,6 +96,7 @@ class CompiledModel:
         self.device = device
         self.observer = observer
         self.context = GraphContext() if context is None else context
+        self._model = model
         self._name = name_of(model)
         self._dynamic_dims = dict(dynamic_arg_dims or {})
         self._signature = signature_with(model, self._dynamic_dims)
@@ -149,6 +153,25 @@ class CompiledModel:
                 # A replay enters no graph, which would see by itself that a weight has changed.
                 prepared.refresh()
         return self._call(*args, **kwargs)
+
+    # Type checkers do not see it, so that they still find misspelt attributes.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return an attribute of the model that this object does not have itself."""
+            if not name.startswith("__") and "_model" in self.__dict__:
+                with contextlib.suppress(AttributeError):
+                    return getattr(self._model, name)
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}, and neither has "
+                f"{self.__dict__.get('_name')}, the model that it compiles",
+                name=name,
+                obj=self,
+            )
+
+    def unwrap(self) -> Callable[..., Any]:
+        """Return the model."""
+        return self._model
 
     @property
     def reports(self) -> tuple[CompilationReport, ...]:

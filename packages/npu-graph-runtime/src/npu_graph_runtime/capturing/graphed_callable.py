@@ -127,6 +127,9 @@ class GraphedCallable:
     of any graph of that pool and die when the graph is released, so use or copy them at once. The
     outputs of a capturing call are not written until the graph is replayed, but for ``BREAKABLE``.
 
+    Attributes that the wrapper does not have itself are those of the function, so that a wrapped
+    model is used as the model is.
+
     Belongs to one host thread at a time, as its context does.
 
     Both hooks are for what has to stand around the device's work without being part of it, such as
@@ -150,7 +153,8 @@ class GraphedCallable:
         kept_memory: what happens where memory that a capture made is still in use behind it and is
             no output, such as a workspace that the function caches.
         weak_outputs: keep outputs without keeping their memory, so that later captures of the pool
-            reuse it (as vLLM does). Set it to false for outputs that must survive replays of other
+            reuse it (as vLLM does). Objects of classes whose fields are not known are kept alive,
+            with their memory. Set it to false for outputs that must survive replays of other
             graphs of the pool.
         warmup_runs: eager runs before a capture, which let kernels compile and allocate their
             workspaces; 0 where the caller warms up the whole model itself.
@@ -355,6 +359,25 @@ class GraphedCallable:
         """
         for captured in self._graphs.values():
             captured.memory.check(everything=True)
+
+    # Type checkers do not see it, so that they still find misspelt attributes.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Return an attribute of the function that this object does not have itself."""
+            if not name.startswith("__") and "_function" in self.__dict__:
+                with contextlib.suppress(AttributeError):
+                    return getattr(self._function, name)
+            raise AttributeError(
+                f"{type(self).__name__!r} object {self.__dict__.get('name')!r} has no attribute "
+                f"{name!r}, and neither has the function that it wraps",
+                name=name,
+                obj=self,
+            )
+
+    def unwrap(self) -> Callable[..., Any]:
+        """Return the function."""
+        return self._function
 
     @property
     def device(self) -> GraphDevice:
