@@ -17,6 +17,9 @@ launches_per_step, microseconds_per_step_median, ratio_to_eager, floor_microseco
 ratio_to_floor}`` to build/bench/decode.json. Ratios are of medians: eager over subject, subject
 over its floor. What a row has not is null: a part has no launches and no ratio to eager; the floor
 of a whole step is the sum of those of its parts. Instructions: bench_decode_instructions.py.
+
+The figure of the README: ``./nox -s bench -- decode --layers=64 --sequences=8 --task-queues=0
+--plot=docs/pictures/host-time.svg``. With ``--plot`` only the steps that it shows are measured.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ import torch  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
+from decode_figure import DRAWN, draw_host_time  # noqa: E402
 from decode_parts import DEVICE_REPLAY, PARTS, floors, watch_parts  # noqa: E402
 from decode_peers import CompiledByNpugraphEx, UpdatedGraph  # noqa: E402
 from npu_graph_runtime import NpuDevice  # noqa: E402
@@ -134,11 +138,17 @@ def make_peers(
     return {name: PEERS[name](folder, device, first, **sizes) for name in names}
 
 
-def measure(folder: Path, layers: int, sequences: int, rounds: int) -> list[Row]:
-    """Return the rows of all modes and peers, and of the modes in parts."""
+def measure(
+    folder: Path, layers: int, sequences: int, rounds: int, *, drawn_only: bool = False
+) -> list[Row]:
+    """Return the rows of all modes and peers, and of the modes in parts.
+
+    With ``drawn_only`` they are those of the modes and peers in the figure, without parts.
+    """
     device = NpuDevice()
-    runners = make_runners(folder, sequences)
-    peers = make_peers(folder, sequences)
+    left_out = {*MODES, *PEERS} - set(DRAWN) if drawn_only else set[str]()
+    runners = make_runners(folder, sequences, [mode for mode in MODES if mode not in left_out])
+    peers = make_peers(folder, sequences, [peer for peer in PEERS if peer not in left_out])
     subjects = {**runners, **peers}
     steps = {name: cycle(list(batches(sequences))) for name in subjects}
     microseconds: dict[str, list[float]] = {name: [] for name in subjects}
@@ -159,7 +169,7 @@ def measure(folder: Path, layers: int, sequences: int, rounds: int) -> list[Row]
                 if turn and number >= STEPS_TO_WARM_UP:
                     microseconds[name].append(elapsed * 1e6)
     medians = {name: statistics.median(values) for name, values in microseconds.items()}
-    parts = measure_parts(runners, layers, sequences, rounds)
+    parts = [] if drawn_only else measure_parts(runners, layers, sequences, rounds)
     for subject in subjects.values():
         subject.close()
     rows = []
@@ -247,6 +257,7 @@ def run_process(options: argparse.Namespace, task_queue: str) -> list[Row]:
         path = Path(folder) / "rows.json"
         command = [sys.executable, __file__, f"--layers={options.layers}", f"--into={path}"]
         command += [f"--sequences={options.sequences}", f"--rounds={options.rounds}"]
+        command += [f"--plot={options.plot}"] if options.plot else []
         environment = {**os.environ, "TASK_QUEUE_ENABLE": task_queue}
         subprocess.run(command, env=environment, check=True, timeout=3000)
         return [Row(**row) for row in json.loads(path.read_text())]
@@ -259,7 +270,10 @@ def measure_in_this_process(options: argparse.Namespace) -> None:
         shape = TinyShape(num_layers=options.layers)
         folder = write_tiny_checkpoint(Path(temporary), shape=shape)
         for sequences in map(int, options.sequences.split(",")):
-            rows += measure(folder, options.layers, sequences, options.rounds)
+            drawn_only = options.plot is not None
+            rows += measure(
+                folder, options.layers, sequences, options.rounds, drawn_only=drawn_only
+            )
     Path(options.into).write_text(json.dumps([asdict(row) for row in rows]))
 
 
@@ -286,6 +300,17 @@ def print_table(rows: list[Row]) -> None:
     Console(width=110).print(table)
 
 
+def draw(rows: list[Row], path: str) -> None:
+    """Draw the first measurement of each mode and peer in the figure."""
+    first = rows[0]
+    title = f"Host time of a decode step of {first.layers} layers, {first.sequences} sequences"
+    microseconds: dict[str, float] = {}
+    for row in rows:
+        if row.subject in DRAWN:
+            microseconds.setdefault(row.subject, row.microseconds_per_step_median)
+    draw_host_time(microseconds, path, f"{title} (simulated CANN)")
+
+
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -293,6 +318,7 @@ def main() -> None:
     parser.add_argument("--sequences", default="1,8,16")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--task-queues", default="0,1")
+    parser.add_argument("--plot", help="draw the modes and torch_npu alone into this file")
     parser.add_argument("--into", help="measure in this process and write the rows there")
     options = parser.parse_args()
     if options.into:
@@ -306,6 +332,8 @@ def main() -> None:
     target = Path("build/bench/decode.json")
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+    if options.plot:
+        draw(rows, options.plot)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 The documents lie where they belong, beside what they tell of, and link to each other and to
 sources as files of the repository. They are copied into a folder of the same shape, with what they
-link to; a link to a folder goes to its README.
+link to; a link to a folder goes to its README. A page ``api/<package>.md`` for each package names
+its public modules, whose reference mkdocstrings makes of the docstrings.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from sessions.package import packages
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,6 +83,16 @@ def with_site_links(text: str, page: Path, root: Path = ROOT) -> tuple[str, set[
     return "".join(parts), files
 
 
+def api_pages(root: Path = ROOT) -> dict[Path, str]:
+    """Return the pages of the API reference: the public modules of each package."""
+    found = {}
+    for package in packages(root):
+        named = package.project.get("tool", {}).get("public-names", {}).get("modules", ())
+        modules = "\n\n".join(f"::: {module}" for module in (package.module, *named))
+        found[Path("api") / f"{package.name}.md"] = f"# API of {package.name}\n\n{modules}\n"
+    return found
+
+
 def gather(folder: Path, root: Path = ROOT) -> None:
     """Copy the documents and what they link to into a folder, which is emptied first."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -90,6 +103,9 @@ def gather(folder: Path, root: Path = ROOT) -> None:
         for file in files:
             (folder / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(root / file, folder / file)
+    for page, text in api_pages(root).items():
+        (folder / page).parent.mkdir(parents=True, exist_ok=True)
+        (folder / page).write_text(text, encoding="utf-8")
 
 
 def _converted(root: Path) -> Iterator[tuple[Path, str, set[Path]]]:

@@ -9,6 +9,7 @@ import torch
 from npu_graph_runtime import (
     CaptureSession,
     CaptureSizes,
+    FakeDevice,
     GraphContext,
     GraphedCallable,
     GraphKey,
@@ -48,3 +49,13 @@ class CapturingEngine:
         with self._context.run(RunMode.FULL, GraphKey(num_tokens=size)):
             output: torch.Tensor = self._step(self._rows[:size])
         return output
+
+
+def main() -> None:
+    """Replay a batch of three rows by the graph of four."""
+    engine = CapturingEngine(lambda rows: rows * 2, FakeDevice(), width=2)
+    print(engine.run(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).tolist())
+
+
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from fx_passes import default_npu_pipeline
+from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,3 +26,21 @@ class FusingEngine:
         for rule, count in report.match_counts().items():
             self.fused[rule] = self.fused.get(rule, 0) + count
         return graph_module.forward
+
+
+def main() -> None:
+    """Fuse the addition and the norm of a layer."""
+    place = NpuDevice(0).torch_device
+    x, weight = torch.ones(4, 16, device=place), torch.ones(16, device=place)
+
+    def layer(x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        total = x + residual
+        normed: torch.Tensor = torch.ops.npu.npu_rms_norm(total, weight, 1e-6)[0]
+        return normed + total
+
+    engine = FusingEngine(layer)
+    print(engine.step(x, x)[0, :4].tolist(), engine.fused["fuse_add_rms_norm"])
+
+
+if __name__ == "__main__":
+    main()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attn_update import UpdateLane
+import torch
+
+from attn_update import Recorder, UpdateLane
 from npu_compile import CapturedSteps, CompileConfig, CompileMode, compile_model
+from npu_graph_runtime import GraphKey, NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    import torch
-
-    from attn_update import Recorder
-    from npu_graph_runtime import GraphDevice, GraphKey
+    from npu_graph_runtime import GraphDevice
 
     InputsByKey = Mapping[GraphKey, Mapping[str, torch.Tensor]]
 
@@ -45,3 +45,40 @@ class ReplayingEngine:
         lengths = {"default": dict(zip(names, (query_sums, kv_lengths), strict=True))}
         output: torch.Tensor = self._steps.run(key, self._inputs[key], lengths)
         return output
+
+
+def main() -> None:
+    """Capture two keys, of a model with an adapter and without, and replay both."""
+    device = NpuDevice(0)
+    place, recorder = device.torch_device, Recorder(device)
+    query = torch.randn(2, 4, 64, dtype=torch.float16).to(place)
+    cache = torch.randn(8, 16, 4 * 64, dtype=torch.float16).to(place)
+    table = torch.arange(8, dtype=torch.int32).reshape(2, 4).to(place)
+    scales = {"plain": 1.0, "adapted": 3.0}
+    keys = {name: GraphKey(num_tokens=2, extra=(name,)) for name in scales}
+    current: dict[str, Any] = {}
+
+    def model(query: torch.Tensor) -> torch.Tensor:
+        tensors = {"query": query, "key": cache, "value": cache, "block_table": table}
+        sizes = {"block_size": 16, "num_heads": 4, "num_key_value_heads": 4, "scale": 0.125}
+        arguments = {**tensors, **sizes, "input_layout": "TND", **current["lengths"]}
+        output = recorder.attention("layers.0", "fused_infer_attention_v1", arguments)[0]
+        return output * scales[current["name"]]
+
+    def prepare(key: GraphKey) -> None:
+        lengths = {"actual_seq_lengths": [1, 2], "actual_seq_lengths_kv": [1, 1]}
+        current.update(name=key.extra[0], lengths=lengths)
+
+    inputs = {key: {"query": query} for key in keys.values()}
+    engine = ReplayingEngine(model, device, recorder, inputs)
+    engine.capture(prepare)
+    for name, lengths in (("plain", [7, 30]), ("adapted", [8, 31])):
+        output = engine.run(keys[name], [1, 2], lengths)
+        device.synchronize()
+        prepare(keys[name])
+        current["lengths"]["actual_seq_lengths_kv"] = lengths
+        print(name, torch.equal(output, model(query)))
+
+
+if __name__ == "__main__":
+    main()

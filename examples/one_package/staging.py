@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from npu_compile import InputSpec, StaticInputs, StepSize
+from npu_graph_runtime import FakeDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,3 +37,14 @@ class StagingEngine:
             staged["ids"].numpy()[:] = ids
         self._inputs.commit({} if sampled is None else {"ids": sampled})
         return self._step(**self._inputs.views(self._size))[: len(slots)]
+
+
+def main() -> None:
+    """Run a batch of two rows, then one on tokens that the first returned."""
+    engine = StagingEngine(lambda ids, slots: ids * 100 + slots, FakeDevice())
+    output = engine.run([4, 5], [1, 2])
+    print(output.tolist(), engine.run([], [3, 4], output // 100).tolist())
+
+
+if __name__ == "__main__":
+    main()

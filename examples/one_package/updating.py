@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import torch
+
 from attn_update import Recorder, StepParameters, UpdateLane, UpdatePlan
+from npu_graph_runtime import NpuDevice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    import torch
 
     from npu_graph_runtime import GraphDevice
 
@@ -42,3 +43,28 @@ class UpdatingEngine:
         self._lane.begin(self._plan, StepParameters(key=KEY, groups={"default": lengths}))
         self._graph.replay()
         self._lane.finish()
+
+
+def main() -> None:
+    """Replay attention of two sequences with the lengths of each step."""
+    device = NpuDevice(0)
+    engine, place = UpdatingEngine(device), device.torch_device
+    query = torch.randn(2, 4, 64, dtype=torch.float16).to(place)
+    cache = torch.randn(8, 16, 4 * 64, dtype=torch.float16).to(place)
+    table = torch.arange(8, dtype=torch.int32).reshape(2, 4).to(place)
+
+    def attention(lengths: list[int]) -> torch.Tensor:
+        arguments = {"query": query, "key": cache, "value": cache, "block_table": table}
+        sizes = {"block_size": 16, "num_heads": 4, "num_key_value_heads": 4, "scale": 0.125}
+        given = {"actual_seq_lengths": [1, 2], "actual_seq_lengths_kv": lengths}
+        return engine.attend("layers.0", {**arguments, **sizes, "input_layout": "TND", **given})
+
+    output = engine.capture(lambda: attention([1, 1]))
+    for lengths in ([7, 30], [8, 31]):
+        engine.run([1, 2], lengths)
+        device.synchronize()
+        print(lengths, torch.equal(output, attention(lengths)))
+
+
+if __name__ == "__main__":
+    main()

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-# ``<!-- ... as `COMMAND example.py` -->`` in the line before a program.
-COMMAND = re.compile(r"<!--.*\bas `(?P<command>[^`]* example\.py)`.*-->\s*\Z")
+# ``... as `COMMAND example.py` ...`` in the paragraph before a program, where readers see it.
+COMMAND = re.compile(r"\bas `(?P<command>[^`]* example\.py)`")
+PARAGRAPH = re.compile(r"\n\s*\n")
 PROGRAM = re.compile(r"^```python\n(?P<text>.*?)^```$", re.DOTALL | re.MULTILINE)
 
 
@@ -21,7 +22,7 @@ class Program:
     Attributes:
         line: Line of the README in which it begins.
         text: The program.
-        command: How it is run, where the line before says so: ``cann-sim run -- python
+        command: How it is run, where the paragraph before it says so: ``cann-sim run -- python
             example.py``; else ``None``, for plain Python.
     """
 
@@ -36,12 +37,13 @@ def readme_programs(readme: Path) -> list[Program]:
     programs: list[Program] = []
     for block in PROGRAM.finditer(text):
         before = text[: block.start()]
-        comment = COMMAND.search(before.rstrip("\n").rsplit("\n", maxsplit=1)[-1])
+        paragraph = PARAGRAPH.split(before.rstrip())[-1]
+        told = COMMAND.search(" ".join(paragraph.split()))
         programs.append(
             Program(
                 line=before.count("\n") + 2,
                 text=block["text"],
-                command=comment["command"] if comment else None,
+                command=told["command"] if told else None,
             )
         )
     return programs

@@ -117,6 +117,7 @@ def test_bench_times_each_mode_and_draws_them(
         "eager": {},
     }
     text = pictures[0].read_text()
+    assert "x faster than eager)" in text
     assert ">breakable</text>" in text
     assert f">{timed[0]['median_us']:.0f} us</text>" in text
     assert pictures[1].read_bytes().startswith(b"\x89PNG")
@@ -249,4 +250,4 @@ def test_picture_without_matplotlib_names_the_extra(
 
     assert run_command(["explain", "command_models:good", "--plot", "picture.svg"]) == 1
 
-    assert "pip install 'npu-compile[plot]'" in capsys.readouterr().err
+    assert "pip install 'matplotlib>=3.9'" in capsys.readouterr().err

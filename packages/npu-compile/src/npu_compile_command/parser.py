@@ -195,7 +195,7 @@ def _add_plot(parser: argparse.ArgumentParser, what: str) -> None:
         "--plot",
         metavar="FILE",
         action="append",
-        help=f"draw {what} as .svg or .png (needs npu-compile[plot]); may be repeated",
+        help=f"draw {what} as .svg or .png (needs matplotlib); may be repeated",
     )
 
 

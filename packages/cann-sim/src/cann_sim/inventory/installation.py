@@ -55,7 +55,7 @@ def find_installation() -> Installation:
             version that is not in ``SUPPORTED_VERSIONS``.
     """
     torch_version, torch_folder = _find("torch", "pip install torch")
-    npu_version, npu_folder = _find("torch_npu", "pip install 'cann-sim[npu]'")
+    npu_version, npu_folder = _find("torch_npu", "pip install torch_npu numpy pyyaml")
     supported = supported_version(npu_version)
     if minor_version(torch_version) != supported.minor:
         raise InstallationError(

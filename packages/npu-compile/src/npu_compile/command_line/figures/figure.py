@@ -53,8 +53,7 @@ def require_drawable(path: str | Path) -> None:
         importlib.import_module("matplotlib.figure")
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"drawing {str(path)!r}: {error}; install matplotlib by the extra `plot`: "
-            "pip install 'npu-compile[plot]'"
+            f"drawing {str(path)!r}: {error}; install matplotlib: pip install 'matplotlib>=3.9'"
         ) from error
 
 

@@ -32,7 +32,7 @@ def draw_times(times: Sequence[ModeTimes], path: str | Path) -> None:
         axes.plot([low, high], [row, row], color=INK, linewidth=1.2)
         ratio = ""
         if eager is not None and eager is not each:
-            ratio = f" (eager is {eager.median_us / median:.1f} times that)"
+            ratio = f" ({eager.median_us / median:.1f}x faster than eager)"
         axes.text(max(high, median) + widest * 0.015, row, f"{median:.0f} us{ratio}", va="center")
     axes.set_yticks(range(len(times)), [each.mode.value for each in times])
     axes.invert_yaxis()
