@@ -112,7 +112,7 @@ class CompiledModelRunner:
         )
         try:
             config = CompileConfig.from_mapping(
-                {**options, "splitting_ops": [model.attention.name]}
+                {"mode": "eager", **options, "splitting_ops": [model.attention.name]}
             )
             dynamic = ("input_ids", "positions", "slot_mapping", "block_table")
             compiled = npu_compile.compile_model(
