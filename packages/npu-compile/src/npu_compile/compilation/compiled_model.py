@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
@@ -51,8 +50,6 @@ class CompiledModel:
     :attr:`context` names a run mode and a captured graph key. A replay enters neither Dynamo nor
     the model: the key has chosen the graph. Where nothing is fused and nothing is split, the model
     runs as it is, without a compiler. Runs without autograd.
-
-    Attributes that it does not have itself are those of the model, such as its layers.
 
     Belongs to one host thread at a time. Models do not share anything: two may be compiled in one
     process, from one class, with other configurations.
@@ -154,23 +151,8 @@ class CompiledModel:
                 prepared.refresh()
         return self._call(*args, **kwargs)
 
-    # Type checkers do not see it, so that they still find misspelt attributes.
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return an attribute of the model that this object does not have itself."""
-            if not name.startswith("__") and "_model" in self.__dict__:
-                with contextlib.suppress(AttributeError):
-                    return getattr(self._model, name)
-            raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute {name!r}, and neither has "
-                f"{self.__dict__.get('_name')}, the model that it compiles",
-                name=name,
-                obj=self,
-            )
-
     def unwrap(self) -> Callable[..., Any]:
-        """Return the model."""
+        """Return the model, for its attributes."""
         return self._model
 
     @property

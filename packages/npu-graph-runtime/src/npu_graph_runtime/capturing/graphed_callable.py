@@ -127,9 +127,6 @@ class GraphedCallable:
     of any graph of that pool and die when the graph is released, so use or copy them at once. The
     outputs of a capturing call are not written until the graph is replayed, but for ``BREAKABLE``.
 
-    Attributes that the wrapper does not have itself are those of the function, so that a wrapped
-    model is used as the model is.
-
     Belongs to one host thread at a time, as its context does.
 
     Both hooks are for what has to stand around the device's work without being part of it, such as
@@ -360,23 +357,10 @@ class GraphedCallable:
         for captured in self._graphs.values():
             captured.memory.check(everything=True)
 
-    # Type checkers do not see it, so that they still find misspelt attributes.
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return an attribute of the function that this object does not have itself."""
-            if not name.startswith("__") and "_function" in self.__dict__:
-                with contextlib.suppress(AttributeError):
-                    return getattr(self._function, name)
-            raise AttributeError(
-                f"{type(self).__name__!r} object {self.__dict__.get('name')!r} has no attribute "
-                f"{name!r}, and neither has the function that it wraps",
-                name=name,
-                obj=self,
-            )
-
+    # No `__getattr__` that forwards: with one, CPython looks up each attribute of a replay by its
+    # slow path, which costs some 1,850 instructions.
     def unwrap(self) -> Callable[..., Any]:
-        """Return the function."""
+        """Return the function, whose attributes are those of a wrapped model."""
         return self._function
 
     @property
