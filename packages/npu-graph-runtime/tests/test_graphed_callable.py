@@ -16,6 +16,7 @@ from npu_graph_runtime import (
     GraphContext,
     GraphCounters,
     GraphDevice,
+    Graphed,
     GraphedCallable,
     GraphKey,
     GraphKeyError,
@@ -543,4 +544,5 @@ def test_function_is_reached_through_the_wrapper(fake: FakeDevice, context: Grap
 def test_class_has_no_hook_that_makes_attributes_slow() -> None:
     """With one, CPython looks up each attribute of a replay by its slow path."""
     hooks = {"__getattr__", "__getattribute__"}
-    assert not any(hooks & vars(each).keys() for each in GraphedCallable.__mro__[:-1])
+    classes = (*GraphedCallable.__mro__, *Graphed.__mro__)
+    assert not any(hooks & vars(each).keys() for each in classes if each is not object)

@@ -113,10 +113,7 @@ class GraphedCounters:
 
 
 class Graphed:
-    """A function with one graph for each signature of its calls. Made by :func:`graphed`.
-
-    Attributes of the function are attributes of this object; they cannot be set here.
-    """
+    """A function with one graph for each signature of its calls. Made by :func:`graphed`."""
 
     __slots__ = (
         "__weakref__",
@@ -225,12 +222,6 @@ class Graphed:
             finally:
                 self._is_inside = False
 
-    def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the function."""
-        if name.startswith("__") or name in Graphed.__slots__:
-            raise AttributeError(name)
-        return getattr(self._function, name)
-
     def __repr__(self) -> str:
         """Return the name and the number of graphs."""
         return f"Graphed({self._name!r}, {len(self._entries)} of at most {self._most} graphs)"
@@ -242,7 +233,7 @@ class Graphed:
 
     @property
     def function(self) -> Callable[..., Any]:
-        """The function, which runs eagerly."""
+        """The function, which runs eagerly; a wrapped module's attributes are found there."""
         return self._function
 
     @property
