@@ -389,17 +389,23 @@ class DecodeRunner:
         else:
             mode = self._steps.mode_of(key)
             checked = self._steps.check(key, inputs, may_be_idle=agreed is not None)
+            shadow = self._steps.shadow
             if self._set_lengths is not None and (
-                mode is not RunMode.FULL or self._steps.is_next_compared
+                mode is not RunMode.FULL or (shadow is not None and shadow.is_next)
             ):
                 self._set_lengths(lengths)
-            if mode is RunMode.FULL:
+            if shadow is not None and mode is RunMode.FULL:
                 replay = partial(self._replay, key, inputs, checked, lengths)
-                output, update_seconds = self._steps.run_captured(key, replay, checked)
-            else:
+                output, update_seconds = self._steps.run_compared(key, replay, checked)
+            elif shadow is not None:
                 call = partial(self._steps.load_and_call, key, inputs, checked)
-                output = self._steps.run_captured(key, call, checked)
-            self._steps.note(num_rows, key)
+                output = self._steps.run_compared(key, call, checked)
+            elif mode is RunMode.FULL:
+                output, update_seconds = self._replay(key, inputs, checked, lengths)
+            else:
+                output = self._steps.load_and_call(key, inputs, checked)
+            if self._steps.counts.note(num_rows, key.num_tokens):
+                self._steps.warn_of_missed()
         if observer is not None:
             observer.observe_decode(
                 DecodeStep(

@@ -244,8 +244,9 @@ class PrefillRunner:
         own = self._steps.check(key, inputs, may_be_idle=agreed is not None)
         self._set_lengths(lengths)
         call = partial(self._steps.load_and_call, key, inputs, own)
-        output = self._steps.run_captured(key, call, own)
-        self._steps.note(num_tokens, key)
+        output = self._steps.run_compared(key, call, own)
+        if self._steps.counts.note(num_tokens, key.num_tokens):
+            self._steps.warn_of_missed()
         return self._steps.own_rows(output, own=own, key=key)
 
     def release(self) -> None:

@@ -96,9 +96,9 @@ class SizedSteps:
         self._pool: object = None
         self._is_captured = False
         self._warned_of: set[str] = set()
-        self._counts = StepCounts(what)
+        self.counts = StepCounts(what)
         every, graphed = compiled.config.shadow_every, compiled.graphed_callables
-        self._shadow = ShadowValidation(graphed, every=every) if every and graphed else None
+        self.shadow = ShadowValidation(graphed, every=every) if every and graphed else None
 
     def padded_size(self, num_rows: int) -> int:
         """Return the bucket of a step; ``num_rows`` where no capture size is large enough."""
@@ -530,12 +530,7 @@ class SizedSteps:
 
     def statistics(self) -> RunnerStatistics:
         """Return how the steps so far met the capture sizes."""
-        return self._counts.statistics(lambda size: self._modes[self._all_keys[size]])
-
-    def note(self, num_rows: int, key: GraphKey) -> None:
-        """Count a step that ran under a key; warn once if most of many steps is padding."""
-        if self._counts.note(num_rows, key.num_tokens) and not self.pending:
-            self._warn_of_missed()
+        return self.counts.statistics(lambda size: self._modes[self._all_keys[size]])
 
     def note_eager(self, num_rows: int, limit: str, agreed: AgreedStep | None) -> None:
         """Count a step that ran as it is.
@@ -553,11 +548,14 @@ class SizedSteps:
             reason = "before any size was captured"
         else:
             reason = "without a capture size"
-        self._counts.note(num_rows, reason)
+        self.counts.note(num_rows, reason)
 
-    def _warn_of_missed(self) -> None:
-        missed = self._counts.often_missed(self.padded_size)
-        if missed is None or "padding" in self._warned_of:
+    def warn_of_missed(self) -> None:
+        """Warn once if most of many steps is padding, when all sizes are captured."""
+        if self.pending or "padding" in self._warned_of:
+            return
+        missed = self.counts.often_missed(self.padded_size)
+        if missed is None:
             return
         self._warned_of.add("padding")
         size, happened = missed
@@ -571,13 +569,8 @@ class SizedSteps:
             stacklevel=4,
         )
 
-    @property
-    def is_next_compared(self) -> bool:
-        """Whether the next captured step is to be compared with its eager run."""
-        return self._shadow is not None and self._shadow.is_next
-
-    def run_captured(self, key: GraphKey, step: Callable[[], _Result], own: StepSize) -> _Result:
-        """Run a step under a key, and compare it with its eager run if it is its turn.
+    def run_compared(self, key: GraphKey, step: Callable[[], _Result], own: StepSize) -> _Result:
+        """Run a step under a key with `shadow`, which compares it if it is its turn.
 
         Args:
             key: of the graph.
@@ -587,9 +580,9 @@ class SizedSteps:
         Raises:
             ShadowDifferenceError: the graph gave something else than the eager run.
         """
-        if self._shadow is None or self._modes[key] is RunMode.EAGER:
+        if self.shadow is None or self._modes[key] is RunMode.EAGER:
             return step()
-        result: _Result = self._shadow.run(step, num_tokens=own.tokens)
+        result: _Result = self.shadow.run(step, num_tokens=own.tokens)
         return result
 
     def call_eagerly(
