@@ -74,10 +74,11 @@ def watch_parts(runner: CompiledModelRunner) -> PartTimes:
     """Time the parts of a runner's steps from now on; its graphs are captured."""
     times = PartTimes()
     decode, lane = runner._decode_runner, runner._lane
-    steps = decode._steps
+    schedule, steps = decode._schedule, decode._steps
     times.watch(runner, "_logits", "logits")
     times.watch(steps._inputs, "load_checked", "inputs")
     times.watch(decode._form, "given", "checks")
+    times.watch(schedule, "key_of", "checks")
     times.watch(steps, "check", "checks")
     times.watch(steps, "load_and_call", "replay")
     times.watch(lane, "_check", "checks")
@@ -98,7 +99,7 @@ def watch_parts(runner: CompiledModelRunner) -> PartTimes:
 
 def captured_graphs(runner: CompiledModelRunner) -> list[Any]:
     """Return what a decode runner's callables hold for its keys."""
-    keys = set(runner._decode_runner._steps.keys.values())
+    keys = set(runner._decode_runner._schedule.keys.values())
     graphed: tuple[GraphedCallable, ...] = runner.compiled.graphed_callables
     return [each._graphs[key] for each in graphed for key in keys if each.is_captured(key)]
 

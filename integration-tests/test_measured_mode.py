@@ -50,7 +50,7 @@ def test_one_replay_is_chosen_over_many_launches_and_nothing_else_is_kept(
 
     # What the host asks of the device stands for its time, so that the machine's load does not.
     by_calls = functools.partial(RunModeChooser, clock=calls_so_far)
-    monkeypatch.setattr("npu_compile.runners.sized_steps.RunModeChooser", by_calls)
+    monkeypatch.setattr("npu_compile.runners.capture_schedule.RunModeChooser", by_calls)
     runner = CompiledModelRunner.load(
         checkpoint,
         {"mode": "measured", "capture_sizes": SIZES, "prefill_capture_sizes": PREFILL_SIZES},

@@ -185,6 +185,12 @@ class CompiledModelRunner:
 
     def decode(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of each sequence's only token, on the device."""
+        parts = self._decode_runner.split_rows(batch.num_sequences)
+        if len(parts) == 1:
+            return self._decode_part(batch)
+        return torch.cat([self._decode_part(part) for part in batch.split_decode(parts)])
+
+    def _decode_part(self, batch: StepBatch) -> torch.Tensor:
         padding = self._decode_runner.padded_size(batch.num_sequences) - batch.num_sequences
         query_lengths = batch.query_lengths + (1,) * padding
         kv_lengths = batch.kv_lengths + (_PADDING_KV_LENGTH,) * padding

@@ -12,7 +12,7 @@ from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from qwen3_engine.serving.sequence import Sequence
 
@@ -50,6 +50,21 @@ class StepBatch:
     def num_sequences(self) -> int:
         """Sequences of the step, ``S``."""
         return len(self.query_lengths)
+
+    def split_decode(self, parts: Iterable[int]) -> Iterator[StepBatch]:
+        """Return the sequences of a decode batch in parts of so many sequences, as views."""
+        stop = 0
+        for rows in parts:
+            part = slice(stop, stop := stop + rows)
+            yield replace(
+                self,
+                input_ids=self.input_ids[part],
+                positions=self.positions[part],
+                slot_mapping=self.slot_mapping[part],
+                block_table=self.block_table[part],
+                query_lengths=self.query_lengths[part],
+                kv_lengths=self.kv_lengths[part],
+            )
 
     def last_token_rows(self) -> torch.Tensor:
         """Return the row of each sequence's last token: ``[S]``, int64, CPU."""

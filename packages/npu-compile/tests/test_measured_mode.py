@@ -19,7 +19,7 @@ from npu_compile import (
     PrefillRunner,
     RunnerStateError,
 )
-from npu_compile.runners import sized_steps
+from npu_compile.runners import capture_schedule
 from npu_graph_runtime import (
     FakeDevice,
     GraphContext,
@@ -114,7 +114,7 @@ class Setting:
             observer=self,
         )
         monkeypatch.setattr(
-            sized_steps,
+            capture_schedule,
             "RunModeChooser",
             functools.partial(RunModeChooser, clock=self.context.clock),
         )
@@ -197,6 +197,32 @@ def test_each_size_runs_in_the_mode_that_was_fastest_and_gives_the_rows_of_the_m
     told = [event for event in setting.events if isinstance(event, RunModeChoice)]
     assert told == [choices[size] for size in (4, 2, 1)]
     assert "eager 3,000,000 us (3.00x)" in str(choices[4])
+
+
+def test_a_batch_is_two_steps_only_where_those_take_less_time(
+    decoder: Decoder, attention: AttentionOperator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prices = {1: {EAGER: 1.0}, 2: {FULL: 2.0}, 4: {FULL: 3.0}, 8: {FULL: 9.0}}
+    setting = Setting(decoder, attention, prices, monkeypatch)
+    runner = setting.runner
+    assert runner.split_rows(5) == (5,)
+    runner.capture(setting.prepare)
+
+    # 3 rows cost as much in two steps as in one; 8 cost 6 and not 9; for 9 no size was measured.
+    split = {rows: runner.split_rows(rows) for rows in range(1, 10)}
+
+    assert split == {
+        1: (1,),
+        2: (2,),
+        3: (3,),
+        4: (4,),
+        5: (4, 1),
+        6: (4, 2),
+        7: (4, 3),
+        8: (4, 4),
+        9: (9,),
+    }
+    assert [setting.run(rows, rows).shape[0] for rows in split[7]] == [4, 3]
 
 
 def test_steps_that_cost_the_same_run_as_the_first_allowed_mode(

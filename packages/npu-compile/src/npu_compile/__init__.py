@@ -33,10 +33,11 @@ from npu_compile.inputs.sequence_packing import pack_sequences
 from npu_compile.inputs.static_inputs import StaticInputs
 from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.captured_steps import CapturedSteps
-from npu_compile.runners.decode_runner import DecodeObserver, DecodeRunner, DecodeStep
+from npu_compile.runners.decode_runner import DecodeRunner
 from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.prefill_runner import PrefillRunner
 from npu_compile.runners.runner_statistics import RunnerStatistics, SizeUse
+from npu_compile.runners.step_runner import DecodeObserver, DecodeStep
 
 __all__ = [
     "Backend",

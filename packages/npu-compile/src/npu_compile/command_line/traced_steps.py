@@ -23,7 +23,8 @@ from npu_graph_runtime import Trace, TraceObserver
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from npu_compile.runners.decode_runner import DecodeRunner, DecodeStep
+    from npu_compile.runners.decode_runner import DecodeRunner
+    from npu_compile.runners.step_runner import DecodeStep
 
 STEPS_TRACK = "decode steps"
 UPDATES_TRACK = "issuing updates"

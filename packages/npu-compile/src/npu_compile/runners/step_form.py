@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
@@ -19,19 +20,24 @@ if TYPE_CHECKING:
 
 
 class StepForm:
-    """Sizes, keys and inputs of steps whose sequences bring one, several or any number of rows.
+    """Sizes, keys and inputs of decode steps, of one, several or any number of rows a sequence.
 
     Args:
         inputs: the model's arguments.
         query_length: rows of each sequence; ``None`` where sequences bring any number.
-        max_sequences: of a step whose sequences bring any number, ``None`` for all others.
+        max_sequences: of a step whose sequences bring any number; ``None`` for all others.
 
     Attributes:
-        inputs: the same; where a sequence is one row, none of them is declared ``per_sequence``.
-        what: what messages call such steps.
+        inputs: as given; where a sequence is one row, none of them is declared ``per_sequence``.
+        what: the steps, for messages.
+        max_sequences: the most that a batch may have to fit a captured step.
+        outputs_by_sequence: whether an output may have one row a sequence and not one a token. Only
+            where the number of sequences differs from size to size, so that a capture finds an
+            output that has as many rows by chance.
 
     Raises:
-        ConfigError: a number is out of range, missing or not needed, or no input is one by rows.
+        ConfigError: a number is out of range, missing or not needed, or no input has one row a
+            token.
     """
 
     def __init__(
@@ -50,7 +56,8 @@ class StepForm:
                 "and max_sequences of at least 1, for sequences of any number of rows"
             )
         self._query_length = query_length
-        self._max_sequences = max_sequences
+        self.max_sequences = sys.maxsize if max_sequences is None else max_sequences
+        self.outputs_by_sequence = not is_packed
         self.inputs = dict(inputs)
         if query_length == 1:
             self.inputs = {
@@ -66,8 +73,8 @@ class StepForm:
         )
         if self._by_row is None and inputs:
             raise ConfigError(
-                "making a decode runner: every input is declared per_sequence, expected one at "
-                "least of one row a token, by which the rows of a batch are counted"
+                "making a runner: every input is declared per_sequence, expected at least one of "
+                "one row a token, by which the rows of a batch are counted"
             )
 
     def capture_sizes(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -92,9 +99,8 @@ class StepForm:
         """Return the sizes of a captured step of so many rows."""
         if self._query_length is not None:
             return StepSize(tokens=rows, sequences=rows // self._query_length)
-        assert self._max_sequences is not None  # noqa: S101
         # One more, so that there is always a sequence for rows that are left over.
-        return StepSize(tokens=rows, sequences=min(self._max_sequences + 1, rows))
+        return StepSize(tokens=rows, sequences=min(self.max_sequences + 1, rows))
 
     def key(self, rows: int) -> GraphKey:
         """Return the graph key of a captured step of so many rows."""
@@ -108,7 +114,7 @@ class StepForm:
         Raises:
             InputError: its sequences have not the rows that they should have.
         """
-        rows = rows_of(inputs, self._by_row)
+        rows = _rows_of(inputs, self._by_row)
         length = self._query_length
         if length == 1:
             return StepSize(tokens=rows, sequences=rows)
@@ -116,7 +122,7 @@ class StepForm:
             # Nothing counts them but the rows.
             sequences = 0 if length is None else rows // length
         else:
-            sequences = rows_of(inputs, self._by_sequence)
+            sequences = _rows_of(inputs, self._by_sequence)
         if length is not None and rows != sequences * length:
             raise InputError(
                 f"loading the inputs of a step: found {rows} rows (`{self._by_row}`) for "
@@ -124,14 +130,29 @@ class StepForm:
             )
         return StepSize(tokens=rows, sequences=sequences)
 
-    def sequence_limit(self, own: StepSize) -> str:
-        """Return what a batch has more sequences than; empty where it has not too many."""
-        if self._max_sequences is None or own.sequences <= self._max_sequences:
-            return ""
-        return f"max_sequences ({self._max_sequences})"
+
+class PrefillForm(StepForm):
+    """Sizes, keys and inputs of prefill and mixed steps; each graph holds `max_sequences`.
+
+    Args:
+        inputs: the model's arguments.
+        max_sequences: of every captured step.
+    """
+
+    def __init__(self, inputs: Mapping[str, InputSpec], *, max_sequences: int) -> None:
+        super().__init__(inputs, query_length=None, max_sequences=max_sequences)
+        self.what = "prefill"
+
+    def step_size(self, rows: int) -> StepSize:
+        """Return the sizes of a captured step of so many rows."""
+        return StepSize(tokens=rows, sequences=self.max_sequences)
+
+    def key(self, rows: int) -> GraphKey:
+        """Return the graph key of a captured step of so many rows."""
+        return GraphKey(num_tokens=rows)
 
 
-def rows_of(inputs: Mapping[str, Tensor], name: str | None) -> int:
+def _rows_of(inputs: Mapping[str, Tensor], name: str | None) -> int:
     """Return the rows of an input; 0 where it is not given.
 
     Raises:

@@ -33,9 +33,14 @@ class RunModeChoice:
     rounds: int
     refused: Mapping[RunMode, DeviceError | None]
 
+    @property
+    def chosen_seconds(self) -> float:
+        """Median host time of a step in the chosen mode."""
+        return self.seconds[self.chosen]
+
     def __str__(self) -> str:
         """Return the choice as one line for a person, the fastest mode first."""
-        own = self.seconds[self.chosen]
+        own = self.chosen_seconds
         parts = [f"{self.key}: {self.chosen.value} {_microseconds(own)} a step"]
         for mode, seconds in sorted(self.seconds.items(), key=lambda each: each[1]):
             if mode is not self.chosen:

@@ -1,0 +1,460 @@
+"""What decode and prefill runners share: capture by size, then pad, load, replay and update."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+import warnings
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from npu_compile.errors import RunnerStateError
+from npu_compile.runners.capture_schedule import CaptureSchedule
+from npu_compile.runners.padded_steps import PaddedSteps
+from npu_compile.runners.runner_arguments import require_prepare
+from npu_compile.runners.runner_statistics import RunnerStatistics, StepCounts
+from npu_compile.runners.step_capture import StepCapture
+from npu_graph_runtime import RunMode, ShadowValidation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
+
+    from attn_update import Lengths, UpdatePlan
+    from npu_compile.compilation.compiled_model import CompiledModel
+    from npu_compile.inputs.step_size import StepSize
+    from npu_compile.runners.recorded_plans import RecordedPlans
+    from npu_compile.runners.step_form import StepForm
+    from npu_graph_runtime import (
+        AgreedStep,
+        CapturePlan,
+        DeviceError,
+        Exchange,
+        GraphKey,
+        RunModeChoice,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeStep:
+    """What one decode step cost the host.
+
+    Attributes:
+        num_rows: rows of the batch.
+        padded_size: rows after padding; equal to ``num_rows`` where no bucket fits.
+        run_mode: how the step ran.
+        seconds: host time from the call to its return.
+        update_seconds: the part that launched attention updates; 0 outside run mode ``FULL``.
+    """
+
+    num_rows: int
+    padded_size: int
+    run_mode: RunMode
+    seconds: float
+    update_seconds: float
+
+
+class DecodeObserver(Protocol):
+    """Receives every decode step, on the thread that runs it."""
+
+    def observe_decode(self, step: DecodeStep, /) -> None:
+        """Take note of one step; called when its work is queued, not when it is done."""
+
+
+class StepRunner:
+    """Runs the steps of one compiled model under captured graphs; see the runners made of it.
+
+    Args:
+        compiled: the model.
+        form: sizes, keys and inputs of the steps.
+        run_modes: how steps are captured and replayed; of several each size gets the one that is
+            measured to be the fastest.
+        sizes: capture sizes, in rows.
+        plans: the update plans of graphs in run mode ``FULL``.
+        set_lengths: makes attention see the lengths of a step that no update reaches.
+        observer: receives every step.
+
+    Attributes:
+        compiled: as given.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        form: StepForm,
+        *,
+        run_modes: Sequence[RunMode],
+        sizes: Sequence[int],
+        plans: RecordedPlans,
+        set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None,
+        observer: DecodeObserver | None = None,
+    ) -> None:
+        keys = {size: form.key(size) for size in sizes}
+        self.compiled = compiled
+        self._form = form
+        self._schedule = CaptureSchedule(compiled, run_modes, keys, what=form.what)
+        self._steps = PaddedSteps(compiled, form, keys.values())
+        self._plans = plans
+        self._set_lengths = set_lengths
+        self._observer = observer
+        self._counts = StepCounts(form.what)
+        self._warned_of: set[str] = set()
+        every, graphed = compiled.config.shadow_every, compiled.graphed_callables
+        self._shadow = ShadowValidation(graphed, every=every) if every and graphed else None
+
+    @property
+    def skipped_sizes(self) -> Mapping[int, DeviceError]:
+        """Capture sizes that the device refused, each with its error.
+
+        Empty but for ``capture_failure="skip_size"``.
+        """
+        return MappingProxyType(self._schedule.skipped)
+
+    @property
+    def pending_sizes(self) -> tuple[int, ...]:
+        """Capture sizes that are not captured yet, the largest first; see :meth:`capture_next`."""
+        return tuple(key.num_tokens for key in self._schedule.pending)
+
+    @property
+    def capture_plan(self) -> CapturePlan | None:
+        """What the captures take, and which sizes ``capture_budget`` does not hold, with reasons.
+
+        ``None`` without a budget, and before :meth:`capture`.
+        """
+        return self._schedule.plan
+
+    @property
+    def run_mode_choices(self) -> Mapping[int, RunModeChoice]:
+        """What each capture size was measured to cost in which run mode, and which was chosen.
+
+        Empty but for ``mode="measured"``, and before :meth:`capture`.
+        """
+        return MappingProxyType(self._schedule.choices)
+
+    @property
+    def update_plans(self) -> Mapping[GraphKey, UpdatePlan]:
+        """The update plans of the captured graphs; empty but in run mode ``FULL``."""
+        return MappingProxyType(self._plans.by_key)
+
+    def statistics(self) -> RunnerStatistics:
+        """Return how the steps so far met the capture sizes: hits, padding, and eager steps.
+
+        They are counted since the runner was made, also across :meth:`release`. Steps that failed
+        are left out.
+        """
+        schedule = self._schedule
+        return self._counts.statistics(lambda size: schedule.modes[schedule.all_keys[size]])
+
+    def padded_size(self, num_rows: int) -> int:
+        """Return the capture size that a batch is padded to: the rows that the model will see.
+
+        That is ``num_rows`` itself where no capture size is large enough.
+        """
+        return self._schedule.padded_size(num_rows)
+
+    def split_rows(self, num_rows: int) -> tuple[int, ...]:
+        """Return how to run a batch: as one step, or as two where those take less time.
+
+        Padding a batch to the next capture size may cost more than two smaller steps. The times are
+        those that mode ``measured`` took at capture; without them the batch is one step. Replay the
+        parts one after another, and copy or use up the output of the first before the second.
+
+        Args:
+            num_rows: of the batch.
+
+        Returns:
+            The rows of each step, in order; they sum up to ``num_rows``. Whole sequences where all
+            bring the same number of rows.
+        """
+        schedule = self._schedule
+        seconds = {size: choice.chosen_seconds for size, choice in schedule.choices.items()}
+        parts: tuple[int, ...] = (num_rows,)
+        least = seconds.get(schedule.padded_size(num_rows), 0.0)
+        for first, cost in seconds.items():
+            if first < num_rows:
+                both = cost + seconds.get(schedule.padded_size(num_rows - first), least)
+                if both < least:
+                    parts, least = (first, num_rows - first), both
+        return parts
+
+    def padded_sequences(self, size: int) -> int:
+        """Return the sequences of a captured step, padding included.
+
+        Args:
+            size: its rows, a capture size.
+        """
+        return self._form.step_size(size).sequences
+
+    def capture(
+        self,
+        prepare: Callable[[int], None],
+        *,
+        on_captured: Callable[[int, int, int], None] | None = None,
+        on_forecast: Callable[[CapturePlan], None] | None = None,
+        exchange: Exchange | None = None,
+    ) -> None:
+        """Capture a graph for every capture size, the largest first; nothing in mode ``eager``.
+
+        The static buffers hold padding only, so what warm-up runs write goes where padded rows go.
+
+        Args:
+            prepare: called with each size before the model runs; must make attention see lengths
+                of that many padded rows, in :meth:`padded_sequences` sequences. Of prefill: lengths
+                that the padding allows, for instance of no sequence.
+            on_captured: called after each size with (size, sizes done, sizes in all).
+            on_forecast: called once with the plan, where the configuration has a
+                ``capture_budget``, when two sizes are captured and it says what all will take.
+            exchange: a collective on the host, for ranks that in mode ``measured`` have to choose
+                alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
+
+        Raises:
+            ConfigError: ``capture_budget`` holds none of the sizes; ``prepare`` is no function.
+            RunnerStateError: captured already, by this runner or by another of the model; what is
+                captured stays as it is.
+            DeviceError: the device refused a capture, and the configuration does not skip the
+                size; what was captured is released.
+            OutputError: an output of the model does not have one row for each row, or each
+                sequence, of the batch.
+            UpdateError: an update of an earlier step failed in the lane's thread.
+        """
+        require_prepare(f"capturing the {self._form.what} graphs", prepare)
+        if not self._schedule.is_to_capture:
+            return
+        self._schedule.begin()
+        try:
+            capture = StepCapture(self._steps, self._plans, prepare)
+            self._schedule.capture(
+                capture, on_captured=on_captured, on_forecast=on_forecast, exchange=exchange
+            )
+        except BaseException:
+            self.release()
+            raise
+
+    def capture_next(
+        self, prepare: Callable[[int], None], *, exchange: Exchange | None = None
+    ) -> int | None:
+        """Capture the largest size that is not captured yet, for engines that serve meanwhile.
+
+        Call it once before the first step and then between steps, on their thread, as often as the
+        engine has time: it waits for the device, and no step can be queued until it returns. Until
+        all sizes are captured a batch is padded to the next larger one that is, or runs eagerly
+        where there is none; :attr:`pending_sizes` and the observer's steps say so.
+
+        Note [captures between steps]. A thread beside the serving one would gain little and risk
+        much. A capture is Python code, which holds the interpreter while steps want it. By CANN's
+        default, which is torch_npu's too, a capture forbids synchronous copies and the like to all
+        threads; its other modes forbid them to the capturing thread, or to none. And torch_npu
+        launches for all host threads from the one thread of its task queue.
+
+        Args:
+            prepare: as for :meth:`capture`.
+            exchange: as for :meth:`capture`. Ranks that run collectives have to capture a size at
+                the same time.
+
+        Returns:
+            The size that steps may use now; ``None`` where none is left.
+
+        Raises:
+            ConfigError: there is a ``capture_budget``.
+            RunnerStateError: another runner of the model has captured the same sizes.
+            DeviceError: the device refused the size, which the next call tries again; or it
+                refused all, and the configuration skips them. What is captured stays.
+            OutputError: as for :meth:`capture`.
+            UpdateError: as for :meth:`capture`.
+        """
+        require_prepare(f"capturing the {self._form.what} graphs", prepare)
+        if not self._schedule.is_to_capture:
+            return None
+        capture = StepCapture(self._steps, self._plans, prepare)
+        return self._schedule.capture_next(capture, exchange=exchange)
+
+    def run(
+        self,
+        inputs: Mapping[str, Tensor],
+        lengths: Mapping[str, Mapping[str, Lengths]],
+        *,
+        agreed: AgreedStep | None = None,
+    ) -> Any:
+        """Run one step and return the model's output for the batch's own rows.
+
+        Returns when the work is queued; the host waits only when it is further ahead of the device
+        than the input buffers have copies.
+
+        What fails on the device afterwards is not seen here: the next wait for the device raises
+        it, such as that which reads the sampled tokens. A device stops at its first failure, so
+        the process has to end. Where it makes the device work again
+        (``torch.npu.stop_device`` and ``restart_device``, a trial feature of CANN), it calls
+        :meth:`release` and :meth:`capture` before the next step: a replay that ended in its middle
+        may leave events set by which the next one waits for its update, and would read the lengths
+        of an earlier step.
+
+        Args:
+            inputs: for each declared input a tensor ``[rows, ...]``: on the CPU, and free to change
+                when this returns; or on the device, such as the tokens just sampled, read in the
+                order of the current stream and without a wait of the host.
+            lengths: by parameter group and argument name. For the padded size where all sequences
+                bring the same number of rows; for the batch as it is where they bring any number.
+            agreed: what this step's ranks agreed on (`npu_graph_runtime.RankAgreement`); then the
+                batch is padded to its bucket and may be of no row, on an idle rank. Where it was
+                agreed to run eagerly, an idle rank gives rows of padding itself.
+
+        Returns:
+            What the model returns, each tensor ``[rows, ...]``, or ``[sequences, ...]`` where all
+            sequences bring the same number of rows, on the device. After a replay they are views of
+            the graph's memory, which the next step overwrites.
+
+        Raises:
+            InputError: an input does not fit its declaration, or rows and sequences do not fit
+                each other; nothing was launched.
+            StepParameterError: the lengths do not fit; nothing was launched.
+            OutputError: an output does not have one row for each row, or each sequence.
+            ShadowDifferenceError: the step was compared (``shadow_every``), and its graph gave
+                something else than its eager run.
+            RunnerStateError: the graphs are not captured; or in mode ``full`` the batch is to run
+                eagerly and there is no ``set_lengths``; nothing was launched.
+        """
+        observer = self._observer
+        started = 0.0 if observer is None else time.perf_counter()
+        own = self._form.given(inputs)
+        num_rows = own.tokens
+        key = self._schedule.key_of(num_rows, agreed)
+        mode, update_seconds = RunMode.EAGER, 0.0
+        if key is None or (agreed is None and own.sequences > self._form.max_sequences):
+            output = self._run_eagerly(inputs, lengths, own, key, agreed)
+            key = None
+        else:
+            mode = self._schedule.modes[key]
+            own = self._steps.check(key, inputs, least=1 if agreed is None else 0)
+            self._schedule.require_captured()
+            if self._shadow is None and mode is RunMode.FULL:
+                output, update_seconds = self._run_updated(key, inputs, own, lengths)
+            else:
+                output, update_seconds = self._run_padded(key, mode, inputs, own, lengths)
+            if self._counts.note(num_rows, key.num_tokens):
+                self._warn_of_missed()
+        if observer is not None:
+            observer.observe_decode(
+                DecodeStep(
+                    num_rows=num_rows,
+                    padded_size=num_rows if key is None else key.num_tokens,
+                    run_mode=mode,
+                    seconds=time.perf_counter() - started,
+                    update_seconds=update_seconds,
+                )
+            )
+        return self._steps.own_rows(output, own=own, key=key)
+
+    def release(self) -> None:
+        """Wait for the device and tear down graphs, plans and records; may capture again.
+
+        Those of this runner: graphs of the model that others captured stay.
+        """
+        self._schedule.release()
+        self._plans.clear()
+
+    def _run_updated(
+        self,
+        key: GraphKey,
+        inputs: Mapping[str, Tensor],
+        own: StepSize,
+        lengths: Mapping[str, Mapping[str, Lengths]],
+    ) -> tuple[Any, float]:
+        """Replay a step and update its attention; return the output, and seconds of the update."""
+        replayed = 0.0
+
+        def replay() -> Any:
+            nonlocal replayed
+            output = self._steps.load_and_call(key, RunMode.FULL, inputs, own)
+            replayed = time.perf_counter()
+            return output
+
+        output = self._plans.run(key, lengths, replay)
+        return output, time.perf_counter() - replayed
+
+    def _run_padded(
+        self,
+        key: GraphKey,
+        mode: RunMode,
+        inputs: Mapping[str, Tensor],
+        own: StepSize,
+        lengths: Mapping[str, Mapping[str, Lengths]],
+    ) -> tuple[Any, float]:
+        """Run a padded step that reads lengths eagerly, or may be compared with its eager run."""
+        shadow = None if mode is RunMode.EAGER else self._shadow
+        if self._set_lengths is not None and (
+            mode is not RunMode.FULL or (shadow is not None and shadow.is_next)
+        ):
+            self._set_lengths(lengths)
+        if mode is not RunMode.FULL:
+            call = partial(self._steps.load_and_call, key, mode, inputs, own)
+            return call() if shadow is None else shadow.run(call, num_tokens=own.tokens), 0.0
+        replay = partial(self._run_updated, key, inputs, own, lengths)
+        assert shadow is not None  # noqa: S101
+        compared: tuple[Any, float] = shadow.run(replay, num_tokens=own.tokens)
+        return compared
+
+    def _run_eagerly(
+        self,
+        inputs: Mapping[str, Tensor],
+        lengths: Mapping[str, Mapping[str, Lengths]],
+        own: StepSize,
+        key: GraphKey | None,
+        agreed: AgreedStep | None,
+    ) -> Any:
+        """Run a batch that no captured step holds, or that ranks agreed to run eagerly."""
+        batch, remedy, limit = f"{own.tokens} rows", "add a capture size", ""
+        reason = "before any size was captured"
+        if agreed is not None:
+            reason = "as ranks agreed"
+        elif key is not None:
+            batch, remedy = f"{own.sequences} sequences", "give the runner a larger one"
+            limit = f"max_sequences ({self._form.max_sequences})"
+        elif self._schedule.keys:
+            limit = f"every capture size (largest: {max(self._schedule.keys)})"
+        elif not self._schedule.all_keys:
+            reason = "without a capture size"
+        if limit:
+            reason = f"larger than {limit}"
+        if self._set_lengths is not None:
+            self._set_lengths(lengths)
+        elif RunMode.FULL in self._schedule.run_modes and (
+            lengths or any(plan.updates for plan in self._plans.by_key.values())
+        ):
+            why = f"it is {reason}" if limit else reason
+            raise RunnerStateError(
+                f"running a {self._form.what} batch of {batch} in mode 'full': it would run "
+                f"eagerly ({why}), and nothing would show its lengths to attention; pass "
+                "set_lengths to the runner, or add a capture size"
+            )
+        output = self._steps.call_eagerly(inputs)
+        if limit and limit not in self._warned_of:
+            self._warned_of.add(limit)
+            warnings.warn(
+                f"running a {self._form.what} batch of {batch}: it is {reason}, so it runs "
+                f"eagerly; {remedy} if such batches are common (said once)",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        self._counts.note(own.tokens, reason)
+        return output
+
+    def _warn_of_missed(self) -> None:
+        """Warn once if most of many steps is padding, when all sizes are captured."""
+        if self._schedule.pending or "padding" in self._warned_of:
+            return
+        missed = self._counts.often_missed(self.padded_size)
+        if missed is None:
+            return
+        self._warned_of.add("padding")
+        size, happened = missed
+        what = self._form.what
+        remedy = f"add {size} to {'prefill_' if what == 'prefill' else ''}capture_sizes"
+        if size in self._schedule.all_keys:
+            remedy = f"size {size} was left out, see skipped_sizes and capture_plan of the runner"
+        warnings.warn(
+            f"running {what} steps: {happened}, most often from {size}; {remedy} (said once)",
+            RuntimeWarning,
+            stacklevel=3,
+        )
