@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import cann_sim
+from npu_compile import DecodeRunner
 from qwen3_engine import StepBatch
 from qwen3_engine.serving.compiled_model_runner import CompiledModelRunner
 
@@ -92,6 +93,19 @@ def test_steps_issued_ahead_wait_for_nothing_and_give_the_same_values(
     assert waits == 0
     assert len(ahead) == STEPS
     assert _differing_steps(ahead, eager) == []
+
+
+def test_batches_that_run_as_two_steps_give_the_same_values(
+    checkpoint: Path, device: NpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Measured times would decide so where padding is dear; here every batch is split.
+    monkeypatch.setattr(DecodeRunner, "split_rows", lambda _, rows: (rows - 2, 2))
+
+    split, _ = _run(checkpoint, device, "full", steps_ahead=4)
+    monkeypatch.undo()
+    eager, _ = _run(checkpoint, device, "eager", steps_ahead=1)
+
+    assert _differing_steps(split, eager) == []
 
 
 def test_host_further_ahead_than_the_ring_still_gives_the_right_values(
