@@ -44,6 +44,7 @@ __all__ = [
     "layout_guard",
     "negated_view",
     "no_dispatch",
+    "out_of_tree_backend",
     "python_kernels",
     "run_cpu_kernel",
     "run_python_kernel",
@@ -62,6 +63,12 @@ _DISPATCH_MODE_FLAGS = MappingProxyType(
         ),
     }
 )
+
+
+# torch 2.10 to 2.14: the name of the backend that is not part of torch; it has only a setter.
+def out_of_tree_backend() -> str:
+    """Return the device type of torch's out-of-tree backend: ``npu`` once torch_npu is imported."""
+    return torch._C._get_privateuse1_backend_name()
 
 
 def schema_of(operator: OpOverload[..., Any]) -> FunctionSchema:

@@ -226,6 +226,21 @@ def to_cpu() -> Callable[[Tensor], Any]:
 
 
 @found(K.COPY_TO_HOST)
+def to_device_object_of_the_cpu() -> Callable[[Tensor], Any]:
+    return lambda x: [x + 1, x.to(torch.device("cpu"))]  # here
+
+
+@found(K.COPY_TO_HOST)
+def copy_of_what_is_not_on_the_cpu() -> Callable[[Tensor], Any]:
+    def step(x: Tensor) -> Tensor:
+        if not x.is_cpu and x.device != torch.device("cpu"):
+            x = x + len(x.to(device="cpu"))  # here
+        return x
+
+    return step
+
+
+@found(K.COPY_TO_HOST)
 def to_cpu_without_waiting() -> Callable[[Tensor], Any]:
     return lambda x: [x + 1, x.to("cpu", non_blocking=True)]  # here
 
@@ -544,3 +559,14 @@ def copy_into_pinned_memory_that_stays() -> Callable[[Tensor], Any]:
 def copy_of_pinned_memory_that_stays() -> Callable[[Tensor], Any]:
     host = torch.zeros(4).pin_memory()
     return lambda x: x + host.to(x.device, non_blocking=True)
+
+
+@harmless
+def made_on_the_device_of_an_argument() -> Callable[[Tensor], Any]:
+    def step(x: Tensor) -> Tensor:
+        rows = torch.arange(4, device=x.device).to(x.device, x.dtype)
+        scale = torch.ones(4, device="cpu").to("cpu")
+        same = torch.zeros(4, device=rows.device.type) + x.new_zeros(4, device=x.device)
+        return x.to(rows.device) + rows + same if scale.is_cpu else x.cpu()
+
+    return step

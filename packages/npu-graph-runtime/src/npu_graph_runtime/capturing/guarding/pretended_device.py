@@ -13,6 +13,7 @@ from npu_graph_runtime.capturing.guarding.capture_finding import FindingKind
 from npu_graph_runtime.capturing.tensor_leaves import tensor_leaves
 from npu_graph_runtime.capturing.watching.captured_memory import describe
 from npu_graph_runtime.capturing.watching.program_place import ProgramPlace, program_frame
+from npu_graph_runtime.torch_internals import out_of_tree_backend
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -26,15 +27,16 @@ _MIXED = frozenset({"copy_", "tensor_split", "__setitem__", "__getitem__"})
 class PretendedDevice(TorchFunctionMode):
     """Takes tensors of the CPU for those of a device, unless the run puts them on the host.
 
-    On the host are: what `torch.tensor` makes without a device, what is made on or moved to
-    ``"cpu"``, what is pinned, and what is computed from these alone. Where a function says
-    ``"npu"`` or ``"cuda"``, the CPU is used.
+    On the host are: what `torch.tensor` makes without a device, what is made on or moved to the
+    CPU, what is pinned, and what is computed from these alone. Where a function says ``"npu"`` or
+    ``"cuda"``, the CPU is used. The device of all other tensors, as the function sees it, is one
+    of torch's out-of-tree backend, whose name is ``npu`` once torch_npu is imported.
 
     Args:
         add: called with what was found: its kind, the function, the place and a detail.
 
     Attributes:
-        is_elsewhere: false: ``tensor.device`` is the CPU for all tensors.
+        is_elsewhere: false: operators see the CPU as the device of all tensors.
         operators: sees copies; to be set before the mode is entered.
     """
 
@@ -65,6 +67,8 @@ class PretendedDevice(TorchFunctionMode):
         """Run a function of torch, and note what it moves."""
         del types
         name = getattr(func, "__name__", "")
+        if name == "__get__":
+            return self._attribute(func, args)
         kwargs = dict(kwargs or {})
         if name in {"cpu", "to", "cuda", "npu"} and args and isinstance(args[0], Tensor):
             return self._moved(func, name, args, kwargs)
@@ -79,6 +83,12 @@ class PretendedDevice(TorchFunctionMode):
         elif name == "is_pinned":
             return self.is_pinned(args[0])
         return self._run(func, name, args, kwargs)
+
+    def _attribute(self, func: Any, args: tuple[Any, ...]) -> Any:
+        name = getattr(func.__self__, "__name__", "")
+        if name in {"device", "is_cpu"} and not self.is_on_host(args[0]):
+            return False if name == "is_cpu" else torch.device(out_of_tree_backend(), 0)
+        return func(*args)
 
     def _run(self, func: Any, name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         is_pinned = kwargs.pop("pin_memory", False)
@@ -168,8 +178,7 @@ def _target(device: Any) -> str | None:
     """Return whether a device that a function names is the host or the device."""
     if device is None:
         return None
-    # ``x.device`` is the CPU for tensors of the pretended device too.
-    return "host" if isinstance(device, str) and device.partition(":")[0] == "cpu" else "device"
+    return "host" if str(device).partition(":")[0] == "cpu" else "device"
 
 
 def _has_list(index: Any) -> bool:
