@@ -1,0 +1,1 @@
+"""Engines that compose graphs and attention updates by hand, and their guards."""
