@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from npu_graph_runtime import (
     GraphReplayed,
     IllegalWhileCapturingError,
     InputAddressError,
-    MissPolicy,
     NpuDevice,
     RunMode,
     RuntimeEvent,
@@ -99,15 +97,6 @@ def test_capturing_call_returns_unwritten_outputs(fake: FakeDevice, context: Gra
     assert out.isnan().all()
 
 
-def test_capturing_call_replaying_after_capture_returns_written_outputs(
-    fake: FakeDevice, context: GraphContext
-) -> None:
-    wrapper = graphed(fake, context, Step(), replay_after_capture=True)
-    out = capture(fake, context, wrapper, torch.ones(4))
-    assert out.tolist() == [2.0] * 4
-    assert wrapper.counters.replayed == 1
-
-
 @pytest.mark.parametrize("warmup_runs", [0, 3])
 def test_capture_runs_function_eagerly_first_as_often_as_asked(
     fake: FakeDevice, context: GraphContext, warmup_runs: int
@@ -153,21 +142,6 @@ def test_call_uncaptured_without_session_raises_with_keys(
         pytest.raises(LookupError, match=r"num_tokens=8.*captured keys: \(num_tokens=4\)"),
     ):
         wrapper(x)
-    assert wrapper.counters.missed == 2
-
-
-def test_call_uncaptured_by_policy_runs_eagerly_and_warns_once(
-    fake: FakeDevice, context: GraphContext
-) -> None:
-    wrapper = graphed(fake, context, Step(), on_miss=MissPolicy.RUN_EAGERLY)
-    x = torch.ones(4)
-    with context.run(RunMode.FULL, KEY):
-        with pytest.warns(RuntimeWarning, match="no graph is captured") as warned:
-            assert wrapper(x).tolist() == [2.0] * 4
-        assert warned[0].filename == __file__
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert wrapper(x).tolist() == [2.0] * 4
     assert wrapper.counters.missed == 2
 
 

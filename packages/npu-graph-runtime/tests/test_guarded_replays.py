@@ -5,8 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 import weakref
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -89,24 +88,24 @@ def test_guarded_graph_dies_with_its_last_reference() -> None:
         gc.enable()
 
 
-@pytest.mark.parametrize("option", ["lazy_session", "replay_after_capture"])
-def test_call_that_would_replay_a_guarded_graph_at_once_is_refused(option: str) -> None:
+def test_call_that_would_replay_a_guarded_graph_at_once_is_refused() -> None:
     device, context, values = FakeDevice(), GraphContext(), torch.zeros(1)
-    options: dict[str, Any] = {"replay_after_capture": True}
-    if option == "lazy_session":
-        options = {"lazy_session": lambda: CaptureSession(device, context)}
 
     def function() -> torch.Tensor:
         device.guard_replays(lambda _: None)
         return values.add_(1)
 
     graphed = GraphedCallable(
-        function, device=device, context=context, run_mode=RunMode.FULL, name="attention", **options
+        function,
+        device=device,
+        context=context,
+        run_mode=RunMode.FULL,
+        name="attention",
+        lazy_session=lambda: CaptureSession(device, context),
     )
-    session = nullcontext() if option == "lazy_session" else CaptureSession(device, context)
-    problem = rf"replay the new graph at once \({option}\)"
+    problem = r"replay the new graph at once \(lazy_session\)"
     refused = pytest.raises(CaptureSessionError, match=problem)
-    with session, context.run(RunMode.FULL, KEY), refused:
+    with context.run(RunMode.FULL, KEY), refused:
         graphed()
 
     assert graphed.captured_keys == ()

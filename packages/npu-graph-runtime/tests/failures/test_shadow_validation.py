@@ -20,7 +20,6 @@ from npu_graph_runtime import (
     GraphedCallable,
     GraphKey,
     GraphNotCapturedError,
-    MissPolicy,
     RunMode,
     ShadowDifferenceError,
     ShadowValidation,
@@ -420,7 +419,10 @@ def test_state_in_inference_mode_is_changed_once(
 def test_key_that_is_not_captured_is_what_it_was(
     device: GraphDevice, context: GraphContext
 ) -> None:
-    graphed, _ = captured(lambda x: x + 1, device, context, on_miss=MissPolicy.RUN_EAGERLY)
+    def open_session() -> CaptureSession:
+        return CaptureSession(device, context)
+
+    graphed, _ = captured(lambda x: x + 1, device, context, lazy_session=open_session)
     x = torch.ones(8, device=device.torch_device)
 
     def other() -> Any:

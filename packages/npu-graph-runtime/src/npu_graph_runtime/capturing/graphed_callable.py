@@ -7,7 +7,6 @@ import dataclasses
 import enum
 import functools
 import time
-import warnings
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
@@ -161,16 +160,12 @@ class GraphedCallable:
             What the warm-up runs have cached is not found, since the capture does not meet it. Each
             capture takes an eager run longer, in which each operator takes some 100 us more; a
             replay costs nothing.
-        replay_after_capture: replay each graph once behind its capture, so that the capturing call
-            returns written outputs. A graph that waits for updates of its attention is refused.
-        on_miss: what to do where nothing is captured and no session is open.
-        lazy_session: opens the door for captures while serving: where nothing is captured and no
-            session is open, what it returns is entered for the one capture, such as
-            ``lambda: CaptureSession(device, context, pool, stream)``; or ``None``, and ``on_miss``
-            says. The call then returns written outputs: ``replay_after_capture`` holds for it, so
-            attention that is recorded for updates is refused. It
-            waits for the device and collects garbage, so a step takes long; ranks that exchange
-            data have to come to it at the same step.
+        lazy_session: lets a call capture while serving, where nothing is captured and no session is
+            open. Returns the session of this one capture, such as ``CaptureSession(device, context,
+            pool, stream)``, or ``None`` to refuse the call. The call replays the new graph, so it
+            returns written outputs; a graph that waits for updates of its attention is refused. It
+            waits for the device and collects garbage, so it takes long; ranks that exchange data
+            have to make it at the same step.
         around_capture: entered before the warm-up runs of a capture, left behind it.
         around_replay: entered before the device is handed a graph, when the inputs were compared;
             left behind the call, at which the device may still be working.
@@ -198,8 +193,6 @@ class GraphedCallable:
         weak_outputs: bool = True,
         warmup_runs: int = 1,
         guard: CaptureGuard = CaptureGuard.OFF,
-        replay_after_capture: bool = False,
-        on_miss: MissPolicy = MissPolicy.RAISE,
         lazy_session: Callable[[], CaptureSession | None] | None = None,
         around_capture: Hook | None = None,
         around_replay: Hook | None = None,
@@ -224,8 +217,6 @@ class GraphedCallable:
         self._weak_outputs = weak_outputs
         self._warmup_runs = warmup_runs
         self._guard = guard
-        self._replay_after_capture = replay_after_capture
-        self._on_miss = on_miss
         self._lazy_session = lazy_session
         self._around_capture = around_capture
         self._around_replay = around_replay
@@ -247,7 +238,6 @@ class GraphedCallable:
         self._num_replayed = 0
         self._num_missed = 0
         self._num_released = 0
-        self._has_warned = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call through, replay, or capture, as the context says.
@@ -255,7 +245,7 @@ class GraphedCallable:
         Raises:
             GraphKeyError: the context's run mode was set without a key.
             GraphNotCapturedError: nothing is captured under the key, no capture session is open,
-                and ``on_miss`` is ``RAISE``.
+                and ``lazy_session`` opens none.
             InputAddressError: an input is not what the capture baked in; nothing was launched.
             ReplacedWeightError: a weight is not where it was at the capture; nothing was launched.
             KeptMemoryError: memory that the capture made is kept outside of it.
@@ -381,8 +371,8 @@ class GraphedCallable:
 
         Args:
             compare: takes such a call and returns what the call returns.
-            runs_missing: run a call eagerly that finds no graph, where ``on_miss`` or
-                ``lazy_session`` let it be no error.
+            runs_missing: run a call eagerly that finds no graph, where ``lazy_session`` would
+                capture it.
         """
         graphs, self._graphs, self._latest = self._graphs, {}, None
 
@@ -390,8 +380,7 @@ class GraphedCallable:
             captured = graphs.get(key)
             if captured is None:
                 self._num_missed += 1
-                may_miss = self._on_miss is not MissPolicy.RAISE or self._lazy_session is not None
-                if runs_missing and may_miss:
+                if runs_missing and self._lazy_session is not None:
                     return self._function(*args, **kwargs)
                 raise GraphNotCapturedError(
                     f"comparing {self._subject(key)}: no graph is captured under this key; capture "
@@ -467,17 +456,11 @@ class GraphedCallable:
         if lazy_session is not None:
             with lazy_session:
                 return self._capture(lazy_session, key, args, kwargs, is_lazy=True)
-        problem = (
+        raise GraphNotCapturedError(
             f"calling {self._subject(key)}: no graph is captured under this key and no capture "
             f"session is open; {self._held_keys()}; capture it inside `with CaptureSession(...)`, "
             "or call in RunMode.EAGER"
         )
-        if self._on_miss is MissPolicy.RAISE:
-            raise GraphNotCapturedError(problem)
-        if not self._has_warned:
-            self._has_warned = True
-            warnings.warn(f"{problem}; running eagerly, said once", RuntimeWarning, stacklevel=3)
-        return self._function(*args, **kwargs)
 
     def _capture(
         self,
@@ -513,10 +496,10 @@ class GraphedCallable:
             )
         graph, outputs = capture.graph, capture.result
         # A breakable capture has replayed its segments.
-        replays = (self._replay_after_capture or is_lazy) and not is_breakable
+        replays = is_lazy and not is_breakable
         try:
             if replays:
-                self._refuse_guarded(graph, subject, is_lazy=is_lazy)
+                self._refuse_guarded(graph, subject)
             memory = watch.end(outputs)
             kept = self._kept_outputs(outputs, subject) if self._weak_outputs else outputs
         except BaseException:
@@ -560,17 +543,15 @@ class GraphedCallable:
         watch = self._watch.begin(device, args, kwargs, {}, subject, is_for_replays=False)
         return GuardedRun(self._function, watch, device, subject, guard=self._guard)
 
-    def _refuse_guarded(self, graph: DeviceGraph, subject: str, *, is_lazy: bool) -> None:
+    def _refuse_guarded(self, graph: DeviceGraph, subject: str) -> None:
         device = self._device
         if not isinstance(device, GuardingDevice) or not device.is_guarded(graph):
             return
-        option = "lazy_session" if is_lazy else "replay_after_capture"
-        remedy = "capture it in a session of your own" if is_lazy else "leave the option out"
         raise CaptureSessionError(
-            f"capturing {subject}: the call would replay the new graph at once ({option}), and its "
-            "attention is recorded for updates, which the graph would wait for without end. The "
-            f"graph was released; {remedy}, compile its update plan, and replay it in a step of "
-            "an update lane"
+            f"capturing {subject}: the call would replay the new graph at once (lazy_session), and "
+            "its attention is recorded for updates, which the graph would wait for without end. "
+            "The graph was released; capture it in a session of your own, compile its update plan, "
+            "and replay it in a step of an update lane"
         )
 
     def _uncheck(self) -> None:
