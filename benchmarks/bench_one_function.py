@@ -153,7 +153,11 @@ def main() -> None:
         held = {
             name: memory(device, make, options.signatures) for name, make in makers(device).items()
         }
-    users = {GRAPHED: by_graphed, RUNNER: ExactSignatureRunner, MADE: MadeGraphedCallables}
+    users: dict[str, Callable[..., Any]] = {
+        GRAPHED: by_graphed,
+        RUNNER: ExactSignatureRunner,
+        MADE: MadeGraphedCallables,
+    }
     rows: list[dict[str, Any]] = []
     for name in times[counts[0]]:
         user = users.get(name)
