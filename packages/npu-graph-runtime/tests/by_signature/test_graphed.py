@@ -472,6 +472,10 @@ class TestRefusals:
             assert torch.equal(step(x), function(x))
         assert_captured(step)
 
+    def test_uncopied_that_is_a_text(self, device: GraphDevice) -> None:
+        with pytest.raises(TypeError, match=r"uncopied is 'cache', expected a list.*\['cache'\]"):
+            graphed(torch.neg, device=device, uncopied="cache")
+
     def test_no_graphs_at_all(self, device: GraphDevice) -> None:
         with pytest.raises(ValueError, match="most is 0, expected 1 or more"):
             graphed(torch.relu, device=device, most=0)

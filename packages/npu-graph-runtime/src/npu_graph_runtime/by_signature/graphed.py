@@ -164,6 +164,11 @@ class Graphed:
         text = name or str(getattr(function, "__qualname__", type(function).__qualname__))
         if most < 1:
             raise ValueError(f"making graphs of {text!r}: most is {most}, expected 1 or more")
+        if isinstance(uncopied, str):
+            raise TypeError(
+                f"making graphs of {text!r}: uncopied is {uncopied!r}, expected a list of numbers "
+                f"and names, since a text is one of letters; pass [{uncopied!r}]"
+            )
         self._function = function
         self._device = device
         self._device_type = device.torch_device.type
@@ -661,6 +666,7 @@ def graphed(
 
     Raises:
         ValueError: ``most`` is less than 1.
+        TypeError: ``uncopied`` is a text.
     """
     make = functools.partial(
         Graphed,
