@@ -11,7 +11,7 @@ import torch
 
 import fx_passes
 import npu_compile
-from fx_passes import ConditionError, Pipeline
+from fx_passes import Pipeline, RuleError
 from npu_compile import Backend, CompileConfig, ConfigError
 from npu_compile.compilation.chosen_pipeline import chosen_pipeline
 from npu_compile_command import run_command
@@ -214,7 +214,7 @@ def test_required_rule_that_matches_nothing_fails_with_its_near_miss(
         lambda x: x * torch.sigmoid(x * 1.5), config, device=device, pipeline=rules.pipeline()
     )
 
-    with pytest.raises(ConditionError, match=r"the factor is 1\.5, not 1\.0"):
+    with pytest.raises(RuleError, match=r"the factor is 1\.5, not 1\.0"):
         compiled(torch.ones(4))
 
 

@@ -28,7 +28,6 @@ from fx_passes.rewriting.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fx_passes.graph_pass import Condition
     from fx_passes.pipeline import Pipeline, PipelineResult
 
 __all__ = ["PostGradPasses"]
@@ -69,7 +68,7 @@ def _vllm_ascend_pipeline() -> Pipeline:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ForeignPass:
+class _ForeignPass(GraphPass):
     """A pass of vLLM or Inductor, hashed by its own `uuid()`.
 
     Attributes:
@@ -82,8 +81,6 @@ class _ForeignPass:
     takes_module: bool = False
     after: tuple[str, ...] = ()
     repeats: bool = False
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Call the pass, unless it says that it is not for the sizes at hand."""

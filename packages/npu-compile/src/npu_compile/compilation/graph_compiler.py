@@ -78,7 +78,7 @@ class GraphCompiler:
                 metadata has shapes and dtypes.
 
         Raises:
-            ConditionError: a rule that the configuration requires matched nothing.
+            RuleError: a rule that the configuration requires matched nothing.
             SplittingOpError: a splitting op of the configuration occurs nowhere in the graph.
         """
         fusions = self._fuse(graph_module)
