@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
-from fx_passes import engine_forms, fusions, generic_passes, raising
+from fx_passes import dialects, fusions, generic_passes, raising
 from fx_passes.fusions import fuse_swiglu
 from fx_passes.inductor import PostGradPasses
 from fx_passes.testing import capture_graph, random_tensors
@@ -142,7 +142,7 @@ def test_all_functions_that_make_rules_return_a_tuple_of_them() -> None:
     }
     makers = {
         name: getattr(folder, name)
-        for folder in (engine_forms, fusions, generic_passes, raising)
+        for folder in (dialects, fusions, generic_passes, raising)
         for name in folder.__all__
         if name.startswith(("fuse_", "raise_", "remove_", "shard_")) or name.endswith("_forms")
     }

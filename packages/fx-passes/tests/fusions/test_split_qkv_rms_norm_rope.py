@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fusions.attention_heads import AttentionHeads, qkv_function, qkv_inputs
 from fusions.cases.rotary import ROTARY_CASES
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
 from fx_passes.operators import KNOWN_KERNELS
 from fx_passes.testing import (
-    AttentionHeads,
     GraphLevel,
     assert_left_alone,
     assert_rewritten,
     assert_same_values,
     capture_graph,
-    qkv_function,
-    qkv_inputs,
 )
 
 if TYPE_CHECKING:

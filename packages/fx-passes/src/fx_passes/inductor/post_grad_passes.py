@@ -15,7 +15,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule
 
-from fx_passes.engine_forms.vllm_ascend import vllm_ascend_forms
+from fx_passes.dialects.vllm_ascend import vllm_ascend_dialect
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
@@ -62,7 +62,7 @@ def _range_of_vllm() -> TokenRange | None:
 def _vllm_ascend_pipeline() -> Pipeline:
     """Return all fusions for NPUs, with the rules for vLLM-Ascend's own operators first."""
     default = default_npu_pipeline()
-    forms = RulePass(name="vllm_ascend_forms", rules=vllm_ascend_forms(), after=("normalize",))
+    forms = RulePass(name="vllm_ascend_dialect", rules=vllm_ascend_dialect(), after=("normalize",))
     normalize, *others = default.passes
     return replace(default, passes=(normalize, forms, *others))
 

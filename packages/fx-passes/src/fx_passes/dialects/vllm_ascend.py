@@ -5,21 +5,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fx_passes.engine_forms.vllm_ascend_collectives import collective_rules
-from fx_passes.engine_forms.vllm_ascend_norms import norm_rules
-from fx_passes.engine_forms.vllm_ascend_quantize import quantize_rules
+from fx_passes.dialects.vllm_ascend_collectives import collective_rules
+from fx_passes.dialects.vllm_ascend_norms import norm_rules
+from fx_passes.dialects.vllm_ascend_quantize import quantize_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fx_passes.rewriting.rule import Rule
 
-__all__ = ["vllm_ascend_forms"]
+__all__ = ["vllm_ascend_dialect"]
 
 _NO_GROUPS: Mapping[str, str] = MappingProxyType({})
 
 
-def vllm_ascend_forms(
+def vllm_ascend_dialect(
     process_groups: Mapping[str, str] = _NO_GROUPS, *, whole_residuals: bool = False
 ) -> tuple[Rule, ...]:
     """Return the rules that bring graphs of vLLM-Ascend into the form that the fusions match.

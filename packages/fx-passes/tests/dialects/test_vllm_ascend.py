@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.rank_runs import run_ranks
 from torch import Tensor
 
 import fx_passes
-from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.dialects import vllm_ascend_dialect
 from fx_passes.fusions import ParallelGroup, shard_all_reduce_norm
 from fx_passes.testing import (
     GraphLevel,
@@ -18,7 +19,6 @@ from fx_passes.testing import (
     assert_same_values,
     capture_graph,
     random_tensors,
-    run_ranks,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ ascend = torch.ops._C_ascend
 
 
 def forms(groups: dict[str, str] | None = None) -> fx_passes.RulePass:
-    return fx_passes.RulePass(name="forms", rules=vllm_ascend_forms(groups or {}))
+    return fx_passes.RulePass(name="forms", rules=vllm_ascend_dialect(groups or {}))
 
 
 def pipeline() -> fx_passes.Pipeline:
