@@ -286,8 +286,8 @@ def pipelines(communicator: str) -> dict[str, Pipeline]:
     parallel = fx_passes.RulePass(
         name="parallel",
         rules=(
-            *fuse_matmul_all_reduce((group,)),
-            *shard_all_reduce_norm((group,)),
+            fuse_matmul_all_reduce((group,)),
+            shard_all_reduce_norm((group,)),
             *remove_gather_of_own_shard((group,)),
         ),
     )

@@ -171,7 +171,7 @@ def rules_problem(rules: object) -> str | None:
         if isinstance(each, (tuple, list)):
             return (
                 f"`rules[{position}]` is a {type(each).__name__}; functions such as "
-                "`fuse_add_rms_norm()` return tuples of rules: write `rules=(*first(), *second())`"
+                "`remove_noops()` return several rules: write `rules=(first(), *second())`"
             )
         if not isinstance(each, Rule):
             return f"`rules[{position}]` must be a Rule, found {each!r}"

@@ -213,7 +213,7 @@ def reduced_norm(
 
 def sharding_pipeline(rank: int, engine_group: str = GROUP) -> fx_passes.Pipeline:
     group = ParallelGroup(name=PROCESS_GROUP, rank=rank, size=RANKS)
-    sharding = fx_passes.RulePass(name="parallel", rules=shard_all_reduce_norm((group,)))
+    sharding = fx_passes.RulePass(name="parallel", rules=(shard_all_reduce_norm((group,)),))
     normalize, *fusions = fx_passes.default_npu_pipeline().passes
     before = forms({engine_group: PROCESS_GROUP})
     return fx_passes.Pipeline(passes=(normalize, before, sharding, *fusions))

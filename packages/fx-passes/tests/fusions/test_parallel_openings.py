@@ -40,7 +40,7 @@ def process_group() -> Iterator[None]:
 
 def pipeline(rank: int) -> fx_passes.Pipeline:
     group = ParallelGroup(name=dist.group.WORLD.group_name, rank=rank, size=SIZE)  # type: ignore[union-attr]
-    rules = fx_passes.RulePass(name="parallel", rules=shard_all_reduce_norm((group,)))
+    rules = fx_passes.RulePass(name="parallel", rules=(shard_all_reduce_norm((group,)),))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 
 

@@ -34,7 +34,7 @@ npu = torch.ops.npu
 
 
 def pipeline(*, kernels: tuple[VendorKernel, ...] = ()) -> fx_passes.Pipeline:
-    rules = fuse_split_qkv_rms_norm_rope(kernels=kernels)
+    rules = (fuse_split_qkv_rms_norm_rope(kernels=kernels),)
     passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 
@@ -339,8 +339,8 @@ def test_cosines_of_all_layers_are_looked_up_once() -> None:
 
 
 def test_rule_without_vendor_kernels_is_exact() -> None:
-    (exact,) = fuse_split_qkv_rms_norm_rope(kernels=())
-    (rounding,) = fuse_split_qkv_rms_norm_rope()
+    exact = fuse_split_qkv_rms_norm_rope(kernels=())
+    rounding = fuse_split_qkv_rms_norm_rope()
     assert (exact.numerics, rounding.numerics) == ("exact", "rounding")
 
 

@@ -169,7 +169,7 @@ ROPE = "fuse_split_qkv_rms_norm_rotary_embedding"
 
 
 def rotary_pipeline() -> fx_passes.Pipeline:
-    rules = fuse_split_qkv_rms_norm_rotary_embedding(kernels=())
+    rules = (fuse_split_qkv_rms_norm_rotary_embedding(kernels=()),)
     return fx_passes.Pipeline(
         passes=(fx_passes.NormalizePass(), fx_passes.RulePass(name="rules", rules=rules))
     )

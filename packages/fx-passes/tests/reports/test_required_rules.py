@@ -17,7 +17,7 @@ def pipeline() -> fx_passes.Pipeline:
     waiting = fx_passes.Rule(
         name="waiting", patterns=(_pattern,), rewrite=_rewrite, operators=("nobody::has_this",)
     )
-    rules = (*fuse_add_rms_norm(), *fuse_swiglu(), waiting)
+    rules = (fuse_add_rms_norm(), fuse_swiglu(), waiting)
     return fx_passes.Pipeline(
         passes=(fx_passes.NormalizePass(), fx_passes.RulePass(name="rules", rules=rules))
     )

@@ -177,8 +177,8 @@ def _cached_inputs(
 
 def _pipeline_without_kernels() -> Pipeline:
     rules = (
-        *fuse_split_qkv_rms_norm_mrope(kernels=()),
-        *fuse_split_qkv_rms_norm_rotary_embedding(kernels=()),
+        fuse_split_qkv_rms_norm_mrope(kernels=()),
+        fuse_split_qkv_rms_norm_rotary_embedding(kernels=()),
     )
     return Pipeline(
         passes=(

@@ -152,7 +152,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": fused}
 
 
-def fuse_batch_matmul_transpose() -> tuple[Rule, ...]:
+def fuse_batch_matmul_transpose() -> Rule:
     """Return the rule `bmm` and `transpose(0, 1)` to `npu_transpose_batchmatmul`.
 
     As attention with latent heads (MLA) projects its heads with what was absorbed of other weights:
@@ -165,7 +165,7 @@ def fuse_batch_matmul_transpose() -> tuple[Rule, ...]:
     where x1 comes tokens first. Older releases of CANN refuse an inner size or columns that are no
     multiples of 128. The kernel may add up in another order: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_batch_matmul_transpose",
         patterns=_PATTERNS,
         check=_check,
@@ -173,4 +173,3 @@ def fuse_batch_matmul_transpose() -> tuple[Rule, ...]:
         operators=("npu::npu_transpose_batchmatmul",),
         numerics="rounding",
     )
-    return (rule,)

@@ -124,7 +124,7 @@ def _one_scale(match: Match, build: GraphBuilder) -> Node:
     )
 
 
-def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
+def fuse_rms_norm_quant(*, soc: str = "") -> Rule:
     """Return the rule `npu_rms_norm`, a bias or none, `npu_quantize` to one operator.
 
     For norms without a residual before them, as the first of a model; any eps, both `div_mode`.
@@ -142,7 +142,7 @@ def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
     Args:
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_rms_norm_quant",
         patterns=norm_patterns(static_quantized),
         check=partial(_check, soc=soc),
@@ -155,4 +155,3 @@ def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)

@@ -111,7 +111,7 @@ def _rewrite(
     return {"y": fused}
 
 
-def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") -> tuple[Rule, ...]:
+def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") -> Rule:
     """Return the rule `all_reduce(x @ weight)` to `npu_mm_all_reduce_base`.
 
     For the row-parallel projections of tensor parallelism: `linear`, `mm`, `addmm` or `matmul`,
@@ -130,7 +130,7 @@ def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") 
         groups: The groups whose all-reduces may be fused, each with its communicator.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_matmul_all_reduce",
         patterns=(_linear, _mm, _addmm, _matmul),
         check=partial(_check, groups=groups, soc=soc),
@@ -142,4 +142,3 @@ def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") 
         ),
         numerics="rounding",
     )
-    return (rule,)
