@@ -167,7 +167,7 @@ def test_norm_with_a_bias_and_nothing_behind_it_stays_one_operator(level: GraphL
     assert "_C_ascend.npu_add_rms_norm_bias.default" in targets(module)
     assert len(targets(module)) == 2
     (miss,) = report.near_misses("vllm_ascend_norm")
-    assert "no quantisation behind it" in miss.reason
+    assert "no quantisation after it" in miss.reason
 
 
 def test_norm_used_beside_the_quantisation_is_left_to_the_narrower_rules() -> None:

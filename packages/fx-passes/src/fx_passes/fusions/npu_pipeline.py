@@ -51,7 +51,7 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
         fuse_add_rms_norm_dynamic_quant(),
         fuse_add_rms_norm_two_quants(),
         fuse_add_rms_norm_quant(),
-        # Behind those that keep no norm to cast, before the one that leaves the cast behind.
+        # Behind those that keep no norm to cast, before the one that leaves the cast.
         *fuse_add_rms_norm_cast(),
         fuse_add_rms_norm(),
         fuse_rms_norm_dynamic_mx_quant(),

@@ -32,7 +32,7 @@ _NOTHING = RuleReport(rule="forward_copies", absent=(str(_COPY),))
 
 @dataclass(frozen=True, kw_only=True)
 class ForwardCopiesPass(GraphPass):
-    """Lets operators behind a `copy_` into a buffer read what was copied, not the buffer.
+    """Lets operators after a `copy_` into a buffer read what was copied, not the buffer.
 
     As engines keep static buffers: `buffer.copy_(x)`, then a norm of the buffer. The norm then
     reads `x`, which lets it be fused with what computed `x`, and nothing waits for the copy.

@@ -113,7 +113,7 @@ class PostGradPasses(CustomGraphPass):
 
     Attributes:
         pipeline: The passes, those that were added included.
-        selection: What `configure` was told.
+        selection: What `configure` was given.
         results: What each call did, in order: an engine calls once for each graph it compiles.
     """
 

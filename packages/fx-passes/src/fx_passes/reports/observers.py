@@ -25,9 +25,9 @@ class VerifyObserver:
     """Checks before and after every pass that the graph is well formed and means the same.
 
     No metadata may be lost. The fake value recorded for a new call must be what its operator gives
-    (dtype, shape, strides); what cannot be told, such as that of symbolic sizes, is taken to be
+    (dtype, shape, strides); what cannot be known, such as that of symbolic sizes, is taken to be
     right. The inputs and tensors of the module that the graph writes must be those that it wrote,
-    but for those of which a pass was told that it need not (`PassReport.no_longer_written`). Raises
+    but for those of which a pass knows that it need not (`PassReport.no_longer_written`). Raises
     an `PassError` that names the pass and the rules of it that matched.
 
     Costs about 20 microseconds a node and pass, and a millisecond for each new call.

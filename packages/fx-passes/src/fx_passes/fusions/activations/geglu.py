@@ -47,7 +47,7 @@ def fuse_geglu() -> Rule:
 
     Gate and up are the first and second half of the last dimension of one tensor, by `chunk`,
     `split` or slices; both orders of the product; GELU by the error function or by the hyperbolic
-    tangent, which the kernel is told. `npu_gelu_mul` is not used: it takes up to 1024 elements in
+    tangent, which the kernel is given. `npu_gelu_mul` is not used: it takes up to 1024 elements in
     the last dimension, which no gated layer of a language model keeps to.
 
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32 on A2, A3 and 950. It

@@ -1,4 +1,4 @@
-"""A product for each head, with tokens first before or behind it, in one operator."""
+"""A product for each head and the transposition before or after it, in one operator."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def fuse_batch_matmul_transpose() -> Rule:
     As attention with latent heads (MLA) projects its heads with what was absorbed of other weights:
     `[tokens, heads, inner]` times `[heads, inner, columns]`. With and without the same exchange
     before the product; spelt `transpose` or `permute`, `bmm` or `matmul` of three dimensions. The
-    result is contiguous, so a reshape behind it copies no more.
+    result is contiguous, so a reshape after it copies no more.
 
     Source of the table: aclnnTransposeBatchMatMul takes x1 and x2 of one dtype out of float32,
     float16 and bfloat16; the batch and the columns below 65536, the inner size too, times the batch

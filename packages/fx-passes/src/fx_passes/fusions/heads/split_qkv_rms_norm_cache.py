@@ -206,7 +206,7 @@ def fuse_split_qkv_rms_norm_mrope(
     """Return the rule that fuses the split of qkv, the norms of q and k, and `npu_mrope`.
 
     As SGLang writes it: q and k cut into heads by one reshape and put together by another, in any
-    shape; positions [T], or [m, T] with m sections (multimodal RoPE); a bias behind the norms or
+    shape; positions [T], or [m, T] with m sections (multimodal RoPE); a bias after the norms or
     none; partial RoPE where the cache is narrower than a head. Cosines and sines are looked up and
     doubled once for all layers that share positions and cache (`ShareEqualCallsPass`).
 

@@ -133,7 +133,7 @@ def fuse_rms_norm_quant(*, soc: str = "") -> Rule:
       offset as tensors, so zeros are made where the graph has none. Source of the table:
       aclnnRmsNormQuant takes float16 or bfloat16 throughout and an int8 offset; it divides.
     - One scale for each channel: `npu_rms_norm_quant_v2`, whose kernel aclnnRmsNormQuantV3 only
-      Ascend950 has, so the rule has to be told that it is for one.
+      Ascend950 has, so the rule needs to know that it is for one.
 
     There is no fused kernel in torch_npu 2.13 for a norm without residual and dynamic quantisation.
     The kernels quantise the norm as it is before rounding to its dtype, and that for one scale
