@@ -638,7 +638,7 @@ def rows_of(options: Options) -> list[Row]:
     if options.layers <= options.peer_layers:
         peers["replace_pattern"] = with_replace_pattern
         peers["register_replacement"] = with_register_replacement
-    (norm,), (quant,), (swiglu,) = (
+    norm, quant, swiglu = (
         fuse_add_rms_norm(),
         fuse_add_rms_norm_quant(),
         fuse_swiglu(),

@@ -167,12 +167,12 @@ def with_torch_simple(module: GraphModule) -> GraphModule:
 
 
 def ours(module: GraphModule) -> ps.SplitGraph:
-    return ps.split(module, ps.plan_split(module, ["split_bench::attention"]))
+    return ps.split(ps.plan_split(module, ["split_bench::attention"]))
 
 
 def ours_by_stored_plan(module: GraphModule) -> Callable[[], object]:
     plan = ps.plan_split(module, ["split_bench::attention"])
-    return lambda: ps.split(module, plan)
+    return lambda: ps.split(plan)
 
 
 def code_of_ours(module: GraphModule) -> None:
@@ -311,7 +311,7 @@ def dispatch_rows(pieces: int, arguments: int, repeats: int) -> list[Row]:
     function = piece_of_one if arguments == 1 else piece_of_seventeen
     module = chain(pieces, arguments - 1)
     plan = ps.plan_split(module, ["aten::cat"])
-    stitched = ps.stitch(ps.split(module, plan), lambda _: function)
+    stitched = ps.stitch(ps.split(plan), lambda _: function)
     owner = {node: at for at, node in enumerate(n for n in module.graph.nodes if n.args)}
     modules, objects = (
         torch_split.split_module(

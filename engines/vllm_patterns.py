@@ -270,7 +270,7 @@ def pipelines(communicator: str) -> dict[str, Pipeline]:
     from vllm.distributed import get_tp_group
 
     import fx_passes
-    from fx_passes.engine_forms import vllm_ascend_forms
+    from fx_passes.dialects import vllm_ascend_dialect
     from fx_passes.fusions import (
         ParallelGroup,
         fuse_matmul_all_reduce,
@@ -286,14 +286,14 @@ def pipelines(communicator: str) -> dict[str, Pipeline]:
     parallel = fx_passes.RulePass(
         name="parallel",
         rules=(
-            *fuse_matmul_all_reduce((group,)),
-            *shard_all_reduce_norm((group,)),
+            fuse_matmul_all_reduce((group,)),
+            shard_all_reduce_norm((group,)),
             *remove_gather_of_own_shard((group,)),
         ),
     )
 
     def with_forms(*passes: Any, **options: Any) -> Pipeline:
-        forms = fx_passes.RulePass(name="forms", rules=vllm_ascend_forms(**options))
+        forms = fx_passes.RulePass(name="forms", rules=vllm_ascend_dialect(**options))
         return fx_passes.Pipeline(passes=(normalize, forms, *passes, *fusions))
 
     names = {tensor_parallel.unique_name: name}
@@ -355,7 +355,7 @@ def document(config: Any, communicator: str) -> str:
 
 Made by `./nox -s vllm_ascend_patterns -- --write` from the installed engine; without `--write` the
 session fails where this page differs. *default* is `default_npu_pipeline(soc="{DEVICE}")`; *forms*
-has `vllm_ascend_forms()` before the fusions; *parallel* has also `fuse_matmul_all_reduce`,
+has `vllm_ascend_dialect()` before the fusions; *parallel* has also `fuse_matmul_all_reduce`,
 `shard_all_reduce_norm` and `remove_gather_of_own_shard` for two ranks, and `whole_residuals=True`.
 The graphs are what the engine's pattern classes trace to on their own example inputs, in bfloat16.
 Examples of a width of 4, which no kernel takes, have 64; shards of 5 tokens for 8, of which two are

@@ -24,7 +24,7 @@ class SplittingEngine:
 
     def _compile(self, graph_module: torch.fx.GraphModule, _inputs: object) -> Callable[..., Any]:
         plan = plan_split(graph_module, [self._attention])
-        return stitch(split(graph_module, plan), self._prepare)
+        return stitch(split(plan), self._prepare)
 
     def _prepare(self, piece: Piece) -> Callable[..., Any]:
         """Return what runs in place of a piece: here an engine's own compiler or capture goes."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,8 @@ import torch_npu  # noqa: E402, F401
 from torch import Tensor  # noqa: E402
 
 pytest_plugins = "cann_sim.pytest_plugin"
+# So that a test file finds what folders of tests share, also where it is run alone.
+sys.path.insert(0, str(Path(__file__).parent))
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -192,7 +192,7 @@ def test_operator_that_is_installed_later_counts() -> None:
     rule = replace(RULE, operators=("fx_passes_test::installed_later",))
     (kernel,) = KNOWN_KERNELS[:1]
     kernel = replace(kernel, operator="fx_passes_test::installed_later")
-    (fusion,) = fuse_split_qkv_rms_norm_rope(kernels=(kernel,))
+    fusion = fuse_split_qkv_rms_norm_rope(kernels=(kernel,))
     before = [rule.fingerprint(), fusion.fingerprint()]
     assert before == [rule.fingerprint(), fusion.fingerprint()]
 

@@ -15,19 +15,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.attention_heads import AttentionHeads, qkv_function, qkv_inputs
 from fusions.reference_pipeline import reference_pipeline
 from torch import Tensor
 
 import fx_passes
 from fx_passes.inductor import PostGradPasses
-from fx_passes.testing import (
-    AttentionHeads,
-    assert_rewritten,
-    capture_graph,
-    qkv_function,
-    qkv_inputs,
-    random_tensors,
-)
+from fx_passes.testing import assert_rewritten, capture_graph, random_tensors
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule

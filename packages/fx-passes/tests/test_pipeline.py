@@ -11,18 +11,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.attention_heads import AttentionHeads, qkv_function, qkv_inputs
 from fusions.reference_pipeline import reference_pipeline
 from torch import Tensor
 
 import fx_passes
-from fx_passes.testing import (
-    AttentionHeads,
-    assert_rewritten,
-    capture_graph,
-    qkv_function,
-    qkv_inputs,
-    random_tensors,
-)
+from fx_passes.testing import assert_rewritten, capture_graph, random_tensors
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule, Node
@@ -116,7 +110,7 @@ def test_rule_that_loops_for_ever_is_named_and_the_graph_put_back() -> None:
     module = negations()
     before = text(module)
 
-    with pytest.raises(fx_passes.ConvergenceError, match=r"after 3 rounds.*double_negation"):
+    with pytest.raises(fx_passes.PassError, match=r"after 3 rounds.*double_negation"):
         pipeline.run(module)
 
     assert text(module) == before
@@ -151,25 +145,6 @@ def test_failing_function_pass_is_named_with_those_before_it() -> None:
 
     with pytest.raises(fx_passes.PassError, match=r"'mine': ValueError: no.*normalize, rules"):
         fx_passes.Pipeline(passes=passes).run(negations())
-
-
-@pytest.mark.parametrize("kind", ["precondition", "postcondition"])
-def test_condition_that_does_not_hold_names_pass_and_problem(kind: str) -> None:
-    condition = fx_passes.Condition(name="small", problem=lambda module: "too big")
-    rules = fx_passes.RulePass(
-        name="rules",
-        rules=(RULE,),
-        preconditions=(condition,) if kind == "precondition" else (),
-        postconditions=(condition,) if kind == "postcondition" else (),
-    )
-    module = negations()
-    before = text(module)
-
-    message = f"'rules': its {kind} 'small' does not hold: too big; passes run before it: normalize"
-    with pytest.raises(fx_passes.ConditionError, match=message):
-        fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules)).run(module)
-
-    assert text(module) == before
 
 
 def test_order_constraint_is_checked_when_the_pipeline_is_made() -> None:
@@ -238,6 +213,47 @@ def test_hash_changes_with_rules_order_and_source() -> None:
     assert len(hashes) == 5
     assert with_rule(RULE) == PIPELINE.hash()
     assert PIPELINE.observed_by(fx_passes.TimingObserver()).hash() == PIPELINE.hash()
+
+
+class Negate(fx_passes.GraphPass):
+    """A pass as a user writes it: `run` and a name."""
+
+    def run(self, graph_module: GraphModule) -> fx_passes.PassReport:
+        calls = graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.neg.default)
+        for call in calls:
+            call.target = self.target()
+        return fx_passes.PassReport(name=self.name, modified=bool(calls))
+
+    def target(self) -> object:
+        return torch.ops.aten.exp.default
+
+
+class NegateOtherwise(Negate):
+    def target(self) -> object:
+        return torch.ops.aten.abs.default
+
+
+def test_a_pass_is_a_class_with_run_and_a_name() -> None:
+    module = negations()
+    passes = (fx_passes.NormalizePass(), Negate(name="negate"))
+
+    result = fx_passes.Pipeline(passes=passes).run(module)
+
+    assert result.modified
+    assert "aten.exp" in text(module)
+    assert "aten.neg" not in text(module)
+
+
+def test_the_fingerprint_of_a_pass_changes_with_its_methods_and_fields() -> None:
+    once = Negate(name="negate").fingerprint()
+
+    assert once == Negate(name="negate").fingerprint()
+    others = (
+        NegateOtherwise(name="negate"),
+        Negate(name="other"),
+        Negate(name="negate", repeats=True),
+    )
+    assert len({once, *(each.fingerprint() for each in others)}) == 4
 
 
 def test_two_pipelines_in_one_process_do_not_disturb_each_other() -> None:

@@ -8,15 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
+from matching.random_graphs import RANDOM_GRAPH_SHAPE, random_graph, random_rule
 
 import fx_passes
-from fx_passes.testing import (
-    RANDOM_GRAPH_SHAPE,
-    assert_same_values,
-    random_graph,
-    random_rule,
-    random_tensors,
-)
+from fx_passes.testing import assert_same_values, random_tensors
 
 if TYPE_CHECKING:
     from random import Random

@@ -11,11 +11,11 @@ import torch
 
 import fx_passes
 import npu_compile
-from fx_passes import ConditionError, Pipeline
+from fx_passes import Pipeline, RuleError
 from npu_compile import Backend, CompileConfig, ConfigError
 from npu_compile.compilation.chosen_pipeline import chosen_pipeline
 from npu_compile_command import run_command
-from piecewise_split import SideInputError, SplittingOpAbsentError
+from piecewise_split import SplittingOpError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -214,7 +214,7 @@ def test_required_rule_that_matches_nothing_fails_with_its_near_miss(
         lambda x: x * torch.sigmoid(x * 1.5), config, device=device, pipeline=rules.pipeline()
     )
 
-    with pytest.raises(ConditionError, match=r"the factor is 1\.5, not 1\.0"):
+    with pytest.raises(RuleError, match=r"the factor is 1\.5, not 1\.0"):
         compiled(torch.ones(4))
 
 
@@ -289,7 +289,7 @@ def test_absent_splitting_op_is_accepted_where_the_error_says_so(
     inputs = {"input_ids": torch.tensor([1, 2, 3]), "table": torch.ones(3, 2)}
     config = {"mode": "piecewise", "splitting_ops": [attention.name, "engine::other_attention"]}
 
-    with pytest.raises(SplittingOpAbsentError, match="allow_absent=True"):
+    with pytest.raises(SplittingOpError, match="allow_absent=True"):
         npu_compile.explain(decoder, inputs, config)
     accepted = npu_compile.explain(decoder, inputs, {**config, "allow_absent": True})
 
@@ -311,7 +311,7 @@ def test_side_inputs_reach_their_pieces(decoder: Decoder, attention: AttentionOp
     read = CompileConfig.from_mapping(declared)
     assert CompileConfig.from_json(json.dumps(read.to_mapping())) == read
     hash(read)
-    with pytest.raises(SideInputError, match="no such value"):
+    with pytest.raises(SplittingOpError, match="no such value"):
         npu_compile.explain(decoder, inputs, {**config, "side_inputs": {attention.name: ["x"]}})
 
 

@@ -91,7 +91,7 @@ def check_split() -> Check:
     ) -> SplitPlan:
         before = module.code
         plan = plan_split(module, splitting_ops, allow_absent=allow_absent)
-        pieces = split(module, plan)
+        pieces = split(plan)
         for piece in pieces.pieces:
             piece.graph.lint()
         expected_arguments, arguments_here = _copies(arguments), _copies(arguments)

@@ -7,7 +7,7 @@ import torch
 from torch._higher_order_ops.auto_functionalize import auto_functionalized
 from torch.fx import Graph
 
-from piecewise_split import SplittingOpNameError
+from piecewise_split import SplittingOpError
 from piecewise_split.operator_names import (
     answers_to,
     called_operator,
@@ -37,7 +37,7 @@ def test_parse_operator_name_accepted_form_canonical(written: str, canonical: st
 
 @pytest.mark.parametrize("written", ["mm", "", "aten::", "a::b::c", "a.b.c.d", "aten::mm.", "a b"])
 def test_parse_operator_name_malformed_raises(written: str) -> None:
-    with pytest.raises(SplittingOpNameError, match="expected 'ns::op'"):
+    with pytest.raises(SplittingOpError, match="expected 'ns::op'"):
         parse_operator_name(written)
 
 
@@ -59,7 +59,7 @@ def test_answers_to_packet_with_one_overload_matches_it_by_name() -> None:
 
 
 def test_answers_to_packet_with_several_overloads_raises() -> None:
-    with pytest.raises(SplittingOpNameError, match=r"2 \(default, by\)"):
+    with pytest.raises(SplittingOpError, match=r"2 \(default, by\)"):
         answers_to(torch.ops.ps_test.scale, "ps_test::scale.by")
 
 

@@ -8,9 +8,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch.fx import Graph, GraphModule
-from torch.testing import assert_close
 
-from piecewise_split import SplitPlan, plan_split, split, stitch
+from piecewise_split import SplitPlan, plan_split
 from piecewise_split.testing import dynamo_graph
 
 Check = Callable[..., SplitPlan]
@@ -302,43 +301,3 @@ def test_plan_split_higher_order_branches_stay_in_their_piece(check_split: Check
     assert len(plan.pieces) == 2
     assert plan.pieces[1].inputs == plan.pieces[0].outputs
     assert len(plan.pieces[1].inputs) == 1
-
-
-def test_plan_split_by_a_marker_of_the_model() -> None:
-    """What a model runs inside an annotation is told apart by no operator."""
-
-    def model(x: torch.Tensor) -> torch.Tensor:
-        x = torch.sin(x)
-        with torch.fx.traceback.annotate({"eager": "router"}):
-            x = torch.cos(x)
-        return torch.cos(x)
-
-    def splits_at(node: torch.fx.Node) -> str | None:
-        marks: dict[str, str] = node.meta.get("custom") or {}
-        return marks.get("eager")
-
-    module, inputs = dynamo_graph(model, torch.randn(4))
-    plan = plan_split(module, splits_at=splits_at)
-
-    assert [piece.is_splitting for piece in plan.pieces] == [False, True, False]
-    assert str(plan.pieces[1].cut_reason) == "splitting op router (x_1)"
-    stitched = stitch(split(module, plan))
-    assert_close(stitched(*inputs), module(*inputs), rtol=0, atol=0)
-
-
-def test_plan_split_calls_that_follow_each_other_may_stand_alone(build: Build) -> None:
-    graph = Graph()
-    x = graph.placeholder("x")
-    first = graph.call_function(ps_test.mix, (x,))
-    second = graph.call_function(ps_test.mix, (first,))
-    graph.output(graph.call_function(torch.sin, (second,)))
-    module = build(graph, torch.randn(4, 4))
-
-    shared = plan_split(module, ["ps_test::mix"])
-    alone = plan_split(module, ["ps_test::mix"], share_consecutive=False)
-
-    assert [len(piece.nodes) for piece in shared.pieces] == [2, 1]
-    assert [len(piece.nodes) for piece in alone.pieces] == [1, 1, 1]
-    assert [piece.is_splitting for piece in alone.pieces] == [True, True, False]
-    values = torch.randn(4, 4)
-    assert_close(stitch(split(module, alone))(values), module(values), rtol=0, atol=0)

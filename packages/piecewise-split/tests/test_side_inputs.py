@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
-from piecewise_split import Piece, SideInputError, plan_split, split, stitch
+from piecewise_split import Piece, SplittingOpError, plan_split, split, stitch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ def test_side_inputs_by_node_reach_that_piece_and_are_handed_over(module: GraphM
         return run
 
     x, cache = torch.randn(3), torch.randn(3)
-    found = stitch(split(module, plan), compile_piece)(x, cache)
+    found = stitch(split(plan), compile_piece)(x, cache)
 
     assert len(got["piece_1"]) == 1
     assert got["piece_3"][1] is cache
@@ -79,5 +79,5 @@ def test_side_inputs_already_used_are_not_repeated(module: GraphModule) -> None:
 def test_side_inputs_impossible_raise(
     module: GraphModule, declared: dict[str, list[str]], message: str
 ) -> None:
-    with pytest.raises(SideInputError, match=message):
+    with pytest.raises(SplittingOpError, match=message):
         plan_split(module, ["ps_test::mix"], side_inputs=declared)

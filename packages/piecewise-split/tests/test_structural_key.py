@@ -113,7 +113,7 @@ def test_structure_equal_layers_are_built_once(
     module, arguments = dynamo_graph(model, x, dynamic_dim=dynamic_dim)
 
     plan = plan_split(module, ["ps_test::attention"])
-    parts = split(module, plan)
+    parts = split(plan)
 
     assert len(plan.pieces) == 2 * layers + 1
     graphs = {id(piece.graph_module) for piece in parts.pieces if not piece.is_splitting}

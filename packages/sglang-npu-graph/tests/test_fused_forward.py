@@ -109,7 +109,7 @@ def test_what_was_not_tried_is_left_to_the_engine(
 def test_a_required_rule_that_matches_nothing_ends_the_capture() -> None:
     fusions = Fusions({"require": ["fuse_swiglu"]})
     forward = FusedForward(Qwen3ForCausalLM().forward, fusions, ("model", 2, 0))
-    with pytest.raises(fx_passes.ConditionError, match="fuse_swiglu"):
+    with pytest.raises(fx_passes.RuleError, match="fuse_swiglu"):
         forward(torch.randn(2, 4), object())
 
 

@@ -2,11 +2,8 @@
 
 from fx_passes.__about__ import __version__
 from fx_passes.errors import (
-    ConditionError,
-    ConvergenceError,
     FingerprintError,
     FxPassesError,
-    ObserverError,
     PassError,
     PatternError,
     PipelineError,
@@ -14,7 +11,7 @@ from fx_passes.errors import (
     TraceError,
 )
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
-from fx_passes.graph_pass import Condition, FunctionPass, GraphPass, NormalizePass, RulePass
+from fx_passes.graph_pass import FunctionPass, GraphPass, NormalizePass, RulePass
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.matching.pattern import label
 from fx_passes.normal_form.normalize import normalize_graph
@@ -28,16 +25,12 @@ from fx_passes.reports.observers import (
 )
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, Report, RuleReport
 from fx_passes.rewriting.graph_builder import GraphBuilder
-from fx_passes.rewriting.replacement_rule import MatchForExtraCheck, rule_from_replacement
 from fx_passes.rewriting.rewriter import apply_rules
-from fx_passes.rewriting.rule import PatternSource, Rule
+from fx_passes.rewriting.rule import Rule
 from fx_passes.tracing.kernel_operator import KernelOperator
 from fx_passes.tracing.traced_call import TracedCall, trace_call
 
 __all__ = [
-    "Condition",
-    "ConditionError",
-    "ConvergenceError",
     "DiffObserver",
     "DumpObserver",
     "FingerprintError",
@@ -47,18 +40,15 @@ __all__ = [
     "GraphPass",
     "KernelOperator",
     "Match",
-    "MatchForExtraCheck",
     "MatchRecord",
     "NearMiss",
     "NoMatch",
     "NormalizePass",
-    "ObserverError",
     "PassError",
     "PassObserver",
     "PassReport",
     "PassSelection",
     "PatternError",
-    "PatternSource",
     "Pipeline",
     "PipelineError",
     "PipelineResult",
@@ -77,6 +67,5 @@ __all__ = [
     "default_npu_pipeline",
     "label",
     "normalize_graph",
-    "rule_from_replacement",
     "trace_call",
 ]

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 __all__ = [
-    "ConditionError",
-    "ConvergenceError",
     "FingerprintError",
     "FxPassesError",
-    "ObserverError",
     "PassError",
     "PatternError",
     "PipelineError",
@@ -25,23 +22,11 @@ class PatternError(FxPassesError, ValueError):
 
 
 class RuleError(FxPassesError, RuntimeError):
-    """The `check` or the `rewrite` of a rule failed or broke its contract."""
+    """The `check` or the `rewrite` of a rule failed, or a required rule matched nothing."""
 
 
 class PassError(FxPassesError, RuntimeError):
-    """A pass failed; the message names it and the passes that ran before it."""
-
-
-class ConditionError(PassError):
-    """A condition of a pass does not hold, or a rule that a run requires matched nothing."""
-
-
-class ConvergenceError(PassError):
-    """The passes still changed the graph after the last permitted round."""
-
-
-class ObserverError(PassError):
-    """An observer found something wrong with the graph between two passes."""
+    """A pass failed, never ends, or left a graph in which an observer found something wrong."""
 
 
 class PipelineError(FxPassesError, ValueError):

@@ -1,9 +1,11 @@
-"""Passes: named steps from graph to graph, frozen, with conditions before and after."""
+"""Passes: named, frozen steps from graph to graph."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields, replace
+from types import FunctionType
+from typing import TYPE_CHECKING
 
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from torch.fx import GraphModule
 
 __all__ = [
-    "Condition",
     "FunctionPass",
     "GraphPass",
     "NormalizePass",
@@ -30,58 +31,50 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class Condition:
-    """Something that must hold before or after a pass.
+class GraphPass(ABC):
+    """One step of a pipeline. Subclass it and write `run`; further settings are further fields.
+
+    Passes are frozen, so that threads can share them.
 
     Attributes:
-        name: What must hold, in a few words.
-        problem: Says what is wrong with a graph, or returns None. Must not change it.
+        name: Name in reports and errors, unique in a pipeline.
+        after: Names of passes that must come before this one, if they are in the pipeline.
+        repeats: Whether the pass runs again when a pass of the same round changed the graph.
     """
 
     name: str
-    problem: Callable[[GraphModule], str | None]
+    after: tuple[str, ...] = ()
+    repeats: bool = False
 
-
-@runtime_checkable
-class GraphPass(Protocol):
-    """What a pipeline runs. Implementations are frozen: what they know they know from birth."""
-
-    @property
-    def name(self) -> str:
-        """Name in reports and errors, unique in a pipeline."""
-
-    @property
-    def after(self) -> tuple[str, ...]:
-        """Names of passes that must stand before this one, if they are in the pipeline."""
-
-    @property
-    def repeats(self) -> bool:
-        """Whether the pass runs again when a pass of the same round changed the graph."""
-
-    @property
-    def preconditions(self) -> tuple[Condition, ...]:
-        """What must hold before the pass."""
-
-    @property
-    def postconditions(self) -> tuple[Condition, ...]:
-        """What must hold after it."""
-
+    @abstractmethod
     def run(self, graph_module: GraphModule) -> PassReport:
-        """Change the graph in place, without recompiling the module, and say what was done."""
+        """Change the graph in place, without recompiling the module, and report what was done."""
 
     def fingerprint(self) -> str:
-        """Return a hash of what the pass does, the same in every process."""
+        """Return a hash of the class and its fields, the same in every process.
+
+        Covers the methods of the class and what they read, see `fingerprint_of_functions`.
+
+        Raises:
+            FingerprintError: A field has content that no stable hash can be made of.
+        """
+        kind = type(self)
+        own = [
+            method
+            for each in kind.__mro__
+            if each.__module__.partition(".")[0] not in {"abc", "builtins", "fx_passes"}
+            for method in vars(each).values()
+            if isinstance(method, FunctionType)
+        ]
+        values = tuple((each.name, getattr(self, each.name)) for each in fields(self))
+        return fingerprint_of_functions((*own, values), kind.__qualname__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class NormalizePass:
+class NormalizePass(GraphPass):
     """Spells the calls of a graph as operator overloads; see `normalize_graph`."""
 
     name: str = "normalize"
-    after: tuple[str, ...] = ()
-    repeats: bool = False
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Normalise the graph."""
@@ -89,25 +82,17 @@ class NormalizePass:
         detail = f"{changed} nodes put into normal form"
         return PassReport(name=self.name, modified=changed > 0, detail=detail)
 
-    def fingerprint(self) -> str:
-        """Return a hash of what the pass does; its code belongs to the package's version."""
-        return fingerprint_of_functions((), type(self).__name__, self.name)
-
 
 @dataclass(frozen=True, kw_only=True)
-class RulePass:
+class RulePass(GraphPass):
     """Applies rules in one pass over the graph; earlier rules take precedence.
 
     Attributes:
         rules: The rules; names are unique.
     """
 
-    name: str
     rules: tuple[Rule, ...]
-    after: tuple[str, ...] = ()
     repeats: bool = True
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def __post_init__(self) -> None:
         problem = rules_problem(self.rules)
@@ -127,24 +112,11 @@ class RulePass:
 
     def exact(self) -> RulePass:
         """Return the pass with only those rules whose replacement gives the same bits."""
-        rules = tuple(rule for rule in self.rules if rule.numerics == "exact")
-        return RulePass(
-            name=self.name,
-            rules=rules,
-            after=self.after,
-            repeats=self.repeats,
-            preconditions=self.preconditions,
-            postconditions=self.postconditions,
-        )
-
-    def fingerprint(self) -> str:
-        """Return a hash of the rules, in order."""
-        rules = tuple(rule.fingerprint() for rule in self.rules)
-        return fingerprint_of_functions((), type(self).__name__, self.name, self.repeats, rules)
+        return replace(self, rules=tuple(rule for rule in self.rules if rule.numerics == "exact"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunctionPass:
+class FunctionPass(GraphPass):
     """A pass that is a function.
 
     Attributes:
@@ -152,21 +124,11 @@ class FunctionPass:
             did. Must change nothing when run again on its own result.
     """
 
-    name: str
     function: Callable[[GraphModule], bool]
-    after: tuple[str, ...] = ()
-    repeats: bool = False
-    preconditions: tuple[Condition, ...] = field(default=())
-    postconditions: tuple[Condition, ...] = field(default=())
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Call the function."""
         return PassReport(name=self.name, modified=bool(self.function(graph_module)))
-
-    def fingerprint(self) -> str:
-        """Return a hash of the function and what it reads; see `fingerprint_of_functions`."""
-        kind = type(self).__name__
-        return fingerprint_of_functions((self.function,), kind, self.name, self.repeats)
 
 
 def pass_problem(item: object) -> str | None:
@@ -209,7 +171,7 @@ def rules_problem(rules: object) -> str | None:
         if isinstance(each, (tuple, list)):
             return (
                 f"`rules[{position}]` is a {type(each).__name__}; functions such as "
-                "`fuse_add_rms_norm()` return tuples of rules: write `rules=(*first(), *second())`"
+                "`remove_noops()` return several rules: write `rules=(first(), *second())`"
             )
         if not isinstance(each, Rule):
             return f"`rules[{position}]` must be a Rule, found {each!r}"

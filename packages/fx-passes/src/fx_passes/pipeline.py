@@ -10,15 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from fx_passes.__about__ import __version__
-from fx_passes.errors import (
-    ConditionError,
-    ConvergenceError,
-    FxPassesError,
-    PassError,
-    PipelineError,
-)
+from fx_passes.errors import FxPassesError, PassError, PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
-from fx_passes.graph_pass import Condition, GraphPass, RulePass, passes_problem
+from fx_passes.graph_pass import GraphPass, RulePass, passes_problem
 from fx_passes.reports.report import PassReport, Report
 from fx_passes.reports.structured_trace import trace_graph, trace_report
 from fx_passes.snapshot import GraphSnapshot
@@ -32,7 +26,7 @@ __all__ = ["PassObserver", "Pipeline", "PipelineResult"]
 
 
 class PassObserver(Protocol):
-    """Looks on between passes. May raise an `ObserverError`; must not change the graph."""
+    """Looks on between passes. May raise a `PassError`; must not change the graph."""
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
         """Look at the graph before a pass."""
@@ -104,12 +98,12 @@ class Pipeline:
             Whether the graph changed, and the report.
 
         Raises:
-            ConditionError: A condition of a pass does not hold, or a required rule matched nothing;
-                the message has its near misses.
-            ConvergenceError: The last permitted round still changed the graph.
-            PassError: A pass failed. The message names the pass and those before it.
+            PassError: A pass failed, or the last permitted round still changed the graph. The
+                message names the pass and those before it.
+            RuleError: A rule failed, or a required one matched nothing; the message has its near
+                misses.
             PipelineError: The pipeline has no rule of a required name.
-            FxPassesError: A rule or an observer failed.
+            FxPassesError: An observer found something wrong, or a pattern cannot be traced.
 
         After any of these the graph is as it was, in the same object, of new, equal nodes.
         """
@@ -220,7 +214,7 @@ class Pipeline:
             for rule in report.rules
             if rule.matches
         )
-        raise ConvergenceError(
+        raise PassError(
             f"running a pipeline: after {self.max_rounds} rounds the graph still changes; rules "
             f"that matched in the last round: {changing or 'none'}. What they build matches again, "
             "so they would never end"
@@ -230,7 +224,6 @@ class Pipeline:
         self, each: GraphPass, graph_module: GraphModule, before: Sequence[PassReport]
     ) -> PassReport:
         ran = ", ".join(dict.fromkeys(report.name for report in before)) or "none"
-        self._require(each.preconditions, "precondition", each, graph_module, ran)
         for observer in self.observers:
             observer.before_pass(graph_module, each.name)
         try:
@@ -245,24 +238,7 @@ class Pipeline:
             ) from error
         for observer in self.observers:
             observer.after_pass(graph_module, report)
-        self._require(each.postconditions, "postcondition", each, graph_module, ran)
         return report
-
-    @staticmethod
-    def _require(
-        conditions: Sequence[Condition],
-        kind: str,
-        each: GraphPass,
-        graph_module: GraphModule,
-        ran: str,
-    ) -> None:
-        for condition in conditions:
-            problem = condition.problem(graph_module)
-            if problem is not None:
-                raise ConditionError(
-                    f"running the pass {each.name!r}: its {kind} {condition.name!r} does not hold: "
-                    f"{problem}; passes run before it: {ran}"
-                )
 
 
 def _near(name: str, known: Sequence[str]) -> str:

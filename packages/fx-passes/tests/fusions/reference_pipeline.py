@@ -13,9 +13,9 @@ __all__ = ["reference_pipeline"]
 def reference_pipeline() -> Pipeline:
     """Return it; its rule fuses without any vendor kernel, which it would otherwise wait for."""
     pipeline = default_npu_pipeline()
-    own = {rule.name: rule for rule in fuse_split_qkv_rms_norm_rope(kernels=())}
+    own = fuse_split_qkv_rms_norm_rope(kernels=())
     passes = tuple(
-        replace(each, rules=tuple(own.get(rule.name, rule) for rule in each.rules))
+        replace(each, rules=tuple(own if rule.name == own.name else rule for rule in each.rules))
         if isinstance(each, RulePass)
         else each
         for each in pipeline.passes

@@ -28,7 +28,7 @@ def pipeline() -> fx_passes.Pipeline:
     return fx_passes.Pipeline(
         passes=(
             fx_passes.NormalizePass(),
-            fx_passes.RulePass(name="fusions", rules=fuse_add_rms_norm()),
+            fx_passes.RulePass(name="fusions", rules=(fuse_add_rms_norm(),)),
         )
     )
 

@@ -105,7 +105,7 @@ def test_reciprocal_in_the_graph_is_not_inverted_again() -> None:
 def test_half_precision_scales_are_cast_to_the_kernel_table() -> None:
     module = capture_graph(Quantized(div_mode=True).__call__, inputs(torch.float16))
     # Two casts are more launches than the fusion saves.
-    (rule,) = (replace(each, accepts_cost=True) for each in fuse_add_rms_norm_quant())
+    rule = replace(fuse_add_rms_norm_quant(), accepts_cost=True)
     rules = fx_passes.RulePass(name="rules", rules=(rule,))
 
     assert_rewritten(

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fusions.attention_heads import AttentionHeads, qkv_inputs
 from fx_passes.testing import (
-    AttentionHeads,
     GraphLevel,
     assert_left_alone,
     assert_rewritten,
     assert_same_values,
     capture_graph,
-    qkv_inputs,
     random_tensors,
 )
 

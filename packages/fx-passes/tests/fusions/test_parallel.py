@@ -12,6 +12,7 @@ from torch.distributed import _functional_collectives as collectives
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fx_passes
+from fusions.rank_runs import run_ranks
 from fx_passes.fusions import (
     ParallelGroup,
     fuse_add_rms_norm,
@@ -25,7 +26,6 @@ from fx_passes.testing import (
     assert_same_values,
     capture_graph,
     random_tensors,
-    run_ranks,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def pipeline(*rules: fx_passes.Rule) -> fx_passes.Pipeline:
     return fx_passes.Pipeline(
         passes=(
             fx_passes.NormalizePass(),
-            fx_passes.RulePass(name="norms", rules=fuse_add_rms_norm()),
+            fx_passes.RulePass(name="norms", rules=(fuse_add_rms_norm(),)),
             fx_passes.RulePass(name="parallel", rules=rules),
         )
     )
@@ -78,13 +78,13 @@ def pipeline(*rules: fx_passes.Rule) -> fx_passes.Pipeline:
 
 def matmul_pipeline(**changes: object) -> fx_passes.Pipeline:
     made = groups(0, str(changes.get("communicator", "hccl_0")))
-    return pipeline(*fuse_matmul_all_reduce(made, soc=str(changes.get("soc", ""))))
+    return pipeline(fuse_matmul_all_reduce(made, soc=str(changes.get("soc", ""))))
 
 
 def sharding_pipeline(rank: int, *, divide: bool = False) -> fx_passes.Pipeline:
     made = groups(rank)
     return pipeline(
-        *shard_all_reduce_norm(made, tokens_divide=divide),
+        shard_all_reduce_norm(made, tokens_divide=divide),
         *remove_gather_of_own_shard(made),
     )
 
@@ -166,7 +166,7 @@ def test_all_reduce_of_another_group_is_left_alone() -> None:
     other = ParallelGroup(name="other", rank=0, size=SIZE, communicator="hccl_1")
     module = capture_graph(mm, matmul_inputs())
 
-    rules = pipeline(*fuse_matmul_all_reduce((other,)))
+    rules = pipeline(fuse_matmul_all_reduce((other,)))
     assert_left_alone(rules, module, "fuse_matmul_all_reduce", "is not one of those")
 
 

@@ -12,6 +12,7 @@ from torch.distributed import _functional_collectives as collectives
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import fx_passes
+from fusions.rank_runs import run_ranks
 from fx_passes.fusions import ParallelGroup, shard_all_reduce_norm
 from fx_passes.testing import (
     assert_left_alone,
@@ -19,7 +20,6 @@ from fx_passes.testing import (
     assert_same_values,
     capture_graph,
     random_tensors,
-    run_ranks,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def process_group() -> Iterator[None]:
 
 def pipeline(rank: int) -> fx_passes.Pipeline:
     group = ParallelGroup(name=dist.group.WORLD.group_name, rank=rank, size=SIZE)  # type: ignore[union-attr]
-    rules = fx_passes.RulePass(name="parallel", rules=shard_all_reduce_norm((group,)))
+    rules = fx_passes.RulePass(name="parallel", rules=(shard_all_reduce_norm((group,)),))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 
 

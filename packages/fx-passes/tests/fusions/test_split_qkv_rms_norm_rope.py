@@ -10,18 +10,16 @@ import torch
 from torch import Tensor
 
 import fx_passes
+from fusions.attention_heads import AttentionHeads, qkv_function, qkv_inputs
 from fusions.cases.rotary import ROTARY_CASES
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rope
 from fx_passes.operators import KNOWN_KERNELS
 from fx_passes.testing import (
-    AttentionHeads,
     GraphLevel,
     assert_left_alone,
     assert_rewritten,
     assert_same_values,
     capture_graph,
-    qkv_function,
-    qkv_inputs,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ npu = torch.ops.npu
 
 
 def pipeline(*, kernels: tuple[VendorKernel, ...] = ()) -> fx_passes.Pipeline:
-    rules = fuse_split_qkv_rms_norm_rope(kernels=kernels)
+    rules = (fuse_split_qkv_rms_norm_rope(kernels=kernels),)
     passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 
@@ -341,8 +339,8 @@ def test_cosines_of_all_layers_are_looked_up_once() -> None:
 
 
 def test_rule_without_vendor_kernels_is_exact() -> None:
-    (exact,) = fuse_split_qkv_rms_norm_rope(kernels=())
-    (rounding,) = fuse_split_qkv_rms_norm_rope()
+    exact = fuse_split_qkv_rms_norm_rope(kernels=())
+    rounding = fuse_split_qkv_rms_norm_rope()
     assert (exact.numerics, rounding.numerics) == ("exact", "rounding")
 
 

@@ -28,7 +28,7 @@ LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fuse_swiglu()
+    rules = (fuse_swiglu(),)
     passes = (fx_passes.NormalizePass(), fx_passes.RulePass(name="fusions", rules=rules))
     return fx_passes.Pipeline(passes=passes)
 
@@ -146,7 +146,7 @@ def test_halves_of_two_tensors_are_left_alone() -> None:
 
 
 def test_rule_declares_that_it_rounds_elsewhere() -> None:
-    (rule,) = fuse_swiglu()
+    rule = fuse_swiglu()
     assert rule.numerics == "rounding"
     assert RULE not in fx_passes.default_npu_pipeline().exact().names()
 

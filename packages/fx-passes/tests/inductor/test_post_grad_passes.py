@@ -79,8 +79,8 @@ def test_call_takes_a_graph_without_a_module() -> None:
 
 def test_no_arguments_give_the_fusions_for_npus() -> None:
     names = PostGradPasses().pipeline.names()
-    assert [name for name in names if name != "vllm_ascend_forms"][:1] == ["normalize"]
-    assert names.index("vllm_ascend_forms") < names.index("npu_fusions")
+    assert [name for name in names if name != "vllm_ascend_dialect"][:1] == ["normalize"]
+    assert names.index("vllm_ascend_dialect") < names.index("npu_fusions")
     assert set(fx_passes.default_npu_pipeline().names()) <= set(names)
 
 

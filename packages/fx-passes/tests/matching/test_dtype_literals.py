@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import fx_passes
-from fx_passes import rule_from_replacement
 from fx_passes.graph_argument import literals_equal, number_of_dtype
+from fx_passes.inductor import rule_from_replacement
 from fx_passes.testing import GraphLevel, assert_rewritten, capture_graph, random_tensors
 
 if TYPE_CHECKING:

@@ -281,7 +281,7 @@ def test_rules_made_twice_match_as_often_as_made_once() -> None:
         return out
 
     for _ in range(2):
-        (made,) = fuse_add_rms_norm()
+        made = fuse_add_rms_norm()
         rule = replace(made)
         module: GraphModule = capture_graph(function, inputs(3))
         fx_passes.normalize_graph(module)

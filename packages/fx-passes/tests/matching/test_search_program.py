@@ -16,7 +16,7 @@ from fx_passes.graph_argument import literals_equal
 from fx_passes.matching.matcher import Matcher
 from fx_passes.matching.pattern import PatternCall, PatternNode, compile_pattern
 from fx_passes.normal_form.operator_signature import SignatureTable
-from fx_passes.testing import random_graph, random_rule
+from matching.random_graphs import random_graph, random_rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

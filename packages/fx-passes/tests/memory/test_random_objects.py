@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import fx_passes
-from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.dialects import vllm_ascend_dialect
 from fx_passes.functional import FunctionalBackend
 from fx_passes.raising import raising_pipeline
 
@@ -245,7 +245,7 @@ def _pipeline(kind: str) -> fx_passes.Pipeline:
         return default.exact()
     if kind == "raising":
         return raising_pipeline()
-    rules = vllm_ascend_forms(whole_residuals=True) if kind == "forms" else RULES
+    rules = vllm_ascend_dialect(whole_residuals=True) if kind == "forms" else RULES
     if kind in {"forms", "user"}:
         rewriting = fx_passes.RulePass(name="rules", rules=rules, repeats=False)
         return fx_passes.Pipeline(passes=(first, rewriting, *others))

@@ -9,25 +9,24 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.attention_heads import AttentionHeads, qkv_inputs
+from fusions.rank_runs import run_ranks
 from torch import Tensor
 from torch._functorch import config as functorch_config
 from torch.fx import Graph
 
 import fx_passes
-from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.dialects import vllm_ascend_dialect
 from fx_passes.functional import FunctionalBackend
 from fx_passes.fusions import fuse_split_qkv_rms_norm_rotary_embedding
 from fx_passes.generic_passes import ShareEqualCallsPass
 from fx_passes.memory import EffectTable, witness_of_write
 from fx_passes.testing import (
-    AttentionHeads,
     assert_left_alone,
     assert_rewritten,
     assert_same_values,
     capture_graph,
-    qkv_inputs,
     random_tensors,
-    run_ranks,
 )
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ TWO = "two:0"
 FORMS = fx_passes.Pipeline(
     passes=(
         fx_passes.NormalizePass(),
-        fx_passes.RulePass(name="forms", rules=vllm_ascend_forms({TWO: "7"})),
+        fx_passes.RulePass(name="forms", rules=vllm_ascend_dialect({TWO: "7"})),
     )
 )
 REDUCE = "vllm_ascend_all_reduce"
@@ -170,7 +169,7 @@ ROPE = "fuse_split_qkv_rms_norm_rotary_embedding"
 
 
 def rotary_pipeline() -> fx_passes.Pipeline:
-    rules = fuse_split_qkv_rms_norm_rotary_embedding(kernels=())
+    rules = (fuse_split_qkv_rms_norm_rotary_embedding(kernels=()),)
     return fx_passes.Pipeline(
         passes=(fx_passes.NormalizePass(), fx_passes.RulePass(name="rules", rules=rules))
     )

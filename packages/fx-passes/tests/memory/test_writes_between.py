@@ -237,8 +237,8 @@ def test_reciprocal_of_a_scale_written_since_is_inverted_again() -> None:
     graph.output((quantized, total))
     module = GraphModule(torch.nn.Module(), graph)
 
-    rules = [replace(rule, accepts_cost=True) for rule in fuse_add_rms_norm_quant()]
-    fusing = fx_passes.RulePass(name="fusing", rules=tuple(rules))
+    rule = replace(fuse_add_rms_norm_quant(), accepts_cost=True)
+    fusing = fx_passes.RulePass(name="fusing", rules=(rule,))
     fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), fusing)).run(module)
 
     (fused,) = [node for node in module.graph.nodes if "npu_add_rms_norm_quant" in str(node.target)]

@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from fusions.attention_heads import AttentionHeads, qkv_inputs
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from fx_passes.operators import define_operators
-from fx_passes.testing import AttentionHeads, qkv_inputs
 
 
 def run(heads: AttentionHeads, tokens: int, device: str, dtype: torch.dtype = torch.bfloat16):  # type: ignore[no-untyped-def]  # noqa: ANN201

@@ -38,7 +38,7 @@ QUERY, KEY = (2, 4, 7, 16), (2, 2, 7, 16)
 
 def pipeline() -> fx_passes.Pipeline:
     rules = fx_passes.RulePass(
-        name="raise", rules=(*raise_sink_attention(), *spelt_attention(), *raise_attention())
+        name="raise", rules=(raise_sink_attention(), spelt_attention(), raise_attention())
     )
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules, ShareEqualCallsPass()))
 

@@ -23,7 +23,7 @@ LEVELS: list[GraphLevel] = ["dynamo", "aten"]
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fx_passes.RulePass(name="raise", rules=raise_swiglu())
+    rules = fx_passes.RulePass(name="raise", rules=(raise_swiglu(),))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 
 

@@ -31,7 +31,7 @@ EPSILON = 1e-6
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fx_passes.RulePass(name="raise", rules=(*spelt_rms_norm(), *raise_rms_norm()))
+    rules = fx_passes.RulePass(name="raise", rules=(spelt_rms_norm(), raise_rms_norm()))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 
 
@@ -211,7 +211,7 @@ def test_norm_then_added_fuses_with_the_residual() -> None:
 
     module = capture_graph(function, random_tensors((6, 32), (6, 32), (32,)))
     rules = fx_passes.RulePass(
-        name="raise", rules=(*spelt_rms_norm(), *raise_rms_norm(), *fuse_add_rms_norm())
+        name="raise", rules=(spelt_rms_norm(), raise_rms_norm(), fuse_add_rms_norm())
     )
     both = fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 

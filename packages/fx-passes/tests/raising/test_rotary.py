@@ -28,7 +28,7 @@ SHAPES = ((2, 4, 7, 16), (1, 1, 7, 16), (1, 1, 7, 16))
 
 
 def pipeline() -> fx_passes.Pipeline:
-    rules = fx_passes.RulePass(name="raise", rules=raise_rotary())
+    rules = fx_passes.RulePass(name="raise", rules=(raise_rotary(),))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules))
 
 

@@ -18,7 +18,7 @@ def model(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def test_launches_are_counted_before_and_after() -> None:
     observer = CostObserver()
-    rules = fx_passes.RulePass(name="rules", rules=fuse_add_rms_norm())
+    rules = fx_passes.RulePass(name="rules", rules=(fuse_add_rms_norm(),))
     passes = (fx_passes.NormalizePass(), rules)
     graph = capture_graph(model, random_tensors((4, 8), (4, 8), (8,)))
 

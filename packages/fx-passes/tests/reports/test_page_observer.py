@@ -61,7 +61,7 @@ def norm_graph(alpha: int = 3) -> GraphModule:
 
 
 def pipeline(observer: PageObserver) -> fx_passes.Pipeline:
-    rules = fx_passes.RulePass(name="rules", rules=(*fuse_add_rms_norm(), *fuse_swiglu()))
+    rules = fx_passes.RulePass(name="rules", rules=(fuse_add_rms_norm(), fuse_swiglu()))
     return fx_passes.Pipeline(passes=(fx_passes.NormalizePass(), rules), observers=(observer,))
 
 

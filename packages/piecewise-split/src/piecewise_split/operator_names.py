@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from piecewise_split.errors import SplittingOpNameError
+from piecewise_split.errors import SplittingOpError
 from piecewise_split.torch_internals import HigherOrderOperator, OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def parse_operator_name(operator: str | OpOverload | OpOverloadPacket) -> str:
             ``"ns.op.overload"`` and ``"torch.ops.ns.op"``, or the operator object itself.
 
     Returns:
-        The canonical name. Without an overload it stands for every overload.
+        The canonical name. Without an overload it means every overload.
 
     Raises:
-        SplittingOpNameError: The text has none of these forms.
+        SplittingOpError: The text has none of these forms.
     """
     text = operator if isinstance(operator, str) else str(operator)
     match = _QUALIFIED.fullmatch(text) or _DOTTED.fullmatch(text)
@@ -35,7 +35,7 @@ def parse_operator_name(operator: str | OpOverload | OpOverloadPacket) -> str:
             f"Reading the name of a splitting op: {operator!r} is not an operator name; expected "
             f"'ns::op' or 'ns::op.overload', for example 'aten::mm' or 'aten::add.Tensor'."
         )
-        raise SplittingOpNameError(msg)
+        raise SplittingOpError(msg)
     namespace, name, overload = match.groups()
     return f"{namespace}::{name}" + (f".{overload}" if overload else "")
 
@@ -69,7 +69,7 @@ def answers_to(operator: OpOverload | OpOverloadPacket, name: str) -> bool:
         name: Canonical, from :func:`parse_operator_name`.
 
     Raises:
-        SplittingOpNameError: The name asks for one overload, the graph calls the packet, and the
+        SplittingOpError: The name asks for one overload, the graph calls the packet, and the
             packet has several, so nothing in the graph says which one will run.
     """
     packet, _, overload = name.partition(".")
@@ -86,5 +86,5 @@ def answers_to(operator: OpOverload | OpOverloadPacket, name: str) -> bool:
             f"overload and it has {len(overloads)} ({', '.join(overloads)}), so the overload is "
             f"not known before the call. Use {packet!r}, or split a graph at ATen level."
         )
-        raise SplittingOpNameError(msg)
+        raise SplittingOpError(msg)
     return overload in overloads

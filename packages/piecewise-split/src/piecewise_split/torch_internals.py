@@ -1,4 +1,4 @@
-"""The private names of torch that this package stands on; nothing else of it does.
+"""The private names of torch that this package uses; no other file uses any.
 
 Each has a line that says in which versions of torch it is, and why it is needed.
 """

@@ -89,7 +89,7 @@ class Fusions:
         """Rewrite a traced call in place.
 
         Raises:
-            ConditionError: A required rule matched nothing; the message has its near misses.
+            RuleError: A required rule matched nothing; the message has its near misses.
         """
         report = self.pipeline.run(call.graph_module).report
         if not self.reports:

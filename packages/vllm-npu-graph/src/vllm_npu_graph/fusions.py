@@ -51,7 +51,7 @@ class FusionPass(VllmInductorPass):  # type: ignore[misc]
         """Tell what was fused, when all graphs are compiled.
 
         Raises:
-            ConditionError: A required rule matched in no graph; the message has its near misses.
+            RuleError: A required rule matched in no graph; the message has its near misses.
         """
         report, graphs = self.passes.report, len(self.passes.results)
         report.require(*self.passes.selection.require)

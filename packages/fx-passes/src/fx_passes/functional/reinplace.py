@@ -11,7 +11,6 @@ import torch
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true, sym_eq
 
-from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.functional.memory_map import (
     MemoryMap,
     is_view_operator,
@@ -20,6 +19,7 @@ from fx_passes.functional.memory_map import (
 )
 from fx_passes.functional.mutable_calls import MutableCall, auto_functionalized_v2
 from fx_passes.graph_argument import nodes_in
+from fx_passes.graph_pass import GraphPass
 from fx_passes.memory.effect import EffectTable
 from fx_passes.normal_form.operator_signature import overload_names
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph, GraphModule
 
-    from fx_passes.graph_pass import Condition
 
 __all__ = ["ReinplacePass", "reinplace_graph"]
 
@@ -66,7 +65,7 @@ _WRITES_A_PART = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReinplacePass:
+class ReinplacePass(GraphPass):
     """Turns a functional graph of AOTAutograd into one that writes in place.
 
     Runs after all rules, once; a rule sees functional graphs only. See `reinplace_graph`.
@@ -75,17 +74,11 @@ class ReinplacePass:
     name: str = "reinplace"
     after: tuple[str, ...] = ()
     repeats: bool = False
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Write in place what can be; near misses are the copies that remain."""
         report = reinplace_graph(graph_module.graph)
         return PassReport(name=self.name, modified=bool(report.matches), rules=(report,))
-
-    def fingerprint(self) -> str:
-        """Return a hash of what the pass does; its code belongs to the package's version."""
-        return fingerprint_of_functions((), type(self).__name__, self.name)
 
 
 def reinplace_graph(graph: Graph) -> RuleReport:

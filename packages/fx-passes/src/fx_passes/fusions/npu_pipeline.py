@@ -44,29 +44,29 @@ def default_npu_pipeline(*, soc: str = "") -> Pipeline:
             devices have; empty for those that all have.
     """
     rules = (
-        *fuse_split_qkv_rms_norm_rope(soc=soc),
-        *fuse_split_qkv_rms_norm_mrope(soc=soc),
-        *fuse_split_qkv_rms_norm_rotary_embedding(soc=soc),
-        *fuse_add_rms_norm_dynamic_mx_quant(),
-        *fuse_add_rms_norm_dynamic_quant(),
-        *fuse_add_rms_norm_two_quants(),
-        *fuse_add_rms_norm_quant(),
-        # Behind those that keep no norm to cast, before the one that leaves the cast behind.
+        fuse_split_qkv_rms_norm_rope(soc=soc),
+        fuse_split_qkv_rms_norm_mrope(soc=soc),
+        fuse_split_qkv_rms_norm_rotary_embedding(soc=soc),
+        fuse_add_rms_norm_dynamic_mx_quant(),
+        fuse_add_rms_norm_dynamic_quant(),
+        fuse_add_rms_norm_two_quants(),
+        fuse_add_rms_norm_quant(),
+        # Behind those that keep no norm to cast, before the one that leaves the cast.
         *fuse_add_rms_norm_cast(),
-        *fuse_add_rms_norm(),
-        *fuse_rms_norm_dynamic_mx_quant(),
-        *fuse_rms_norm_quant(soc=soc),
+        fuse_add_rms_norm(),
+        fuse_rms_norm_dynamic_mx_quant(),
+        fuse_rms_norm_quant(soc=soc),
         # Before what begins with the operators that these two build.
-        *fuse_swiglu(),
-        *fuse_geglu(),
-        *fuse_swiglu_mx_quant(),
-        *fuse_swiglu_dynamic_quant(),
-        *fuse_swiglu_quant(),
-        *fuse_batch_matmul_transpose(),
-        *fuse_multiply_add(),
+        fuse_swiglu(),
+        fuse_geglu(),
+        fuse_swiglu_mx_quant(),
+        fuse_swiglu_dynamic_quant(),
+        fuse_swiglu_quant(),
+        fuse_batch_matmul_transpose(),
+        fuse_multiply_add(),
     )
     fusions = RulePass(name="npu_fusions", rules=rules, after=("normalize",))
-    noops = (*remove_noops(), *remove_double_reciprocal())
+    noops = (*remove_noops(), remove_double_reciprocal())
     return Pipeline(
         passes=(
             NormalizePass(),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_argument import literals_equal
+from fx_passes.graph_pass import GraphPass
 from fx_passes.memory import AliasAnalysis, EffectTable
 from fx_passes.reports.report import PassReport
 from fx_passes.rewriting.checks.substitution import substitution_problem
@@ -17,7 +17,6 @@ from fx_passes.rewriting.run_scope import where_it_runs
 if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
-    from fx_passes.graph_pass import Condition
     from fx_passes.torch_internals import OpOverload
 
 __all__ = ["ShareEqualCallsPass", "preparing_operators"]
@@ -50,7 +49,7 @@ def preparing_operators() -> frozenset[OpOverload]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ShareEqualCallsPass:
+class ShareEqualCallsPass(GraphPass):
     """Replaces a call by an earlier one with the same operator and arguments.
 
     For `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows of a
@@ -62,8 +61,6 @@ class ShareEqualCallsPass:
     name: str = "share_equal_calls"
     after: tuple[str, ...] = ("raise", "npu_fusions")
     repeats: bool = True
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Share the calls."""
@@ -71,10 +68,6 @@ class ShareEqualCallsPass:
         erased = _erase_unused(graph_module.graph)
         detail = f"{shared} calls replaced by an earlier one, {erased} that nothing used removed"
         return PassReport(name=self.name, modified=shared + erased > 0, detail=detail)
-
-    def fingerprint(self) -> str:
-        """Return a hash of what the pass does; its code belongs to the package's version."""
-        return fingerprint_of_functions((), type(self).__name__, self.name)
 
 
 def _share(graph: Graph) -> int:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.generic_passes.equal_calls import preparing_operators
 from fx_passes.generic_passes.prepared_values import PreparedValues
 from fx_passes.graph_argument import nodes_in, value_of
+from fx_passes.graph_pass import GraphPass
 from fx_passes.memory import PREPARED_VALUES, AliasAnalysis, EffectTable, escapes
 from fx_passes.reports.report import PassReport
 from fx_passes.rewriting.weights import is_prepared_weight
@@ -21,7 +21,6 @@ from fx_passes.torch_internals import FakeTensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from fx_passes.graph_pass import Condition
 
 __all__ = ["FoldConstantsPass"]
 
@@ -29,7 +28,7 @@ _BUFFER = "_fx_passes_constant_"
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldConstantsPass:
+class FoldConstantsPass(GraphPass):
     """Takes reciprocals, casts and the like of weights out of the steps that run the graph.
 
     Weights are what the module of the graph holds (`get_attr`), and the inputs of a graph of Dynamo
@@ -50,8 +49,6 @@ class FoldConstantsPass:
     name: str = "fold_constants"
     after: tuple[str, ...] = ("npu_fusions", "share_equal_calls")
     repeats: bool = True
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
     watches: bool = True
 
     def run(self, graph_module: GraphModule) -> PassReport:
@@ -61,10 +58,6 @@ class FoldConstantsPass:
             (found.prepare if self.watches else found.hold)(graph_module)
         detail = f"{len(found.calls)} calls computed when weights change, not at every step"
         return PassReport(name=self.name, modified=bool(found.held), detail=detail)
-
-    def fingerprint(self) -> str:
-        """Return a hash of what the pass does; its code belongs to the package's version."""
-        return fingerprint_of_functions((), type(self).__name__, self.name, self.watches)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch.fx import Node
 
-from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.graph_argument import value_of
+from fx_passes.graph_pass import GraphPass
 from fx_passes.matching.requirements import sizes_equal
 from fx_passes.memory import AliasAnalysis, EffectTable, escapes, views_of
 from fx_passes.reports.report import MatchRecord, NearMiss, PassReport, RuleReport
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph, GraphModule
 
-    from fx_passes.graph_pass import Condition
 
 __all__ = ["ForwardCopiesPass"]
 
@@ -32,8 +31,8 @@ _NOTHING = RuleReport(rule="forward_copies", absent=(str(_COPY),))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForwardCopiesPass:
-    """Lets operators behind a `copy_` into a buffer read what was copied, not the buffer.
+class ForwardCopiesPass(GraphPass):
+    """Lets operators after a `copy_` into a buffer read what was copied, not the buffer.
 
     As engines keep static buffers: `buffer.copy_(x)`, then a norm of the buffer. The norm then
     reads `x`, which lets it be fused with what computed `x`, and nothing waits for the copy.
@@ -60,8 +59,6 @@ class ForwardCopiesPass:
     name: str = "forward_copies"
     after: tuple[str, ...] = ("normalize",)
     repeats: bool = True
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Redirect readers and remove copies; near misses are readers and copies that stay."""
@@ -76,10 +73,6 @@ class ForwardCopiesPass:
             rules=(report,),
             no_longer_written=tuple(forwarding.no_longer_written),
         )
-
-    def fingerprint(self) -> str:
-        """Return a hash of what the pass does; its code belongs to the package's version."""
-        return fingerprint_of_functions((), type(self).__name__, self.name, self.private)
 
 
 class _Forwarding:

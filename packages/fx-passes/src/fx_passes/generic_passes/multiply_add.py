@@ -54,7 +54,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": build.call("aten::add.Tensor", bound["addend"], bound["x"], **scaled, val=y)}
 
 
-def fuse_multiply_add() -> tuple[Rule, ...]:
+def fuse_multiply_add() -> Rule:
     """Return the rule `x * factor + addend` to one operator.
 
     A number becomes `alpha` of `add`, as for DeepSeek's routed experts, which are scaled before the
@@ -64,11 +64,10 @@ def fuse_multiply_add() -> tuple[Rule, ...]:
     Both operators of torch have one kernel on an NPU, so no operator of an engine's own is needed.
     They round once where the two operators round twice: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_multiply_add",
         patterns=(_by_number, _by_tensor),
         check=_check,
         rewrite=_rewrite,
         numerics="rounding",
     )
-    return (rule,)

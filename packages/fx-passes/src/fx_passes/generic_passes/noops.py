@@ -237,13 +237,13 @@ def remove_noops() -> tuple[Rule, ...]:
     )
 
 
-def remove_double_reciprocal() -> tuple[Rule, ...]:
+def remove_double_reciprocal() -> Rule:
     """Return the rule `1 / (1 / x)` to `x`.
 
     As rewrites leave it that invert a scale which an engine had inverted. Each reciprocal is
     rounded, so the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="remove_double_reciprocal",
         patterns=(_double_reciprocal,),
         check=_nothing_changes,
@@ -252,4 +252,3 @@ def remove_double_reciprocal() -> tuple[Rule, ...]:
         shares_memory=True,
         reports_near_misses=False,
     )
-    return (rule,)

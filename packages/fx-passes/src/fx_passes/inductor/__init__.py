@@ -1,6 +1,10 @@
-"""A pipeline in Inductor's form. Importing this folder imports Inductor; `fx_passes` does not."""
+"""Rules and pipelines in the form of Inductor, vLLM, npugraph_ex and torchair.
+
+Importing this folder imports Inductor; `fx_passes` itself does not.
+"""
 
 from fx_passes.inductor.post_grad_passes import PostGradPasses
+from fx_passes.inductor.replacement_rule import MatchForExtraCheck, rule_from_replacement
 from fx_passes.inductor.replacements import Replacements
 
-__all__ = ["PostGradPasses", "Replacements"]
+__all__ = ["MatchForExtraCheck", "PostGradPasses", "Replacements", "rule_from_replacement"]

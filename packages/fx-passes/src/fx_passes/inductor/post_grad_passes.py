@@ -15,7 +15,7 @@ import torch
 from torch._inductor.custom_graph_pass import CustomGraphPass
 from torch.fx import Graph, GraphModule
 
-from fx_passes.engine_forms.vllm_ascend import vllm_ascend_forms
+from fx_passes.dialects.vllm_ascend import vllm_ascend_dialect
 from fx_passes.errors import PipelineError
 from fx_passes.fingerprint import fingerprint_of_functions
 from fx_passes.fusions.npu_pipeline import default_npu_pipeline
@@ -28,7 +28,6 @@ from fx_passes.rewriting.rule import Rule
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fx_passes.graph_pass import Condition
     from fx_passes.pipeline import Pipeline, PipelineResult
 
 __all__ = ["PostGradPasses"]
@@ -63,13 +62,13 @@ def _range_of_vllm() -> TokenRange | None:
 def _vllm_ascend_pipeline() -> Pipeline:
     """Return all fusions for NPUs, with the rules for vLLM-Ascend's own operators first."""
     default = default_npu_pipeline()
-    forms = RulePass(name="vllm_ascend_forms", rules=vllm_ascend_forms(), after=("normalize",))
+    forms = RulePass(name="vllm_ascend_dialect", rules=vllm_ascend_dialect(), after=("normalize",))
     normalize, *others = default.passes
     return replace(default, passes=(normalize, forms, *others))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _ForeignPass:
+class _ForeignPass(GraphPass):
     """A pass of vLLM or Inductor, hashed by its own `uuid()`.
 
     Attributes:
@@ -82,8 +81,6 @@ class _ForeignPass:
     takes_module: bool = False
     after: tuple[str, ...] = ()
     repeats: bool = False
-    preconditions: tuple[Condition, ...] = ()
-    postconditions: tuple[Condition, ...] = ()
 
     def run(self, graph_module: GraphModule) -> PassReport:
         """Call the pass, unless it says that it is not for the sizes at hand."""
@@ -116,7 +113,7 @@ class PostGradPasses(CustomGraphPass):
 
     Attributes:
         pipeline: The passes, those that were added included.
-        selection: What `configure` was told.
+        selection: What `configure` was given.
         results: What each call did, in order: an engine calls once for each graph it compiles.
     """
 

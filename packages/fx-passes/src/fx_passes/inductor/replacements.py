@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fx_passes.errors import PatternError
-from fx_passes.rewriting.replacement_rule import rule_from_replacement
+from fx_passes.inductor.replacement_rule import rule_from_replacement
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
-    from fx_passes.rewriting.replacement_rule import MatchForExtraCheck
+    from fx_passes.inductor.replacement_rule import MatchForExtraCheck
     from fx_passes.rewriting.rule import Rule
 
 __all__ = ["Replacements"]

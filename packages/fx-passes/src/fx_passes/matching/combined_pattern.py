@@ -19,7 +19,7 @@ Link = Callable[..., Linked]
 
 
 def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:
-    """Return the pattern of some links, one behind the other.
+    """Return the pattern of some links, one after the other.
 
     The parameters of the pattern are those of the links in order, without the first parameter of
     each link but the first one: that is what the link before hands on. So an optional operator is a

@@ -157,7 +157,7 @@ class AliasAnalysis:
         if before is node:
             self._hand_over(node, now)
         elif now is not before:
-            # Those who write the rest of the old group cannot be told from those who write it.
+            # Those who write the rest of the old group cannot be known from those who write it.
             self._writers_of = None
 
     def fresh(self, node: Node) -> bool:

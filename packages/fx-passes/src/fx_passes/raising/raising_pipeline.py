@@ -36,17 +36,17 @@ def raising_pipeline(*, soc: str = "") -> Pipeline:
         soc: See `default_npu_pipeline`.
     """
     rules = (
-        *spelt_rms_norm(),
-        *raise_rms_norm(),
-        *raise_rotary(),
-        *raise_sink_attention(),
-        *spelt_attention(),
-        *raise_attention(),
+        spelt_rms_norm(),
+        raise_rms_norm(),
+        raise_rotary(),
+        raise_sink_attention(),
+        spelt_attention(),
+        raise_attention(),
         # Halves of one tensor need no concatenation, so these have precedence.
-        *fuse_swiglu(),
-        *fuse_geglu(),
-        *raise_swiglu(),
-        *raise_geglu(),
+        fuse_swiglu(),
+        fuse_geglu(),
+        raise_swiglu(),
+        raise_geglu(),
     )
     raising: tuple[GraphPass, ...] = (
         NormalizePass(),

@@ -18,7 +18,7 @@ __all__ = ["CostObserver"]
 class CostObserver:
     """Counts launches and bytes of a graph before and after the passes of one run.
 
-    Before means behind normalisation, where the pipeline normalises: a graph of Dynamo writes a
+    Before means after normalisation, if the pipeline normalises: a graph of Dynamo writes a
     launch in many ways, which only its normal form shows. Operators that the process knows nothing
     of count as launches. Serves one graph; a pass costs some microseconds a node.
 
@@ -32,7 +32,7 @@ class CostObserver:
         self.after: Cost | None = None
 
     def before_pass(self, graph_module: GraphModule, name: str) -> None:
-        """Count the graph in front of the first pass."""
+        """Count the graph before the first pass."""
         del name
         if self.before is None:
             self.before = self.after = _cost(graph_module)

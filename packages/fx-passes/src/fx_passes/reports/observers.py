@@ -6,7 +6,7 @@ import difflib
 import time
 from typing import TYPE_CHECKING
 
-from fx_passes.errors import ObserverError
+from fx_passes.errors import PassError
 from fx_passes.memory import OutsideWrites
 from fx_passes.reports.rewrite_comparison import ResultComparison, recorded_value_problem
 
@@ -25,10 +25,10 @@ class VerifyObserver:
     """Checks before and after every pass that the graph is well formed and means the same.
 
     No metadata may be lost. The fake value recorded for a new call must be what its operator gives
-    (dtype, shape, strides); what cannot be told, such as that of symbolic sizes, is taken to be
+    (dtype, shape, strides); what cannot be known, such as that of symbolic sizes, is taken to be
     right. The inputs and tensors of the module that the graph writes must be those that it wrote,
-    but for those of which a pass was told that it need not (`PassReport.no_longer_written`). Raises
-    an `ObserverError` that names the pass and the rules of it that matched.
+    but for those of which a pass knows that it need not (`PassReport.no_longer_written`). Raises
+    an `PassError` that names the pass and the rules of it that matched.
 
     Costs about 20 microseconds a node and pass, and a millisecond for each new call.
 
@@ -57,7 +57,7 @@ class VerifyObserver:
         try:
             graph_module.graph.lint()
         except RuntimeError as error:
-            raise ObserverError(
+            raise PassError(
                 f"verifying before the pass {name!r}: the graph it is given is not well formed: "
                 f"{error}"
             ) from error
@@ -70,12 +70,12 @@ class VerifyObserver:
         try:
             graph_module.graph.lint()
         except RuntimeError as error:
-            raise ObserverError(f"verifying after {_who(report)}: {error}") from error
+            raise PassError(f"verifying after {_who(report)}: {error}") from error
         change = self._written and self._written.change(
             OutsideWrites.of(graph_module.graph), needless=report.no_longer_written
         )
         if change:
-            raise ObserverError(
+            raise PassError(
                 f"verifying after {_who(report)}: the graph {change}; a pass must leave what a "
                 "graph does to its inputs and to the tensors of its module as it is"
             )
@@ -83,7 +83,7 @@ class VerifyObserver:
         lost = graph_module.graph.nodes if len(self._known) <= 1 else ()
         for node in lost:
             if node.op != "output" and "val" not in node.meta:
-                raise ObserverError(
+                raise PassError(
                     f"verifying after {_who(report)}: the new node `{node.name}` has no "
                     "meta['val'] though all nodes had one before; hand `val` to the graph builder"
                 )
@@ -101,7 +101,7 @@ class VerifyObserver:
                     self.not_decided += [(rule.rule, *each) for each in self._results.undecided]
                     self._results.undecided.clear()
                 if problem is not None:
-                    raise ObserverError(
+                    raise PassError(
                         f"verifying the rule {rule.rule!r} at `{match.anchor}` after {_who(report)}"
                         f": {problem}"
                     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fx_passes.errors import ConditionError
+from fx_passes.errors import RuleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -150,14 +150,14 @@ class Report:
         """Check that each of these rules made at least one rewrite.
 
         Raises:
-            ConditionError: One made none. The message says why, near misses with their reasons.
+            RuleError: One made none. The message says why, near misses with their reasons.
         """
         counts = self.match_counts()
         missing = [rule for rule in rules if not counts.get(rule)]
         if not missing:
             return
         lines = [line for rule in missing for line in self._why_nothing(rule)]
-        raise ConditionError(
+        raise RuleError(
             f"requiring rules to match: {', '.join(map(repr, missing))} matched nothing. Change "
             "the model or the rule by the reasons below, or require it no longer\n"
             + "\n".join(lines)

@@ -42,8 +42,8 @@ class PageStep:
     Attributes:
         graph: Number of the graph, from 1.
         report: What the pass said.
-        before: The graph in front of the pass.
-        after: The graph behind it.
+        before: The graph before the pass.
+        after: The graph after it.
     """
 
     graph: int

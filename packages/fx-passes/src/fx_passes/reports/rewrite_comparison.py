@@ -31,7 +31,7 @@ _STEPS_BACK = 8
 def recorded_value_problem(node: Node) -> str | None:
     """Return how the recorded fake value of a new call differs from what its operator gives.
 
-    None where that cannot be told: without fake values of the arguments, or of another operator.
+    None where that cannot be known: without fake values of the arguments, or of another operator.
     """
     target, recorded = node.target, node.meta.get("val")
     if not isinstance(target, OpOverload) or target.namespace not in _RUNNABLE:
@@ -95,7 +95,7 @@ def _rows(tensor: torch.Tensor) -> bool:
 
 
 def _sizes_differ(left: Iterable[object], right: Iterable[object]) -> bool:
-    """Return whether sizes are known to differ; symbolic ones are not told apart."""
+    """Return whether sizes are known to differ; symbolic ones are not distinguished."""
     return any(
         isinstance(one, int) and isinstance(other, int) and one != other
         for one, other in zip(left, right, strict=True)

@@ -142,7 +142,7 @@ class GraphBuilder:
         have been written since; this says that it was not.
 
         Args:
-            node: The node that the rewrite would use, such as the scale behind a reciprocal.
+            node: The node that the rewrite would use, such as the scale after a reciprocal.
             since: The node that read it, such as the reciprocal.
 
         Returns:

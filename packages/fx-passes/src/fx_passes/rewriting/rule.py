@@ -69,7 +69,7 @@ class Rule:
         shares_memory: Whether a replacement may share memory with an input of the match, where the
             replaced node need not; then nothing may write either of them later.
         accepts_cost: Whether a rewrite is made though its new nodes launch more operators or move
-            more bytes than those they replace, because something behind it makes up for that: a
+            more bytes than those they replace, because something recovers that later: a
             later rule, the sharing of equal calls, or work that several ranks share.
         reports_near_misses: Whether places where the rule does not apply are worth a word.
         optional: For rules that others wrote, for other matchers: where the patterns cannot be

@@ -14,7 +14,7 @@ __all__ = ["KernelOperator"]
 
 
 class KernelOperator:
-    """Called in place of such a function, with the function in front of its arguments.
+    """Called in place of such a function, with the function before its arguments.
 
     The operator is defined when this is made, and is there as long as this is.
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from fusions.cases.norm_quant import quant_factors
 from fusions.fusion_case import FusionCase, FusionInputs, NearMissCase
-from fx_passes.testing.decoder import random_tensors
+from fx_passes.testing import random_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fusions.fusion_case import FusionCase, NearMissCase
-from fx_passes.testing.decoder import random_tensors
+from fx_passes.testing import random_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

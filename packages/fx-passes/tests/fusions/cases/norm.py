@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from fusions.fusion_case import FusionCase, NearMissCase
-from fx_passes.testing.decoder import random_tensors
+from fx_passes.testing import random_tensors
 
 __all__ = ["NORM_CASES", "norm_inputs"]
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fusions.cases.norm import norm_inputs
 from fusions.fusion_case import FusionCase, FusionInputs, NearMissCase
-from fx_passes.testing.decoder import random_tensors
+from fx_passes.testing import random_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

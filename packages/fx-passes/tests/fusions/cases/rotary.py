@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fusions.attention_heads import AttentionHeads, qkv_function, qkv_inputs
 from fusions.fusion_case import FusionCase, NearMissCase
 from fusions.reference_pipeline import reference_pipeline
 from fx_passes.fusions.heads.split_qkv_rms_norm_cache import (
@@ -18,12 +19,7 @@ from fx_passes.generic_passes.equal_calls import ShareEqualCallsPass
 from fx_passes.generic_passes.noops import remove_noops
 from fx_passes.graph_pass import NormalizePass, RulePass
 from fx_passes.pipeline import Pipeline
-from fx_passes.testing.decoder import (
-    AttentionHeads,
-    qkv_function,
-    qkv_inputs,
-    random_tensors,
-)
+from fx_passes.testing import random_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -181,8 +177,8 @@ def _cached_inputs(
 
 def _pipeline_without_kernels() -> Pipeline:
     rules = (
-        *fuse_split_qkv_rms_norm_mrope(kernels=()),
-        *fuse_split_qkv_rms_norm_rotary_embedding(kernels=()),
+        fuse_split_qkv_rms_norm_mrope(kernels=()),
+        fuse_split_qkv_rms_norm_rotary_embedding(kernels=()),
     )
     return Pipeline(
         passes=(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from fusions.fusion_case import FusionCase, NearMissCase
-from fx_passes.testing.decoder import random_tensors
+from fx_passes.testing import random_tensors
 
 if TYPE_CHECKING:
     from torch import Tensor

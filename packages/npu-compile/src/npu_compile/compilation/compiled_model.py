@@ -143,7 +143,7 @@ class CompiledModel:
             InputAddressError: an input lies elsewhere than at capture; nothing was launched.
             ReplacedWeightError: a weight lies elsewhere than at capture; nothing was launched.
             EagerSegmentError: what runs eagerly returned something else than at capture.
-            SplittingOpAbsentError: a splitting op of the configuration is not in the model.
+            SplittingOpError: a splitting op of the configuration is not in the model.
         """
         for compiler in self._compilers:
             for prepared in compiler.prepared:

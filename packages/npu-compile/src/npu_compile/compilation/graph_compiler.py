@@ -78,8 +78,8 @@ class GraphCompiler:
                 metadata has shapes and dtypes.
 
         Raises:
-            ConditionError: a rule that the configuration requires matched nothing.
-            SplittingOpAbsentError: a splitting op of the configuration occurs nowhere in the graph.
+            RuleError: a rule that the configuration requires matched nothing.
+            SplittingOpError: a splitting op of the configuration occurs nowhere in the graph.
         """
         fusions = self._fuse(graph_module)
         prepared = prepared_values_of(graph_module) if fusions else ()
@@ -94,13 +94,15 @@ class GraphCompiler:
                 allow_absent=self._config.allow_absent,
                 side_inputs=dict(self._config.side_inputs),
             )
-            pieces = split(whole, plan)
+            pieces = split(plan)
             num_captured_pieces = sum(not piece.is_splitting for piece in pieces.pieces)
             compiled = given(stitch(pieces, self._prepare_piece))
         elif self._inner is not None:
             compiled = self._inner(graph_module, example_inputs)
         report = CompilationReport(
-            fusions=fusions, plan=plan, num_captured_pieces=num_captured_pieces
+            fusions=fusions,
+            plan=plan.without_graph() if plan else None,
+            num_captured_pieces=num_captured_pieces,
         )
         with self._lock:
             self.reports.append(report)

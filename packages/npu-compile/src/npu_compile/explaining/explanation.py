@@ -205,7 +205,7 @@ def explain(
 
     Raises:
         ConfigError: the configuration cannot be used, or the model is not one graph for Dynamo.
-        SplittingOpAbsentError: a splitting op of the configuration is not in the model.
+        SplittingOpError: a splitting op of the configuration is not in the model.
     """
     config = CompileConfig.of(config)
     dims = dict(dynamic_arg_dims or {})

@@ -29,14 +29,16 @@ class FlatSource:
     """
 
     def __init__(self, split_graph: SplitGraph) -> None:
-        self._split = split_graph
+        self._plan = split_graph.plan
+        self._analysed = analysed = split_graph.analysed
         self._taken: set[str] = {FUNCTION_NAME, FACTORY_NAME}
         self._names: dict[str, str] = {}
         self.bound: dict[str, object] = {}
         self.piece_names = [self._fresh(piece.name) for piece in split_graph.pieces]
         parameters = ", ".join(self._parameters())
-        for name, tensor in split_graph.constants.items():
-            self._names[name] = self._bind(name, tensor)
+        self._constants = {node.name: node for node in analysed.constants.values()}
+        for name, node in self._constants.items():
+            self._names[name] = self._bind(name, analysed.attribute(str(node.target)))
         body = list(self._body())
         factory_parameters = ", ".join([*self.piece_names, *self.bound])
         lines = [
@@ -68,7 +70,7 @@ class FlatSource:
         return local
 
     def _parameters(self) -> Iterable[str]:
-        for node in self._split.parameters:
+        for node in self._analysed.placeholders:
             local = self._names[node.name] = self._fresh(str(node.target))
             if node.args:
                 yield f"{local}={self._bind(f'default_{local}', node.args[0])}"
@@ -76,12 +78,12 @@ class FlatSource:
                 yield local
 
     def _body(self) -> Iterable[str]:
-        pieces = self._split.plan.pieces
+        pieces = self._plan.pieces
         last_use: dict[str, int] = {}
         for planned in pieces:
             last_use.update(dict.fromkeys((*planned.inputs, *planned.outputs), planned.index))
-        kept = {value.name for value in self._split.scope.used_by(self._split.output)}
-        kept.update(self._split.constants, self._split.plan.parameters)
+        kept = {value.name for value in self._analysed.used_by(self._analysed.output)}
+        kept.update(self._constants, self._plan.parameters)
         for piece_name, planned in zip(self.piece_names, pieces, strict=True):
             yield self._call(piece_name, planned)
             dead = [
@@ -91,7 +93,7 @@ class FlatSource:
             ]
             if dead:
                 yield f"del {', '.join(dead)}"
-        yield f"return {self._render(self._split.output.args[0])}"
+        yield f"return {self._render(self._analysed.output.args[0])}"
 
     def _call(self, piece_name: str, planned: PlannedPiece) -> str:
         arguments = ", ".join(self._local(name) for name in planned.inputs)
@@ -126,14 +128,14 @@ class FlatSource:
         return self._bind("literal", value)
 
     def _render_node(self, node: torch.fx.Node) -> str:
-        scope = self._split.scope
-        stand_in = scope.sizes.replaced.get(node)
+        analysed = self._analysed
+        stand_in = analysed.sizes.replaced.get(node)
         if isinstance(stand_in, tuple):
             dims = "".join(f"{self._dim(dim)}, " for dim in stand_in)
             return f"{self._bind('size', torch.Size)}(({dims}))"
         if stand_in is not None:
             return self._dim(stand_in)
-        return self._local(scope.constants.get(node, node).name)
+        return self._local(analysed.constants.get(node, node).name)
 
     def _dim(self, dim: Dim) -> str:
         return str(dim) if isinstance(dim, int) else self._value(dim)

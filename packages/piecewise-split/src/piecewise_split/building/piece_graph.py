@@ -12,51 +12,51 @@ if TYPE_CHECKING:
 
     from torch.fx.node import Argument
 
-    from piecewise_split.planning.piece_flow import GraphScope, PieceFlow
+    from piecewise_split.planning.analysed_graph import AnalysedGraph, PieceNodes
     from piecewise_split.planning.size_reads import SizeRead, Value
 
 
-def build_graph(scope: GraphScope, flow: PieceFlow) -> tuple[torch.fx.Graph, list[str]]:
+def build_graph(analysed: AnalysedGraph, piece: PieceNodes) -> tuple[torch.fx.Graph, list[str]]:
     """Copy the nodes of a piece into a graph of their own.
 
     Args:
-        scope: The whole graph.
-        flow: The piece.
+        analysed: The whole graph.
+        piece: The piece.
 
     Returns:
         The graph, whose placeholders are the piece's inputs and whose output is the tuple of its
         outputs, and the names of the modules and objects that it reads from its owner.
     """
-    return _PieceBuilder(scope).build(flow)
+    return _PieceBuilder(analysed).build(piece)
 
 
 class _PieceBuilder:
-    def __init__(self, scope: GraphScope) -> None:
-        self._scope = scope
+    def __init__(self, analysed: AnalysedGraph) -> None:
+        self._analysed = analysed
         self._graph = torch.fx.Graph()
         self._copies: dict[Value, torch.fx.Node] = {}
         self._targets: dict[str, None] = {}
-        # The look-up alone where every node stands for itself: it runs for every argument.
+        # The look-up alone where no node is replaced: it runs for every argument.
         self._replace: Callable[[torch.fx.Node], Argument] = (
-            self._copies.__getitem__ if scope.is_plain else self._stand_in
+            self._copies.__getitem__ if analysed.is_plain else self._stand_in
         )
 
-    def build(self, flow: PieceFlow) -> tuple[torch.fx.Graph, list[str]]:
-        for value in flow.inputs:
+    def build(self, piece: PieceNodes) -> tuple[torch.fx.Graph, list[str]]:
+        for value in piece.inputs:
             annotation = value.type if isinstance(value, torch.fx.Node) else None
             copied = self._graph.create_node(
                 "placeholder", value.name, (), {}, value.name, annotation
             )
             copied.meta.update(value.meta)
             self._copies[value] = copied
-        reads = self._scope.sizes.reads
-        for node in flow.nodes:
+        reads = self._analysed.sizes.reads
+        for node in piece.nodes:
             if node in reads:
                 for read in reads[node]:
                     self._read_size(read)
             else:
                 self._copy(node)
-        self._graph.output(tuple(self._copies[value] for value in flow.outputs))
+        self._graph.output(tuple(self._copies[value] for value in piece.outputs))
         return self._graph, list(self._targets)
 
     def _copy(self, node: torch.fx.Node) -> None:
@@ -72,7 +72,7 @@ class _PieceBuilder:
             node.type,
         )
         copied.meta.update(node.meta)
-        if node in self._scope.sizes.size_objects:
+        if node in self._analysed.sizes.size_objects:
             self._give_size_object(copied)
         self._copies[node] = copied
 
@@ -85,22 +85,22 @@ class _PieceBuilder:
         found = self._copies.get(node)
         if found is not None:
             return found
-        dims = self._scope.sizes.replaced.get(node)
+        dims = self._analysed.sizes.replaced.get(node)
         if isinstance(dims, tuple):
             return tuple(self._stand_in_value(dim) for dim in dims)
         if dims is not None:
             return self._stand_in_value(dims)
-        if node in self._scope.attachments:
+        if node in self._analysed.attachments:
             self._targets[str(node.target)] = None
             copied = self._copies[node] = self._graph.node_copy(node)
             return copied
-        return self._copies[self._scope.constants[node]]
+        return self._copies[self._analysed.constants[node]]
 
     def _stand_in_value(self, dim: int | Value) -> Argument:
         return dim if isinstance(dim, int) else self._copies[dim]
 
     def _read_size(self, read: SizeRead) -> None:
-        tensor = self._copies[self._scope.constants.get(read.tensor, read.tensor)]
+        tensor = self._copies[self._analysed.constants.get(read.tensor, read.tensor)]
         copied = self._graph.create_node(
             "call_function", torch.ops.aten.sym_size.int, (tensor, read.dim), {}, read.name
         )

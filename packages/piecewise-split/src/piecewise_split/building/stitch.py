@@ -10,7 +10,6 @@ import hashlib
 from typing import TYPE_CHECKING, Protocol, cast
 
 from piecewise_split.building.flat_source import FACTORY_NAME, FlatSource
-from piecewise_split.errors import CompiledPieceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +21,7 @@ class StitchedFunction(Protocol):
     """A plain Python function with the signature of the graph that was split.
 
     It owns what ``compile_piece`` returned and the graph's constants, and neither the graph nor
-    the pieces. Values that pieces hand on are released as soon as no later piece needs them;
+    the pieces. Values that pieces pass on are released as soon as no later piece needs them;
     arguments stay the caller's for the whole call.
 
     Attributes:
@@ -72,7 +71,7 @@ def stitch(
         The function.
 
     Raises:
-        CompiledPieceError: ``compile_piece`` returned something that cannot be called.
+        TypeError: ``compile_piece`` returned something that cannot be called.
     """
     compiled: list[Callable[..., object]] = []
     for piece in split_graph.pieces:
@@ -84,7 +83,7 @@ def stitch(
                 f"{len(piece.input_names)} argument(s) and returns a tuple of "
                 f"{len(piece.output_names)}. Return piece.graph_module.forward to run it as it is."
             )
-            raise CompiledPieceError(msg)
+            raise TypeError(msg)
         compiled.append(callable_piece)
     flat = FlatSource(split_graph)
     digest = hashlib.sha256(flat.text.encode()).hexdigest()[:16]

@@ -49,18 +49,15 @@ def _reason(graph: torch.fx.Graph, name: str, called: set[OpOverload | OpOverloa
             return (
                 f"is called by node {node.name!r}{_line(node)} inside a branch or body of node "
                 f"{caller.name!r} ({_function_name(caller)}), which runs as one operator, so the "
-                f"graph cannot be cut there; move the call out of it, or cut at the whole "
-                f"operator: splits_at=lambda node: "
-                f"{_base_name(name)!r} if node.name == {caller.name!r} else None"
+                f"graph cannot be cut there; move the call out of it"
             )
     spelt = next((node for node in graph.nodes if _is_spelt_otherwise(node, name)), None)
     if spelt is not None:
         what = "method" if spelt.op == "call_method" else "Python function"
         return (
             f"is no node of it, since Dynamo keeps the {what} {_function_name(spelt)} that the "
-            f"model calls (node {spelt.name!r}{_line(spelt)}); cut at that, by splits_at=lambda "
-            f"node: {_base_name(name)!r} if {_test(spelt)} else None, or make the call a "
-            f"custom operator (torch.library.custom_op) and name that"
+            f"model calls (node {spelt.name!r}{_line(spelt)}); make the call a custom operator "
+            f"(torch.library.custom_op) and name that, or split the graph at ATen level"
         )
     known = sorted({packet_name(op) for op in called} | {parse_operator_name(op) for op in called})
     near = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
@@ -74,8 +71,8 @@ def _reason(graph: torch.fx.Graph, name: str, called: set[OpOverload | OpOverloa
     if name.startswith("aten::") and functions:
         return (
             f"occurs nowhere in it, since most aten operators are Python functions in a graph of "
-            f"Dynamo; this one calls {', '.join([*functions][:8])}; cut at one of these by "
-            f"splits_at, or split the graph at ATen level{hint}"
+            f"Dynamo; this one calls {', '.join([*functions][:8])}; split the graph at ATen "
+            f"level{hint}"
         )
     return f"occurs nowhere in it; correct the name{hint}"
 
@@ -104,12 +101,6 @@ def _function_name(node: torch.fx.Node) -> str:
     if isinstance(node.target, str):
         return f"torch.Tensor.{node.target}"
     return qualified_name(node.target)
-
-
-def _test(node: torch.fx.Node) -> str:
-    if isinstance(node.target, str):
-        return f"node.op == 'call_method' and node.target == {node.target!r}"
-    return f"node.target is {_function_name(node).replace('_operator.', 'operator.')}"
 
 
 def _line(node: torch.fx.Node) -> str:

@@ -1,4 +1,4 @@
-"""Which values are held in memory at each cut, and how many bytes they are."""
+"""Which values occupy memory at each cut, and how many bytes they are."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from piecewise_split.planning.size_reads import SizeRead, Value, node_value
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from piecewise_split.planning.piece_flow import GraphScope, PieceFlow
+    from piecewise_split.planning.analysed_graph import AnalysedGraph
 
 
-def live_values(scope: GraphScope, flows: Sequence[PieceFlow]) -> list[tuple[Value, ...]]:
+def live_values(analysed: AnalysedGraph) -> list[tuple[Value, ...]]:
     """Return for each piece what earlier pieces made and what is used from there on.
 
     Linear in the graph and in what is live at the cuts.
     """
+    pieces = analysed.pieces
     last_use: dict[Value, int] = {}
-    for index, flow in enumerate(flows):
-        last_use.update(dict.fromkeys(flow.inputs, index))
-    last_use.update(dict.fromkeys(scope.used_by(scope.output), len(flows)))
+    for index, piece in enumerate(pieces):
+        last_use.update(dict.fromkeys(piece.inputs, index))
+    last_use.update(dict.fromkeys(analysed.used_by(analysed.output), len(pieces)))
     live: dict[Value, None] = {}
-    held: list[tuple[Value, ...]] = []
-    for index, flow in enumerate(flows):
-        held.append(tuple(live))
-        live.update(dict.fromkeys(flow.outputs))
-        for value in (*flow.inputs, *flow.outputs):
+    at_cuts: list[tuple[Value, ...]] = []
+    for index, piece in enumerate(pieces):
+        at_cuts.append(tuple(live))
+        live.update(dict.fromkeys(piece.outputs))
+        for value in (*piece.inputs, *piece.outputs):
             if last_use.get(value, index) <= index:
                 live.pop(value, None)
-    return held
+    return at_cuts
 
 
 def bytes_of(values: Sequence[Value]) -> int | None:
@@ -40,10 +41,10 @@ def bytes_of(values: Sequence[Value]) -> int | None:
     for value in values:
         if isinstance(value, SizeRead):
             continue
-        held = node_value(value)
-        if held is None:
+        described = node_value(value)
+        if described is None:
             return None
-        for each in held if isinstance(held, (tuple, list)) else (held,):
+        for each in described if isinstance(described, (tuple, list)) else (described,):
             if isinstance(each, torch.Tensor):
                 size = _example_bytes(each)
                 if size is None:

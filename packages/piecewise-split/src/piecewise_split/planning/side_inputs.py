@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING
 
-from piecewise_split.errors import SideInputError, SplittingOpNameError
+from piecewise_split.errors import SplittingOpError
 from piecewise_split.operator_names import answers_to, called_operator, parse_operator_name
 
 if TYPE_CHECKING:
@@ -13,23 +13,21 @@ if TYPE_CHECKING:
 
     import torch
 
-    from piecewise_split.planning.piece_flow import GraphScope
+    from piecewise_split.planning.analysed_graph import AnalysedGraph
     from piecewise_split.planning.size_reads import Value
     from piecewise_split.planning.split_points import SplitPoints
 
 
 def resolve_side_inputs(
-    scope: GraphScope,
+    analysed: AnalysedGraph,
     points: SplitPoints,
-    pieces: Sequence[Sequence[torch.fx.Node]],
     declared: Mapping[str, Sequence[str]],
 ) -> dict[int, list[Value]]:
     """Find the values and the pieces that declared side inputs mean.
 
     Args:
-        scope: The graph.
+        analysed: The graph, with the nodes of its pieces.
         points: The nodes that cut it.
-        pieces: Nodes of each piece, in order.
         declared: Splitting op, or name of a node that calls one, to names of values: parameters
             (by node name or by target), constants or results.
 
@@ -37,17 +35,17 @@ def resolve_side_inputs(
         Index of each piece concerned to its values, in the order of declaration.
 
     Raises:
-        SideInputError: A key or a name is unknown, or the value is made after the piece.
+        SplittingOpError: A key or a name is unknown, or the value is made after the piece.
     """
     if not declared:
         return {}
     owner: dict[str, int] = {}
     piece_of: dict[torch.fx.Node, int] = {}
-    values = _outer_values(scope)
-    for index, nodes in enumerate(pieces):
-        for node in nodes:
+    values = _outer_values(analysed)
+    for index, piece in enumerate(analysed.pieces):
+        for node in piece.nodes:
             piece_of[node] = index
-            for value in scope.defined_by(node):
+            for value in analysed.defined_by(node):
                 values[value.name], owner[value.name] = value, index
     found: dict[int, list[Value]] = {}
     for key, names in declared.items():
@@ -58,8 +56,8 @@ def resolve_side_inputs(
     return found
 
 
-def _outer_values(scope: GraphScope) -> dict[str, Value]:
-    outer = (*scope.placeholders, *scope.constants.values())
+def _outer_values(analysed: AnalysedGraph) -> dict[str, Value]:
+    outer = (*analysed.placeholders, *analysed.constants.values())
     by_target: dict[str, Value] = {str(node.target): node for node in outer}
     return by_target | {node.name: node for node in outer}
 
@@ -72,14 +70,14 @@ def _check_available(
             f"Declaring side input {name!r} for {key!r}: the graph has no such "
             f"value{_near(name, values)}."
         )
-        raise SideInputError(msg)
+        raise SplittingOpError(msg)
     if owner.get(name, -1) >= index:
         msg = (
             f"Declaring side input {name!r} for {key!r}: piece {owner[name]} makes it, piece "
             f"{index} would need it before or while it runs. Only values made before the piece "
-            f"can be handed to it."
+            f"can be passed to it."
         )
-        raise SideInputError(msg)
+        raise SplittingOpError(msg)
 
 
 def _pieces_of(
@@ -89,7 +87,7 @@ def _pieces_of(
     if not nodes:
         try:
             name = parse_operator_name(key)
-        except SplittingOpNameError:
+        except SplittingOpError:
             name = ""
         nodes = [
             node
@@ -102,7 +100,7 @@ def _pieces_of(
             f"Declaring side inputs for {key!r}: it is neither a splitting op that the graph "
             f"calls nor the name of a node that calls one{_near(key, known)}."
         )
-        raise SideInputError(msg)
+        raise SplittingOpError(msg)
     return dict.fromkeys(piece_of[node] for node in nodes)
 
 

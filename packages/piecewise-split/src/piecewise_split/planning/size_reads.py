@@ -1,9 +1,9 @@
-"""Sizes of tensors taken apart, so that no ``torch.Size`` is handed from piece to piece.
+"""Sizes of tensors taken apart, so that no ``torch.Size`` is passed from piece to piece.
 
 A node that reads a whole size (``x.size()``, ``x.shape``, ``aten.sym_size``) is replaced by its
 dimensions: a literal where the dimension is static, an existing SymInt placeholder where the
 dimension is exactly that symbol, and one ``aten.sym_size.int`` call otherwise. The graph itself is
-not touched; :class:`SizeTable` says what stands for each such node.
+not touched; :class:`SizeTable` has the replacement of each such node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class SizeRead:
 
 
 Value: TypeAlias = torch.fx.Node | SizeRead
-"""Anything that can be handed from piece to piece."""
+"""Anything that can be passed from piece to piece."""
 
 Dim: TypeAlias = int | SizeRead | torch.fx.Node
 
@@ -49,7 +49,7 @@ def node_value(node: torch.fx.Node) -> object:
 
 
 class SizeTable:
-    """What stands for each node that reads a whole size, and for the nodes that index it.
+    """Replacements of the nodes that read a whole size, and of the nodes that index it.
 
     Attributes:
         replaced: Node to its dimension (an indexed size) or its tuple of dimensions.

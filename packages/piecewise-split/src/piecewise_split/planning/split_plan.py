@@ -6,10 +6,12 @@ import dataclasses
 import json
 from typing import TYPE_CHECKING, Literal
 
-from piecewise_split.errors import PlanMismatchError
+from piecewise_split.errors import PlanError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from piecewise_split.planning.analysed_graph import AnalysedGraph
 
 CutKind = Literal["graph start", "splitting op", "after splitting op"]
 
@@ -20,8 +22,8 @@ class CutReason:
 
     Attributes:
         kind: What is at the cut.
-        operator: Name of the splitting op at the cut, as it was asked for, or what a predicate
-            said of the call; None at the start of the graph.
+        operator: Name of the splitting op at the cut, as it was asked for; None at the start of
+            the graph.
         node: Name of the node that calls it; None at the start of the graph.
     """
 
@@ -46,9 +48,9 @@ class PlannedPiece:
         merged: Those of ``nodes`` that came from a later piece that launched nothing.
         inputs: Values from outside, in the order in which the piece takes them.
         side_inputs: Those of ``inputs`` that were declared and that no node of the piece uses.
-        outputs: Values handed on, in the order in which the piece returns them.
+        outputs: Values passed on, in the order in which the piece returns them.
         live: Values that earlier pieces made and that this piece, a later one or the graph's
-            output uses: what is held in memory while the piece runs, besides the parameters.
+            output uses: what occupies memory while the piece runs, besides the parameters.
         live_bytes: Bytes of the tensors among ``live``, by the metadata of the graph; a symbolic
             size counts as in the example inputs. Views count as if they had memory of their own.
             None where metadata or an example size is absent, and in plans that 0.1.0 stored.
@@ -93,7 +95,8 @@ class PlannedPiece:
 class SplitPlan:
     """How one graph is split.
 
-    ``str(plan)`` is a table for people; :meth:`to_json` and :meth:`from_json` store it.
+    ``str(plan)`` is a table for people; :meth:`to_json` and :meth:`from_json` store the table's
+    data, without the graph.
 
     Attributes:
         pieces: In the order of execution, which is the order of the graph.
@@ -101,6 +104,8 @@ class SplitPlan:
         absent_ops: Those of them that the graph does not call.
         parameters: Names of the graph's parameters, in order.
         dissolved: Nodes that run in no piece because sizes were taken apart.
+        analysed: The graph as it was analysed, from which :func:`split` builds; None where the
+            plan was read from JSON. It does not count for equality.
     """
 
     pieces: tuple[PlannedPiece, ...]
@@ -108,6 +113,7 @@ class SplitPlan:
     absent_ops: tuple[str, ...]
     parameters: tuple[str, ...]
     dissolved: tuple[str, ...]
+    analysed: AnalysedGraph | None = dataclasses.field(default=None, repr=False, compare=False)
 
     @property
     def num_distinct(self) -> int:
@@ -139,14 +145,20 @@ class SplitPlan:
 
     def to_json(self) -> str:
         """Write the plan as JSON text."""
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        data = dataclasses.asdict(self.without_graph())
+        del data["analysed"]
+        return json.dumps(data, indent=1)
+
+    def without_graph(self) -> SplitPlan:
+        """Return the plan as data alone, which keeps no graph alive and cannot be split."""
+        return dataclasses.replace(self, analysed=None)
 
     @staticmethod
     def from_json(text: str) -> SplitPlan:
-        """Read a plan that :meth:`to_json` wrote.
+        """Read a plan that :meth:`to_json` wrote, to be shown and compared.
 
         Raises:
-            PlanMismatchError: The text is not such a plan.
+            PlanError: The text is not such a plan.
         """
         try:
             return _read_plan(json.loads(text))
@@ -155,7 +167,7 @@ class SplitPlan:
                 f"Reading a split plan from JSON: {error!r}. Expected the text of "
                 f"SplitPlan.to_json of the same version."
             )
-            raise PlanMismatchError(msg) from error
+            raise PlanError(msg) from error
 
 
 def _num_distinct(pieces: Iterable[PlannedPiece]) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
-from piecewise_split.errors import SplittingOpAbsentError
+from piecewise_split.errors import SplittingOpError
 from piecewise_split.operator_names import (
     answers_to,
     called_operator,
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 SplittingOp: TypeAlias = str | OpOverload | OpOverloadPacket
 """A splitting op as a caller names it: text in any accepted spelling, or the operator itself."""
 
-SplitPredicate: TypeAlias = Callable[["torch.fx.Node"], str | None]
-"""Says of a call in a graph why it cuts the graph, in a word or two; None where it does not."""
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPoints:
@@ -33,7 +29,7 @@ class SplitPoints:
 
     Attributes:
         operators: Cutting node to the canonical name (``ns::op`` or ``ns::op.overload``) that it
-            answered to, or to what a predicate said of it, in graph order.
+            answered to, in graph order.
         requested: Every requested name, canonical, without repetition, in the caller's order.
         absent: The requested names that no node answers to.
     """
@@ -48,23 +44,21 @@ def find_split_points(
     splitting_ops: Iterable[SplittingOp],
     *,
     allow_absent: bool = False,
-    splits_at: SplitPredicate | None = None,
 ) -> SplitPoints:
     """Find the nodes of a graph that call a splitting op.
 
     Args:
         graph: Dynamo-level (operator packets) or ATen-level (operator overloads).
-        splitting_ops: Operators to cut at. ``ns::op`` stands for all its overloads.
+        splitting_ops: Operators to cut at. ``ns::op`` means all its overloads.
         allow_absent: Accept names that occur nowhere, as an engine's default list for all models
             needs. Without it a misspelt name would silently leave the graph whole.
-        splits_at: Asked of every call that is no splitting op.
 
     Returns:
         The cutting nodes in graph order.
 
     Raises:
-        SplittingOpNameError: A name is malformed or names an overload that cannot be decided.
-        SplittingOpAbsentError: A name occurs nowhere and ``allow_absent`` is false.
+        SplittingOpError: A name is malformed, names an overload that cannot be decided, or occurs
+            nowhere and ``allow_absent`` is false.
     """
     requested = tuple(dict.fromkeys(parse_operator_name(op) for op in splitting_ops))
     matched: dict[object, str | None] = {}
@@ -76,12 +70,10 @@ def find_split_points(
                 (name for name in requested if answers_to(operator, name)), None
             )
         name = matched[operator] if operator is not None else None
-        if name is None and splits_at is not None and node.op.startswith("call_"):
-            name = splits_at(node)
         if name is not None:
             operators[node] = name
     present = {op for op in matched if isinstance(op, (OpOverload, OpOverloadPacket))}
     absent = tuple(name for name in requested if not any(answers_to(op, name) for op in present))
     if absent and not allow_absent:
-        raise SplittingOpAbsentError(explain_absence(graph, absent), absent=absent)
+        raise SplittingOpError(explain_absence(graph, absent), absent=absent)
     return SplitPoints(operators=operators, requested=requested, absent=absent)

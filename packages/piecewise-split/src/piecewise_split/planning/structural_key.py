@@ -23,7 +23,7 @@ from piecewise_split.torch_internals import qualified_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from piecewise_split.planning.piece_flow import GraphScope, PieceFlow
+    from piecewise_split.planning.analysed_graph import AnalysedGraph, PieceNodes
 
 _REPR_IS_EXACT = frozenset(
     {
@@ -46,22 +46,22 @@ class StructureReader:
     """Reads the structures of the pieces of one graph.
 
     Args:
-        scope: The graph.
+        analysed: The graph.
     """
 
-    def __init__(self, scope: GraphScope) -> None:
-        self._scope = scope
+    def __init__(self, analysed: AnalysedGraph) -> None:
+        self._analysed = analysed
         self._values: dict[Value, str] = {}
         self._signatures = _Texts(str)
         self._targets = _Texts(_target_text)
         self._objects = _Texts(lambda literal: f"object of {type(literal).__qualname__}")
 
-    def structure(self, flow: PieceFlow) -> str:
+    def structure(self, piece: PieceNodes) -> str:
         """Return the structure of a piece; equal structures mean equal computations."""
-        places: dict[Value, str] = {value: f"%{at}" for at, value in enumerate(flow.inputs)}
-        sizes, targets = self._scope.sizes, self._targets
-        lines = [self._signature(value) for value in flow.inputs]
-        for node in flow.nodes:
+        places: dict[Value, str] = {value: f"%{at}" for at, value in enumerate(piece.inputs)}
+        sizes, targets = self._analysed.sizes, self._targets
+        lines = [self._signature(value) for value in piece.inputs]
+        for node in piece.nodes:
             if node in sizes.reads:
                 for read in sizes.reads[node]:
                     lines.append(f"sym_size {self._place(read.tensor, places)} {read.dim}")
@@ -74,7 +74,7 @@ class StructureReader:
                 line += [f"{key}={self._encode(it, places)}" for key, it in node.kwargs.items()]
             lines.append(" ".join(line))
             places[node] = f"%{len(places)}"
-        lines.append(" ".join(["return", *[places[value] for value in flow.outputs]]))
+        lines.append(" ".join(["return", *[places[value] for value in piece.outputs]]))
         return "\n".join(lines)
 
     def _place(self, value: Value, places: Mapping[Value, str]) -> str:
@@ -82,13 +82,13 @@ class StructureReader:
         if place is not None:
             return place
         assert isinstance(value, torch.fx.Node)  # noqa: S101  reads always have a place
-        scope = self._scope
-        if value in scope.attachments:
+        analysed = self._analysed
+        if value in analysed.attachments:
             return f"attribute {value.target}"
-        stand_in = scope.sizes.replaced.get(value)
+        stand_in = analysed.sizes.replaced.get(value)
         if stand_in is not None:
             return self._encode(stand_in, places)
-        return places[scope.constants[value]]
+        return places[analysed.constants[value]]
 
     def _encode(self, argument: object, places: Mapping[Value, str]) -> str:
         kind = type(argument)

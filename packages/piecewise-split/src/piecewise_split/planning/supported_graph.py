@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from piecewise_split.planning.analysed_graph import PieceNodes
+
 
 def check_supported(graph_module: torch.fx.GraphModule) -> None:
     """Refuse a graph whose calling convention is not that of a plain function.
@@ -30,7 +32,7 @@ def check_supported(graph_module: torch.fx.GraphModule) -> None:
     if convention is not None:
         msg = (
             f"Splitting a graph: it has the calling convention {convention}, which "
-            f"rearranges arguments. Expected a plain graph, as Dynamo and AOTAutograd hand to a "
+            f"rearranges arguments. Expected a plain graph, as Dynamo and AOTAutograd pass to a "
             f"backend; for an exported program use its graph_module, whose arguments are flat."
         )
         raise UnsupportedGraphError(msg)
@@ -43,14 +45,14 @@ def check_supported(graph_module: torch.fx.GraphModule) -> None:
             raise UnsupportedGraphError(msg)
 
 
-def check_regions(pieces: Sequence[Sequence[torch.fx.Node]]) -> None:
+def check_regions(pieces: Sequence[PieceNodes]) -> None:
     """Refuse autocast and grad-mode regions that do not end in the piece where they begin.
 
-    A captured piece does not run its Python again, so a mode that it leaves behind would be
-    missing when the next piece runs.
+    A captured piece does not run its Python again, so a mode that it leaves open would be missing
+    when the next piece runs.
 
     Args:
-        pieces: Nodes of each piece, in order.
+        pieces: In order, with their nodes.
 
     Raises:
         UnsupportedGraphError: A region reaches over a cut.
@@ -58,8 +60,8 @@ def check_regions(pieces: Sequence[Sequence[torch.fx.Node]]) -> None:
     if len(pieces) < 2:
         return
     regions = _Regions(pieces)
-    for index, nodes in enumerate(pieces):
-        left = regions.left_open(nodes)
+    for index, piece in enumerate(pieces):
+        left = regions.left_open(piece.nodes)
         if left is not None:
             name = getattr(left.target, "__name__", left.target)
             msg = (
@@ -73,11 +75,11 @@ def check_regions(pieces: Sequence[Sequence[torch.fx.Node]]) -> None:
 class _Regions:
     """The functions that Dynamo writes into a graph to enter and leave modes."""
 
-    def __init__(self, pieces: Sequence[Sequence[torch.fx.Node]]) -> None:
+    def __init__(self, pieces: Sequence[PieceNodes]) -> None:
         self._set_grad = set_grad_mode()
         self._enters = mode_enters()
         self._exits = mode_exits()
-        modes = [node for nodes in pieces for node in nodes if node.target is self._set_grad]
+        modes = [node for piece in pieces for node in piece.nodes if node.target is self._set_grad]
         # A graph leaves grad mode as it found it, so its last setting is the one from outside.
         self._outside = modes[-1].args[0] if modes else None
 

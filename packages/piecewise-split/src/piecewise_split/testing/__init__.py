@@ -1,6 +1,5 @@
-"""Support for tests of code that splits graphs; part of the public interface."""
+"""The graph that Dynamo passes to a backend, for tests of code that splits graphs."""
 
 from piecewise_split.testing.dynamo_graph import dynamo_graph
-from piecewise_split.testing.reference_split import reference_split
 
-__all__ = ["dynamo_graph", "reference_split"]
+__all__ = ["dynamo_graph"]

@@ -42,18 +42,18 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"y": 0})
 
 
-def fuse_geglu() -> tuple[Rule, ...]:
+def fuse_geglu() -> Rule:
     """Return the rule `gelu(gate) * up` to `npu_geglu`.
 
     Gate and up are the first and second half of the last dimension of one tensor, by `chunk`,
     `split` or slices; both orders of the product; GELU by the error function or by the hyperbolic
-    tangent, which the kernel is told. `npu_gelu_mul` is not used: it takes up to 1024 elements in
+    tangent, which the kernel is given. `npu_gelu_mul` is not used: it takes up to 1024 elements in
     the last dimension, which no gated layer of a language model keeps to.
 
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32 on A2, A3 and 950. It
     rounds once where the two operators round twice: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_geglu",
         patterns=(*halves_patterns(_tanh), *halves_patterns(_exact)),
         check=halves_problem,
@@ -61,4 +61,3 @@ def fuse_geglu() -> tuple[Rule, ...]:
         operators=("npu::npu_geglu",),
         numerics="rounding",
     )
-    return (rule,)

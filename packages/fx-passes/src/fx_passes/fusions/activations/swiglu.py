@@ -28,7 +28,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": build.call("npu::npu_swiglu", match.bound["x"], -1, val=match.value("y"))}
 
 
-def fuse_swiglu() -> tuple[Rule, ...]:
+def fuse_swiglu() -> Rule:
     """Return the rule `silu(gate) * up` to `npu_swiglu`.
 
     Gate and up are the first and second half of the last dimension of one tensor, by `chunk`,
@@ -37,7 +37,7 @@ def fuse_swiglu() -> tuple[Rule, ...]:
     with a relative difference of at most one unit in the last place of the dtype or so.
     Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_swiglu",
         patterns=halves_patterns(_silu),
         check=halves_problem,
@@ -45,4 +45,3 @@ def fuse_swiglu() -> tuple[Rule, ...]:
         operators=("npu::npu_swiglu",),
         numerics="rounding",
     )
-    return (rule,)

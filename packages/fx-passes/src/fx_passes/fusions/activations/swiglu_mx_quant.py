@@ -54,14 +54,14 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0, "scale": 1})
 
 
-def fuse_swiglu_mx_quant() -> tuple[Rule, ...]:
+def fuse_swiglu_mx_quant() -> Rule:
     """Return the rule `npu_swiglu` + `npu_dynamic_mx_quant` to `npu_swiglu_mx_quant`.
 
     Halves and blocks of 32 along the last dimension, any rounding mode and result dtype. Only
     Ascend950 has either kernel. The fused one quantises before rounding: the numerics are
     `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_swiglu_mx_quant",
         patterns=(swiglu_pattern(mx_quantized),),
         check=_check,
@@ -69,4 +69,3 @@ def fuse_swiglu_mx_quant() -> tuple[Rule, ...]:
         operators=("npu::npu_swiglu", MX_QUANTIZE, "npu::npu_swiglu_mx_quant"),
         numerics="rounding",
     )
-    return (rule,)

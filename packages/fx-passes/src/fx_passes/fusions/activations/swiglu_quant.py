@@ -167,7 +167,7 @@ def _rewrite_static(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0})
 
 
-def fuse_swiglu_dynamic_quant() -> tuple[Rule, ...]:
+def fuse_swiglu_dynamic_quant() -> Rule:
     """Return the rule `npu_swiglu` + `npu_dynamic_quant` to `npu_dequant_swiglu_quant`.
 
     With and without smooth scales, which are cast to the float32 that the kernel takes. Only int8,
@@ -178,7 +178,7 @@ def fuse_swiglu_dynamic_quant() -> tuple[Rule, ...]:
     The kernel quantises before rounding: int8 values may differ by one, the numerics are
     `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_swiglu_dynamic_quant",
         patterns=(swiglu_pattern(row_quantized),),
         check=_check_dynamic,
@@ -190,10 +190,9 @@ def fuse_swiglu_dynamic_quant() -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)
 
 
-def fuse_swiglu_quant() -> tuple[Rule, ...]:
+def fuse_swiglu_quant() -> Rule:
     """Return the rule `npu_swiglu` + `npu_quantize` to one operator.
 
     One scale or one for each channel, both `div_mode`, with and without an offset; scale and offset
@@ -205,7 +204,7 @@ def fuse_swiglu_quant() -> tuple[Rule, ...]:
     The kernels quantise before rounding: int8 values may differ by one, the numerics are
     `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_swiglu_quant",
         patterns=(swiglu_pattern(static_quantized),),
         check=_check_static,
@@ -218,4 +217,3 @@ def fuse_swiglu_quant() -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)

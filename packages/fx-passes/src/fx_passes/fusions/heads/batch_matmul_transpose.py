@@ -1,4 +1,4 @@
-"""A product for each head, with tokens first before or behind it, in one operator."""
+"""A product for each head and the transposition before or after it, in one operator."""
 
 from __future__ import annotations
 
@@ -152,20 +152,20 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": fused}
 
 
-def fuse_batch_matmul_transpose() -> tuple[Rule, ...]:
+def fuse_batch_matmul_transpose() -> Rule:
     """Return the rule `bmm` and `transpose(0, 1)` to `npu_transpose_batchmatmul`.
 
     As attention with latent heads (MLA) projects its heads with what was absorbed of other weights:
     `[tokens, heads, inner]` times `[heads, inner, columns]`. With and without the same exchange
     before the product; spelt `transpose` or `permute`, `bmm` or `matmul` of three dimensions. The
-    result is contiguous, so a reshape behind it copies no more.
+    result is contiguous, so a reshape after it copies no more.
 
     Source of the table: aclnnTransposeBatchMatMul takes x1 and x2 of one dtype out of float32,
     float16 and bfloat16; the batch and the columns below 65536, the inner size too, times the batch
     where x1 comes tokens first. Older releases of CANN refuse an inner size or columns that are no
     multiples of 128. The kernel may add up in another order: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_batch_matmul_transpose",
         patterns=_PATTERNS,
         check=_check,
@@ -173,4 +173,3 @@ def fuse_batch_matmul_transpose() -> tuple[Rule, ...]:
         operators=("npu::npu_transpose_batchmatmul",),
         numerics="rounding",
     )
-    return (rule,)

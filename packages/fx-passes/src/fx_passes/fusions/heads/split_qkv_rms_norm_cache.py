@@ -202,11 +202,11 @@ def _angles(match: Match, cache: Tensor, build: GraphBuilder) -> tuple[Node, Nod
 
 def fuse_split_qkv_rms_norm_mrope(
     *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
-) -> tuple[Rule, ...]:
+) -> Rule:
     """Return the rule that fuses the split of qkv, the norms of q and k, and `npu_mrope`.
 
     As SGLang writes it: q and k cut into heads by one reshape and put together by another, in any
-    shape; positions [T], or [m, T] with m sections (multimodal RoPE); a bias behind the norms or
+    shape; positions [T], or [m, T] with m sections (multimodal RoPE); a bias after the norms or
     none; partial RoPE where the cache is narrower than a head. Cosines and sines are looked up and
     doubled once for all layers that share positions and cache (`ShareEqualCallsPass`).
 
@@ -218,13 +218,12 @@ def fuse_split_qkv_rms_norm_mrope(
         kernels: Vendor kernels, in order of preference.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = _rule("mrope", _mrope, "npu::npu_mrope", kernels, soc)
-    return (rule,)
+    return _rule("mrope", _mrope, "npu::npu_mrope", kernels, soc)
 
 
 def fuse_split_qkv_rms_norm_rotary_embedding(
     *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
-) -> tuple[Rule, ...]:
+) -> Rule:
     """Return the same rule for `vllm::npu_rotary_embedding`, as vLLM-Ascend writes it.
 
     That operator takes one position a token and says how much of a head is rotated; else see
@@ -235,8 +234,7 @@ def fuse_split_qkv_rms_norm_rotary_embedding(
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
     operator = "vllm::npu_rotary_embedding"
-    rule = _rule("rotary_embedding", _rotary_embedding, operator, kernels, soc)
-    return (rule,)
+    return _rule("rotary_embedding", _rotary_embedding, operator, kernels, soc)
 
 
 def _rule(

@@ -129,7 +129,7 @@ def _call(match: Match) -> QkvCall:
 
 def fuse_split_qkv_rms_norm_rope(
     *, kernels: tuple[VendorKernel, ...] = KNOWN_KERNELS, soc: str = ""
-) -> tuple[Rule, ...]:
+) -> Rule:
     """Return the rule that fuses the split of qkv, the norms of q and k, and their rotation.
 
     It matches `split` into q, k and v; `reshape` or `view` of q and k into heads; `npu_rms_norm`,
@@ -147,7 +147,7 @@ def fuse_split_qkv_rms_norm_rope(
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
     kernels = tuple(kernel for kernel in kernels if kernel.runs_on(soc))
-    rule = Rule(
+    return Rule(
         name="fuse_split_qkv_rms_norm_rope",
         patterns=(*normed_heads_patterns(_whole), *normed_heads_patterns(_partial)),
         check=partial(_check, kernels=kernels),
@@ -156,4 +156,3 @@ def fuse_split_qkv_rms_norm_rope(
         numerics="rounding" if kernels else "exact",
         prepare=define_operators,
     )
-    return (rule,)

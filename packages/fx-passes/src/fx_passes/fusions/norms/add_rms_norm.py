@@ -52,7 +52,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"normed": 0, "rstd": 1, "total": 2})
 
 
-def fuse_add_rms_norm() -> tuple[Rule, ...]:
+def fuse_add_rms_norm() -> Rule:
     """Return the rule `x + residual; npu_rms_norm(sum, weight, eps)` to `npu_add_rms_norm`.
 
     Any eps, both orders of the addition, with and without further use of the sum and of rstd.
@@ -60,7 +60,7 @@ def fuse_add_rms_norm() -> tuple[Rule, ...]:
     float16 and bfloat16; x1 and x2 have the same shape, it does not broadcast. Kernels may keep the
     sum in float32 where the two operators round it once more, so the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_add_rms_norm",
         patterns=(_pattern,),
         check=_check,
@@ -68,4 +68,3 @@ def fuse_add_rms_norm() -> tuple[Rule, ...]:
         operators=("npu::npu_rms_norm", "npu::npu_add_rms_norm"),
         numerics="rounding",
     )
-    return (rule,)

@@ -55,7 +55,7 @@ def _separate(x: Tensor, residual: Tensor, weight: Tensor, epsilon: float) -> Li
 
 
 def _kept(rows: Tensor) -> Linked:
-    """Hand the rows out as well: the experts behind a gate take them as they are."""
+    """Hand the rows out as well: the experts after a gate take them as they are."""
     return rows, {"regrouped": rows}
 
 

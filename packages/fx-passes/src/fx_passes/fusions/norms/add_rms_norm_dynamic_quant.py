@@ -106,7 +106,7 @@ def build_dynamic_quant(
     )
 
 
-def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
+def fuse_add_rms_norm_dynamic_quant() -> Rule:
     """Return the rule residual add + RMSNorm + `npu_dynamic_quant` to one operator.
 
     Any eps, with and without a bias added to the norm, with and without smooth scales, with and
@@ -117,7 +117,7 @@ def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
     quantises the norm as it is before rounding, so int8 values may differ by one: the numerics are
     `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_add_rms_norm_dynamic_quant",
         patterns=(
             *residual_norm_patterns(row_quantized),
@@ -134,4 +134,3 @@ def fuse_add_rms_norm_dynamic_quant() -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)

@@ -168,7 +168,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0, "total": 2})
 
 
-def fuse_add_rms_norm_quant() -> tuple[Rule, ...]:
+def fuse_add_rms_norm_quant() -> Rule:
     """Return the rule residual add + RMSNorm + `npu_quantize` to `npu_add_rms_norm_quant`.
 
     Any eps; with and without a bias added to the norm; `npu_quantize` with `div_mode` True (divides
@@ -184,7 +184,7 @@ def fuse_add_rms_norm_quant() -> tuple[Rule, ...]:
     The kernel quantises the norm as it is before rounding, and y / s and y * (1 / s) differ: int8
     values may differ by one. The numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_add_rms_norm_quant",
         patterns=residual_norm_patterns(static_quantized),
         check=_check,
@@ -197,4 +197,3 @@ def fuse_add_rms_norm_quant() -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)

@@ -57,7 +57,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"quantized": 0, "second": 1, "total": 2})
 
 
-def fuse_add_rms_norm_two_quants() -> tuple[Rule, ...]:
+def fuse_add_rms_norm_two_quants() -> Rule:
     """Return the rule residual add + RMSNorm + two `npu_quantize` to `npu_add_rms_norm_quant`.
 
     As attention with latent heads (MLA) writes it: two projections of one norm, each with a scale
@@ -65,7 +65,7 @@ def fuse_add_rms_norm_two_quants() -> tuple[Rule, ...]:
     `fuse_add_rms_norm_quant`; aclnnAddRmsNormQuantV2 takes the second scale and offset as it takes
     the first.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_add_rms_norm_two_quants",
         patterns=residual_norm_patterns(_quantized_twice),
         check=_check,
@@ -78,4 +78,3 @@ def fuse_add_rms_norm_two_quants() -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)

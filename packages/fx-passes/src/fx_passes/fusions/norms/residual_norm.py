@@ -78,7 +78,7 @@ _BIAS = (Requirement.same_shape("weight", "beta"), Requirement.same_dtype("weigh
 
 
 def norm_problem(match: Match) -> NoMatch | None:
-    """Return why a norm of `x` by `weight`, with or without `beta` behind it, is not fused.
+    """Return why a norm of `x` by `weight`, with or without `beta` after it, is not fused.
 
     The table of all fused kernels with quantisation: bfloat16 or float16 throughout, a weight of
     one dimension, a bias like it.

@@ -118,7 +118,7 @@ def build_norm_mx(match: Match, build: GraphBuilder, quantized: Tensor, scale: T
     )
 
 
-def fuse_add_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
+def fuse_add_rms_norm_dynamic_mx_quant() -> Rule:
     """Return the rule residual add + RMSNorm + `npu_dynamic_mx_quant` to one operator.
 
     Any eps, rounding mode and result dtype (float8 and float4), blocks of 32 along the last
@@ -127,7 +127,7 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
     could be rewritten is for such a device. The kernel quantises the norm before it is rounded:
     the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_add_rms_norm_dynamic_mx_quant",
         patterns=residual_norm_patterns(mx_quantized),
         check=add_norm_mx_problem,
@@ -140,15 +140,14 @@ def fuse_add_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)
 
 
-def fuse_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
+def fuse_rms_norm_dynamic_mx_quant() -> Rule:
     """Return the rule `npu_rms_norm` + `npu_dynamic_mx_quant` to one operator.
 
     For norms without a residual before them; else as `fuse_add_rms_norm_dynamic_mx_quant`.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_rms_norm_dynamic_mx_quant",
         patterns=norm_patterns(mx_quantized),
         check=norm_mx_problem,
@@ -156,4 +155,3 @@ def fuse_rms_norm_dynamic_mx_quant() -> tuple[Rule, ...]:
         operators=("npu::npu_rms_norm", MX_QUANTIZE, "npu::npu_rms_norm_dynamic_mx_quant"),
         numerics="rounding",
     )
-    return (rule,)

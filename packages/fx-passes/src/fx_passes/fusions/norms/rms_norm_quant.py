@@ -124,7 +124,7 @@ def _one_scale(match: Match, build: GraphBuilder) -> Node:
     )
 
 
-def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
+def fuse_rms_norm_quant(*, soc: str = "") -> Rule:
     """Return the rule `npu_rms_norm`, a bias or none, `npu_quantize` to one operator.
 
     For norms without a residual before them, as the first of a model; any eps, both `div_mode`.
@@ -133,7 +133,7 @@ def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
       offset as tensors, so zeros are made where the graph has none. Source of the table:
       aclnnRmsNormQuant takes float16 or bfloat16 throughout and an int8 offset; it divides.
     - One scale for each channel: `npu_rms_norm_quant_v2`, whose kernel aclnnRmsNormQuantV3 only
-      Ascend950 has, so the rule has to be told that it is for one.
+      Ascend950 has, so the rule needs to know that it is for one.
 
     There is no fused kernel in torch_npu 2.13 for a norm without residual and dynamic quantisation.
     The kernels quantise the norm as it is before rounding to its dtype, and that for one scale
@@ -142,7 +142,7 @@ def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
     Args:
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_rms_norm_quant",
         patterns=norm_patterns(static_quantized),
         check=partial(_check, soc=soc),
@@ -155,4 +155,3 @@ def fuse_rms_norm_quant(*, soc: str = "") -> tuple[Rule, ...]:
         ),
         numerics="rounding",
     )
-    return (rule,)

@@ -24,7 +24,7 @@ __all__ = ["gathered", "remove_gather_of_own_shard"]
 
 
 def gathered(shard: Tensor, size: int, group: str) -> Tensor:
-    """Return, in a pattern, what all ranks have, one behind the other."""
+    """Return, in a pattern, what all ranks have, one after the other."""
     collectives = torch.ops._c10d_functional  # noqa: SLF001 - the name of the namespace
     waited: Tensor = collectives.wait_tensor(collectives.all_gather_into_tensor(shard, size, group))
     return waited

@@ -111,18 +111,18 @@ def _rewrite(
     return {"y": fused}
 
 
-def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") -> tuple[Rule, ...]:
+def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") -> Rule:
     """Return the rule `all_reduce(x @ weight)` to `npu_mm_all_reduce_base`.
 
     For the row-parallel projections of tensor parallelism: `linear`, `mm`, `addmm` or `matmul`,
     with or without a bias, and the functional all-reduce with its wait. The kernel communicates
-    while it computes. Behind it `fuse_add_rms_norm` fuses the residual addition and the norm.
+    while it computes. After it `fuse_add_rms_norm` fuses the residual addition and the norm.
 
     Only pays for many tokens, as the documents say: prefill, not decoding. Leave it to
     `PassSelection` with a `TokenRange`. Not in `default_npu_pipeline`, as only the caller knows the
     communicators.
 
-    The product is rounded once behind the sum where it was rounded on each rank before: the
+    The product is rounded once after the sum where it was rounded on each rank before: the
     numerics are `rounding`. Source of the table: aclnnMatmulAllReduce on A2 takes float16 and
     bfloat16, 2 or 3 dimensions by 2, and 1, 2, 4 or 8 ranks.
 
@@ -130,7 +130,7 @@ def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") 
         groups: The groups whose all-reduces may be fused, each with its communicator.
         soc: Name of the device as `torch.npu.get_device_name()` gives it; empty for any.
     """
-    rule = Rule(
+    return Rule(
         name="fuse_matmul_all_reduce",
         patterns=(_linear, _mm, _addmm, _matmul),
         check=partial(_check, groups=groups, soc=soc),
@@ -142,4 +142,3 @@ def fuse_matmul_all_reduce(groups: tuple[ParallelGroup, ...], *, soc: str = "") 
         ),
         numerics="rounding",
     )
-    return (rule,)

@@ -209,7 +209,7 @@ def _whole(shard: Node, group: ParallelGroup, whole: Tensor, build: GraphBuilder
 
 def shard_all_reduce_norm(
     groups: tuple[ParallelGroup, ...], *, tokens_divide: bool = False
-) -> tuple[Rule, ...]:
+) -> Rule:
     """Return the rule that normalises a shard where all ranks have what is normalised.
 
     Sequence parallelism: each rank normalises its own part of the tokens. The two collectives move
@@ -232,7 +232,7 @@ def shard_all_reduce_norm(
             that they divide by the number of ranks. Where that is not so and not known, the rule
             does not apply.
     """
-    rule = Rule(
+    return Rule(
         name="shard_all_reduce_norm",
         patterns=_patterns(),
         check=partial(_check, groups=groups, divisible=tokens_divide),
@@ -248,4 +248,3 @@ def shard_all_reduce_norm(
         numerics="rounding",
         accepts_cost=True,
     )
-    return (rule,)

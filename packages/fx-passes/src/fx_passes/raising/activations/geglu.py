@@ -50,7 +50,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"y": 0})
 
 
-def raise_geglu() -> tuple[Rule, ...]:
+def raise_geglu() -> Rule:
     """Return the rule `gelu(gate) * up` to `npu_geglu(cat(gate, up))`.
 
     For gate and up of two projections, as Gemma has them, by the error function or the hyperbolic
@@ -62,7 +62,7 @@ def raise_geglu() -> tuple[Rule, ...]:
     Source of the table: aclnnGeGluV3 takes float16, bfloat16 and float32. It rounds once: the
     numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         accepts_cost=True,
         name="raise_geglu",
         patterns=(_pattern,),
@@ -71,4 +71,3 @@ def raise_geglu() -> tuple[Rule, ...]:
         operators=("npu::npu_geglu",),
         numerics="rounding",
     )
-    return (rule,)

@@ -30,7 +30,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": build.call("npu::npu_swiglu", side_by_side(match, build), -1, val=known)}
 
 
-def raise_swiglu() -> tuple[Rule, ...]:
+def raise_swiglu() -> Rule:
     """Return the rule `silu(gate) * up` to `npu_swiglu(cat(gate, up))`.
 
     For gate and up of two projections, as `transformers` has them; of two halves of one tensor
@@ -44,7 +44,7 @@ def raise_swiglu() -> tuple[Rule, ...]:
     silu's result is rounded to the dtype before the product, in the kernel it is not: the numerics
     are `rounding`. Source of the dtype table: aclnnSwiGlu takes float16, bfloat16 and float32.
     """
-    rule = Rule(
+    return Rule(
         accepts_cost=True,
         name="raise_swiglu",
         patterns=(_pattern,),
@@ -53,4 +53,3 @@ def raise_swiglu() -> tuple[Rule, ...]:
         operators=("npu::npu_swiglu",),
         numerics="rounding",
     )
-    return (rule,)

@@ -296,7 +296,7 @@ def dense(argument: object, build: GraphBuilder) -> object:
     return argument
 
 
-def raise_attention() -> tuple[Rule, ...]:
+def raise_attention() -> Rule:
     """Return the rule `scaled_dot_product_attention` to `npu_fused_infer_attention_score`.
 
     For [batch, heads, sequence, size] without dropout: no mask, a bool mask (which is inverted:
@@ -309,7 +309,7 @@ def raise_attention() -> tuple[Rule, ...]:
     each. Kernels round the scores elsewhere than torch: the numerics are `rounding`. Source of the
     limits: aclnnFusedInferAttentionScore takes float16 and bfloat16.
     """
-    rule = Rule(
+    return Rule(
         accepts_cost=True,
         name="raise_attention",
         patterns=(_repeated, _plain),
@@ -318,4 +318,3 @@ def raise_attention() -> tuple[Rule, ...]:
         operators=("npu::npu_fused_infer_attention_score",),
         numerics="rounding",
     )
-    return (rule,)

@@ -165,7 +165,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return build.elements(fused, {"y": 0})
 
 
-def raise_sink_attention() -> tuple[Rule, ...]:
+def raise_sink_attention() -> Rule:
     """Return the rule of attention with sinks to `npu_fused_infer_attention_score_v2`.
 
     That is how GPT-OSS spells its attention: a column of sinks beside the scores takes part in the
@@ -175,7 +175,7 @@ def raise_sink_attention() -> tuple[Rule, ...]:
     Source of the dtype: aclnnFusedInferAttentionScoreV4 takes sinks in bfloat16, as the queries.
     Kernels round the scores elsewhere: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         accepts_cost=True,
         name="raise_sink_attention",
         patterns=_PATTERNS,
@@ -184,4 +184,3 @@ def raise_sink_attention() -> tuple[Rule, ...]:
         operators=("npu::npu_fused_infer_attention_score_v2",),
         numerics="rounding",
     )
-    return (rule,)

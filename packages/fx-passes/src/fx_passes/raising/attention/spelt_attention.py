@@ -186,7 +186,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": attended}
 
 
-def spelt_attention() -> tuple[Rule, ...]:
+def spelt_attention() -> Rule:
     """Return the rule `softmax(q @ k.T * scale + mask) @ v` to `scaled_dot_product_attention`.
 
     That is `attn_implementation="eager"` of transformers. The mask is a bool mask made an added one
@@ -195,7 +195,7 @@ def spelt_attention() -> tuple[Rule, ...]:
 
     Kernels round the scores elsewhere: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="spelt_attention",
         patterns=_PATTERNS,
         check=_check,
@@ -203,4 +203,3 @@ def spelt_attention() -> tuple[Rule, ...]:
         operators=("npu::npu_fused_infer_attention_score",),
         numerics="rounding",
     )
-    return (rule,)

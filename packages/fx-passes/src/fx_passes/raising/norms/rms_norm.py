@@ -226,7 +226,7 @@ def _gamma(match: Match, build: GraphBuilder, x: torch.Tensor) -> Node:
     return bound
 
 
-def raise_rms_norm() -> tuple[Rule, ...]:
+def raise_rms_norm() -> Rule:
     """Return the rule `aten::rms_norm`, with casts and a weight around it, to `npu_rms_norm`.
 
     That is what `torch.nn.RMSNorm` calls, and what `spelt_rms_norm` makes of norms that are spelt
@@ -244,7 +244,7 @@ def raise_rms_norm() -> tuple[Rule, ...]:
     Source of the dtype table: aclnnRmsNorm takes float32, float16 and bfloat16, and gamma of the
     same type or float32. Sums may be added up in another order: the numerics are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         # A cast of the weight, or ones, are made for each norm and then shared.
         accepts_cost=True,
         name="raise_rms_norm",
@@ -266,4 +266,3 @@ def raise_rms_norm() -> tuple[Rule, ...]:
         operators=("npu::npu_rms_norm",),
         numerics="rounding",
     )
-    return (rule,)

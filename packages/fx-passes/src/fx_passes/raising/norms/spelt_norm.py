@@ -170,7 +170,7 @@ def _rewrite(match: Match, build: GraphBuilder) -> dict[str, Node]:
     return {"y": normed}
 
 
-def spelt_rms_norm() -> tuple[Rule, ...]:
+def spelt_rms_norm() -> Rule:
     """Return the rule `x * rsqrt(mean(x ** 2) + eps)` to `aten::rms_norm` without a weight.
 
     Any eps; squares by `pow`, `square` or a product; the root by `rsqrt`, powers, a reciprocal or a
@@ -180,7 +180,7 @@ def spelt_rms_norm() -> tuple[Rule, ...]:
     Where x has 16 bits, the torch operators round after each step, the kernel once: the numerics
     are `rounding`.
     """
-    rule = Rule(
+    return Rule(
         name="spelt_rms_norm",
         patterns=(
             *(_spelling(square, root) for square in _SQUARES for root in _ROOTS),
@@ -195,4 +195,3 @@ def spelt_rms_norm() -> tuple[Rule, ...]:
         operators=("npu::npu_rms_norm",),
         numerics="rounding",
     )
-    return (rule,)

@@ -286,7 +286,7 @@ def _four_dimensions(argument: object, rank: int, build: GraphBuilder) -> object
     return argument
 
 
-def raise_rotary() -> tuple[Rule, ...]:
+def raise_rotary() -> Rule:
     """Return the rule `x * cos + rotated * sin` to `npu_rotary_mul`.
 
     x has 3 or 4 dimensions. One operator for q and one for k; a partial RoPE is raised on the part
@@ -307,7 +307,7 @@ def raise_rotary() -> tuple[Rule, ...]:
     numerics are `rounding`. Source of the limits: aclnnRotaryPositionEmbedding takes float32,
     float16 and bfloat16 of 4 dimensions.
     """
-    rule = Rule(
+    return Rule(
         accepts_cost=True,
         name="raise_rotary",
         patterns=ROTATIONS,
@@ -316,4 +316,3 @@ def raise_rotary() -> tuple[Rule, ...]:
         operators=("npu::npu_rotary_mul",),
         numerics="rounding",
     )
-    return (rule,)

@@ -1,4 +1,4 @@
-"""What a rewrite built, held against what it may build."""
+"""What a rewrite built, compared with what it may build."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
-from fx_passes import rule_from_replacement
+from fx_passes.inductor import MatchForExtraCheck, rule_from_replacement
 from fx_passes.testing import GraphLevel, assert_rewritten, capture_graph, random_tensors
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def pipeline_of(*rules: fx_passes.Rule) -> fx_passes.Pipeline:
 
 def rule_of(
     replacement: Callable[..., object] = sum_in_float32,
-    extra_check: Callable[[fx_passes.MatchForExtraCheck], bool] | None = None,
+    extra_check: Callable[[MatchForExtraCheck], bool] | None = None,
     name: str = "rule",
     dtype: torch.dtype = torch.float32,
 ) -> fx_passes.Rule:
@@ -130,7 +130,7 @@ def test_examples_that_cannot_be_made_leave_the_rule_out() -> None:
 
 
 def test_extra_check_that_raises_refuses_the_match() -> None:
-    def extra_check(match: fx_passes.MatchForExtraCheck) -> bool:
+    def extra_check(match: MatchForExtraCheck) -> bool:
         return bool(match.no_such_thing)  # type: ignore[attr-defined]
 
     module = capture_graph(scaled_sum, random_tensors((3, 4), (3, 4), device="cpu"))

@@ -134,8 +134,8 @@ def collective_rules(
     """Return the rules for collectives, and for what is cut or whole depending on them.
 
     Args:
-        process_groups: See `vllm_ascend_forms`.
-        whole_residuals: See `vllm_ascend_forms`.
+        process_groups: See `vllm_ascend_dialect`.
+        whole_residuals: See `vllm_ascend_dialect`.
     """
     groups = dict(process_groups)
     reduce = ("vllm::all_reduce", "_c10d_functional::all_reduce", _WAIT)

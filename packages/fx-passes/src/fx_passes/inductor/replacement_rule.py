@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from fx_passes.errors import PatternError, RuleError
 from fx_passes.fingerprint import fingerprint_of_code, fingerprint_of_functions
-from fx_passes.matching.example_trace import ExampleTracer, parameters_of
+from fx_passes.inductor.example_trace import ExampleTracer, parameters_of
+from fx_passes.inductor.replacement_pattern import Conditions, ReplacementPattern
+from fx_passes.inductor.replacement_template import ReplacementTemplate
 from fx_passes.matching.match import NoMatch
-from fx_passes.rewriting.replacement_pattern import Conditions, ReplacementPattern
-from fx_passes.rewriting.replacement_template import ReplacementTemplate
 from fx_passes.rewriting.rule import Rule
 
 if TYPE_CHECKING:

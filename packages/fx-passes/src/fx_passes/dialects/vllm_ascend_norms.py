@@ -99,7 +99,7 @@ def _two_static(
 
 @dataclass(frozen=True, kw_only=True)
 class _Ending:
-    """A quantisation behind a norm, and the kernel that does both.
+    """A quantisation after a norm, and the kernel that does both.
 
     Attributes:
         name: In the names of rules.
@@ -118,7 +118,7 @@ class _Ending:
     operators: tuple[str, ...]
 
     def rule(self, name: str, patterns: tuple[Pattern, ...], norm: str) -> Rule:
-        """Return the rule for this ending behind a norm in some patterns."""
+        """Return the rule for this ending after a norm in some patterns."""
         return Rule(
             name=f"vllm_ascend_{name}_{self.name}",
             patterns=patterns,
@@ -175,13 +175,13 @@ def _norm(
 def _check_norm(match: Match, *, groups: frozenset[str]) -> NoMatch | None:
     """Return why a norm is better left as it is: a bias that nothing takes in is an operator more.
 
-    Where an all-reduce before it is moved behind a norm of shards, that is worth it.
+    Where an all-reduce before it is moved after a norm of shards, that is worth it.
     """
     if match.bound["beta"] is None or "normed" not in match.outputs:
         return None
     if any(_is_reduced(match.bound[name], groups) for name in ("x", "residual")):
         return None
-    return NoMatch("the norm has a bias, and no quantisation behind it with which it is fused")
+    return NoMatch("the norm has a bias, and no quantisation after it with which it is fused")
 
 
 def _is_reduced(value: object, groups: frozenset[str]) -> bool:
@@ -247,7 +247,7 @@ _FIRST_MX = _Ending(
 
 
 def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
-    """Return the rules for norms, those with a quantisation behind them first.
+    """Return the rules for norms, those with a quantisation after them first.
 
     Args:
         groups: The engine's names of groups whose all-reduces are rewritten too.
@@ -259,7 +259,7 @@ def norm_rules(groups: frozenset[str]) -> tuple[Rule, ...]:
         rules.append(ending.rule("norm", own, _NORM))
         plain = [combine(_npu_norm, gathered, closing)]
         if "vllm::quantize" in ending.operators:
-            # Other quantisations behind such a norm are no words of the engine.
+            # Other quantisations after such a norm are no words of the engine.
             plain.append(combine(_npu_norm, closing))
         rules.append(ending.rule("plain_norm", tuple(plain), "npu::npu_add_rms_norm"))
     first = (combine(_first_norm, gathered, mx_quantized),)

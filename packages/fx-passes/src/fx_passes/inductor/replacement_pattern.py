@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from torch.fx import Graph, Node
 
-    from fx_passes.matching.example_trace import ExampleTracer, TracedFunction
+    from fx_passes.inductor.example_trace import ExampleTracer, TracedFunction
 
 __all__ = ["Conditions", "ReplacementPattern", "expression_of"]
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fx_passes.engine_forms.vllm_ascend_collectives import collective_rules
-from fx_passes.engine_forms.vllm_ascend_norms import norm_rules
-from fx_passes.engine_forms.vllm_ascend_quantize import quantize_rules
+from fx_passes.dialects.vllm_ascend_collectives import collective_rules
+from fx_passes.dialects.vllm_ascend_norms import norm_rules
+from fx_passes.dialects.vllm_ascend_quantize import quantize_rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fx_passes.rewriting.rule import Rule
 
-__all__ = ["vllm_ascend_forms"]
+__all__ = ["vllm_ascend_dialect"]
 
 _NO_GROUPS: Mapping[str, str] = MappingProxyType({})
 
 
-def vllm_ascend_forms(
+def vllm_ascend_dialect(
     process_groups: Mapping[str, str] = _NO_GROUPS, *, whole_residuals: bool = False
 ) -> tuple[Rule, ...]:
     """Return the rules that bring graphs of vLLM-Ascend into the form that the fusions match.
@@ -35,12 +35,12 @@ def vllm_ascend_forms(
       Where `vllm::maybe_all_gather_and_maybe_unpad` stands between them it gathers what is
       quantised, and its scales. The scale is an argument of `vllm::quantize` beside its reciprocal,
       so nothing is inverted. Rounding.
-    - `vllm_ascend_plain_norm_*`, `vllm_ascend_gathered_first_norm_mx_quant`: the same behind
-      `npu_add_rms_norm`, which the engine uses where it has no operators of its own, and behind
+    - `vllm_ascend_plain_norm_*`, `vllm_ascend_gathered_first_norm_mx_quant`: the same after
+      `npu_add_rms_norm`, which the engine uses where it has no operators of its own, and after
       `npu_rms_norm`; without that gathering for `vllm::quantize` only, the others are not the
       engine's words.
     - `vllm_ascend_norm`: `_C_ascend::npu_add_rms_norm_bias` elsewhere, with a bias only where the
-      norm moves behind a reduce-scatter; else it would be two operators. Rounding: the bias is
+      norm moves after a reduce-scatter; else it would be two operators. Rounding: the bias is
       added to what has been rounded.
     - `vllm_ascend_gathered_quantize`: `vllm::quantize` of gathered rows to rows that are gathered
       when they are quantised, which are half the bytes. Exact.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import fx_passes
-from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.dialects import vllm_ascend_dialect
 from fx_passes.testing import (
     assert_left_alone,
     assert_rewritten,
@@ -37,7 +37,7 @@ def state(engine_operators: EngineState) -> Iterator[EngineState]:
 
 def pipeline(*, whole_residuals: bool = False) -> fx_passes.Pipeline:
     normalize, *fusions = fx_passes.default_npu_pipeline().passes
-    rules = vllm_ascend_forms(whole_residuals=whole_residuals)
+    rules = vllm_ascend_dialect(whole_residuals=whole_residuals)
     forms = fx_passes.RulePass(name="forms", rules=rules)
     return fx_passes.Pipeline(passes=(normalize, forms, *fusions))
 

@@ -13,7 +13,7 @@ from piecewise_split.planning.size_reads import node_value
 from piecewise_split.torch_internals import OpOverload, OpOverloadPacket
 
 if TYPE_CHECKING:
-    from piecewise_split.planning.piece_flow import GraphScope
+    from piecewise_split.planning.analysed_graph import AnalysedGraph
 
 _ALLOCATING = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"})
 _SIZE_READING = frozenset({"aten::sym_size", "aten::sym_numel", "aten::sym_stride"})
@@ -36,12 +36,12 @@ def is_allocation(node: torch.fx.Node) -> bool:
     return target in {torch.empty, torch.empty_like, torch.empty_strided}
 
 
-def is_host_only(node: torch.fx.Node, scope: GraphScope) -> bool:
+def is_host_only(node: torch.fx.Node, analysed: AnalysedGraph) -> bool:
     """Say whether a node only computes sizes and other scalars on the host.
 
     A read of a scalar out of a tensor's memory (``item``) is not: it waits for the device.
     """
-    if node in scope.sizes.reads:
+    if node in analysed.sizes.reads:
         return True
     if node.op == "call_method":
         return node.target in {"size", "stride", "dim", "numel", "ndimension"}

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from torch.fx import GraphModule
 
-__all__ = ["run_ranks"]
-
 _COLLECTIVES = ("_c10d_functional.", "npu.npu_mm_all_reduce_base.")
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from fusions.rank_runs import run_ranks
 from torch import Tensor
 
 import fx_passes
-from fx_passes.engine_forms import vllm_ascend_forms
+from fx_passes.dialects import vllm_ascend_dialect
 from fx_passes.fusions import ParallelGroup, shard_all_reduce_norm
 from fx_passes.testing import (
     GraphLevel,
@@ -18,7 +19,6 @@ from fx_passes.testing import (
     assert_same_values,
     capture_graph,
     random_tensors,
-    run_ranks,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ ascend = torch.ops._C_ascend
 
 
 def forms(groups: dict[str, str] | None = None) -> fx_passes.RulePass:
-    return fx_passes.RulePass(name="forms", rules=vllm_ascend_forms(groups or {}))
+    return fx_passes.RulePass(name="forms", rules=vllm_ascend_dialect(groups or {}))
 
 
 def pipeline() -> fx_passes.Pipeline:
@@ -167,7 +167,7 @@ def test_norm_with_a_bias_and_nothing_behind_it_stays_one_operator(level: GraphL
     assert "_C_ascend.npu_add_rms_norm_bias.default" in targets(module)
     assert len(targets(module)) == 2
     (miss,) = report.near_misses("vllm_ascend_norm")
-    assert "no quantisation behind it" in miss.reason
+    assert "no quantisation after it" in miss.reason
 
 
 def test_norm_used_beside_the_quantisation_is_left_to_the_narrower_rules() -> None:
@@ -213,7 +213,7 @@ def reduced_norm(
 
 def sharding_pipeline(rank: int, engine_group: str = GROUP) -> fx_passes.Pipeline:
     group = ParallelGroup(name=PROCESS_GROUP, rank=rank, size=RANKS)
-    sharding = fx_passes.RulePass(name="parallel", rules=shard_all_reduce_norm((group,)))
+    sharding = fx_passes.RulePass(name="parallel", rules=(shard_all_reduce_norm((group,)),))
     normalize, *fusions = fx_passes.default_npu_pipeline().passes
     before = forms({engine_group: PROCESS_GROUP})
     return fx_passes.Pipeline(passes=(normalize, before, sharding, *fusions))

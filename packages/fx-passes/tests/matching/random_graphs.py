@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from fx_passes.rewriting.graph_builder import GraphBuilder
     from fx_passes.torch_internals import OpOverload
 
-__all__ = ["RANDOM_GRAPH_SHAPE", "random_graph", "random_rule"]
-
 aten = torch.ops.aten
 RANDOM_GRAPH_SHAPE = (2, 4)
 _UNARY = (aten.neg.default, aten.abs.default, aten.sin.default, aten.clone.default)

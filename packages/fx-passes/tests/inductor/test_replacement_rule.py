@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 import fx_passes
-from fx_passes import PatternError, rule_from_replacement
+from fx_passes import PatternError
+from fx_passes.inductor import MatchForExtraCheck, rule_from_replacement
 from fx_passes.testing import (
     GraphLevel,
     assert_left_alone,
@@ -293,9 +294,9 @@ def test_functions_are_traced_once_whatever_the_matches() -> None:
 
 
 def test_extra_check_sees_the_match_and_may_refuse_it() -> None:
-    seen: list[fx_passes.MatchForExtraCheck] = []
+    seen: list[MatchForExtraCheck] = []
 
-    def refuse(match: fx_passes.MatchForExtraCheck) -> bool:
+    def refuse(match: MatchForExtraCheck) -> bool:
         seen.append(match)
         return False
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from fx_passes.testing import random_tensors
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from torch import Tensor
-
-__all__ = ["AttentionHeads", "qkv_function", "qkv_inputs", "random_tensors"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,21 +95,3 @@ def qkv_inputs(
         (1, tokens, 1, heads.head_dim),
     ]
     return random_tensors(*shapes, dtype=dtype, device=device)
-
-
-def random_tensors(
-    *shapes: Sequence[int],
-    dtype: torch.dtype = torch.bfloat16,
-    device: str = "meta",
-    seed: int = 0,
-) -> list[Tensor]:
-    """Return tensors of normally distributed values, the same for the same seed.
-
-    Args:
-        shapes: One for each tensor.
-        dtype: Type of all.
-        device: Device of all; tensors on `meta` hold no values.
-        seed: Seed of the values.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randn(tuple(shape), generator=generator).to(dtype).to(device) for shape in shapes]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fx_passes.engine_forms.vllm_ascend_norms import GATHER, gathered
+from fx_passes.dialects.vllm_ascend_norms import GATHER, gathered
 from fx_passes.errors import RuleError
 from fx_passes.matching.match import Match, NoMatch
 from fx_passes.rewriting.rule import Rule

@@ -16,7 +16,7 @@ from fx_passes.torch_internals import OpOverload
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from fx_passes.matching.example_trace import TracedFunction
+    from fx_passes.inductor.example_trace import TracedFunction
     from fx_passes.matching.match import Match
     from fx_passes.rewriting.graph_builder import GraphBuilder
 
