@@ -393,6 +393,9 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
     ("update", "attn_update, fused C call"): functools.partial(make_ours),
     ("update", "attn_update, kernels from Python"): functools.partial(make_ours, updater="kernels"),
     ("update", "attn_update, native"): functools.partial(make_ours, updater="native"),
+    ("update, what the caller waits for", "attn_update, kernels from Python, worker thread"): (
+        functools.partial(make_ours, updater="kernels", worker=True)
+    ),
     ("update, what the caller waits for", "attn_update, native, worker thread"): functools.partial(
         make_ours, updater="native", worker=True
     ),

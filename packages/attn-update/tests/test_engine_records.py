@@ -188,20 +188,14 @@ def test_steps_of_adopted_graphs_equal_the_eager_operator_without_a_synchronisat
     assert lane.counters.updater_steps == (0 if any_updater == "operators" else 24)
 
 
-@pytest.mark.parametrize("replayed", [False, True])
-def test_an_engine_that_replays_elsewhere_brackets_its_replay(
-    engine: Engine, replayed: bool
-) -> None:
+def test_an_engine_that_replays_elsewhere_brackets_its_replay(engine: Engine) -> None:
     lane = UpdateLane(engine.device)
     engine.capture(2)
     plan = engine.adopt(Recorder(engine.device), lane, 2).plan
     for lengths in ([7, 30], [8, 31], [40, 2]):
         group = {"actual_seq_lengths": [1, 2], "actual_seq_lengths_kv": lengths}
-        if replayed:
-            engine.graphs[2].replay()
-        lane.begin(plan, StepParameters(key=2, groups={"default": group}), replayed=replayed)
-        if not replayed:
-            engine.graphs[2].replay()
+        lane.begin(plan, StepParameters(key=2, groups={"default": group}))
+        engine.graphs[2].replay()
         lane.finish()
         outputs = [out.clone() for out in engine.outputs[2]]
         assert_layers_equal(outputs, engine.model.eager(2, lengths))

@@ -16,7 +16,6 @@ from attn_update import (
     StepParameters,
     UpdateError,
     UpdateLane,
-    UpdateOrder,
     needs_update,
 )
 from attn_update.issuing.kernels.kernel_signature import KERNEL_SIGNATURES
@@ -230,7 +229,7 @@ def test_every_mistake_in_a_step_of_every_kind_is_refused_before_any_launch(
     assert num_launches() == before
     assert len(broken) >= 8
 
-    outputs = model.run(lane, drawn, order=UpdateOrder.REPLAY_FIRST)
+    outputs = model.run(lane, drawn)
     assert_layers_equal(
         model.valid(drawn.step, outputs), model.valid(drawn.step, model.expected(drawn))
     )

@@ -51,7 +51,6 @@ from attn_update.kinds.fused.attention_geometry import AttentionGeometry, Length
 from attn_update.kinds.kind import AttentionKind, Kind, RuledKind, needs_update
 from attn_update.lane.lane_counters import LaneCounters
 from attn_update.lane.update_lane import UpdateLane
-from attn_update.lane.update_order import UpdateOrder
 from attn_update.planning.step_parameters import LengthArray, Lengths, StepParameters
 from attn_update.planning.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
 from attn_update.recording.automatic_recording import (
@@ -131,7 +130,6 @@ __all__ = [
     "UpdatableLayers",
     "UpdateError",
     "UpdateLane",
-    "UpdateOrder",
     "UpdatePlan",
     "UpdaterChoice",
     "WorkspaceError",

@@ -49,7 +49,6 @@ def choose_issuer(
     device: TaskDevice,
     counters: LaneCounters,
     *,
-    direct: bool,
     updater: UpdaterChoice | Updater,
     native_folder: str | PathLike[str] | None = None,
 ) -> ChosenIssuer:
@@ -58,7 +57,6 @@ def choose_issuer(
     Args:
         device: Of the stream.
         counters: Are counted up.
-        direct: Whether the stream shall launch past the device's launch queue, where it can.
         updater: What to issue by; an `Updater` of the caller's own is used as it is.
         native_folder: Of the built files of the native updater; default that of its build.
 
@@ -70,7 +68,7 @@ def choose_issuer(
         raise LaneError(
             f"making an update lane: there is no updater {updater!r}; {nearest(updater, _CHOICES)}"
         )
-    direct_device = find_direct_launch(device) if direct else None
+    direct_device = find_direct_launch(device)
     found = find_native_calls(device)
     missing = None
     if direct_device is None:

@@ -27,8 +27,9 @@ so the caller may reuse its lists at once.
 Note [failure]. When an update of step i fails, the remaining events are recorded all the same, so
 that R(i) ends; then `UpdateError` is raised. Whether x(l) of the failed layer is set once too often
 cannot be known, and neither can, when the replay call itself fails, whether R(i) was queued. So the
-key is marked unsettled, and its next step updates first and lets C wait for U: then the events are
-not needed for the order, and the replay leaves all of them unset, as 3 demands from then on.
+key is marked unsettled, and its next step updates first: U waits for d(i - 1), all updates run, C
+waits for U, then R(i) runs. 1 and 2 hold as before, 3 and 4 by the order of the streams, without
+the events; and the replay leaves all of them unset, as 3 demands from then on.
 
 Note [direct launch]. On a device with a launch queue U may be a stream without it, see
 `attn_update.task_device`. What is put on U then reaches the device at once, what is put on C
@@ -51,11 +52,7 @@ Note [two phases]. An engine that replays itself brackets its replay: `begin` ch
 step, `finish` records d(i) and issues the updates. What is put on C and on U is that of `run`.
 While a step is open no other is begun: its updates would queue on U in front of those that R(i)
 waits for. A step that is begun while the thread's former one is open says that the former was given
-up: its graph is released. `begin(..., replayed=True)` stands behind the engine's replay. Then R(i)
-is waiting whatever is wrong with the step, so all that `begin` refuses releases the graph first.
-And no later step of the key may have to update first, because its replay is queued when it is
-begun: so a failed one unsets its external events itself, behind d(i) and in front of all later work
-of C.
+up: its graph is released.
 
 Note [interrupts]. A signal handler may raise wherever Python looks for signals, such as at the
 entry of a function: also between R(i) and the updates that it waits for. So whatever can leave a
@@ -68,17 +65,12 @@ step waits for it. The rest is undone by assignments, between which Python does 
 Note [one graph]. On a device that asks (`attn_update.task_device.GuardingDevice`) the graph of each
 recorded key is replayed in a step of its own key only, and once: a replay of another is refused
 before it is launched, and so is a step whose replay did not come to its graph, whose updates would
-set events that nobody waits for. Replays outside of any step are not refused: a step may be begun
-behind its replay.
-
-In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for U, then R(i) runs:
-1 and 2 hold as before, 3 and 4 by stream order.
+set events that nobody waits for. Replays outside of any step are not refused.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from _thread import start_new_thread
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -87,10 +79,8 @@ import torch
 
 from attn_update.errors import LaneError, UpdateError
 from attn_update.issuing.issuer_choice import choose_issuer
-from attn_update.lane.event_unset import unset_events
 from attn_update.lane.lane_counters import LaneCounters
 from attn_update.lane.step_release import StepRelease, release_alone
-from attn_update.lane.update_order import UpdateOrder
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
 from attn_update.task_device import find_guarding
@@ -108,8 +98,6 @@ if TYPE_CHECKING:
     from attn_update.task_device import Stream, TaskDevice
 
 _Result = TypeVar("_Result")
-
-_SECONDS_BETWEEN_RELEASES = 0.001
 
 
 class _Step(NamedTuple):
@@ -130,7 +118,6 @@ class _OpenStep(StepRelease):
     previous: Any
     updates_first: bool
     thread: int
-    replayed: bool = False
 
 
 class _Expected(threading.local):
@@ -145,10 +132,6 @@ class UpdateLane:
 
     Args:
         device: The device of the graphs.
-        order: What a step does first, unless `run` is told otherwise.
-        skip_unchanged: Whether launches keep their arguments when the step parameters are those
-            of the latest step of the key. Their external events are recorded all the same.
-        direct: Whether to launch updates past the device's launch queue where it allows that.
         updater: How updates are issued, which is their cost and nothing else: see
             `attn_update.issuing.issuer_choice.UpdaterChoice`. A native updater is built by the
             first lane of the machine that uses it.
@@ -172,20 +155,15 @@ class UpdateLane:
         self,
         device: TaskDevice,
         *,
-        order: UpdateOrder = UpdateOrder.REPLAY_FIRST,
-        skip_unchanged: bool = True,
-        direct: bool = True,
         updater: UpdaterChoice | Updater = "auto",
         native_folder: str | PathLike[str] | None = None,
         worker: bool = False,
     ) -> None:
         self.device = device
         self.counters = LaneCounters()
-        self._order = order
-        self._skip_unchanged = skip_unchanged
         self._issuer: OperatorIssuer | None
         self._issuer, self.updater, self.updater_reason = choose_issuer(
-            device, self.counters, direct=direct, updater=updater, native_folder=native_folder
+            device, self.counters, updater=updater, native_folder=native_folder
         )
         self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
@@ -200,8 +178,6 @@ class UpdateLane:
         plan: UpdatePlan,
         parameters: StepParameters,
         replay: Callable[[], _Result] | None = None,
-        *,
-        order: UpdateOrder | None = None,
     ) -> _Result:
         """Run one step: check, replay and update. Returns as soon as all is queued.
 
@@ -210,7 +186,6 @@ class UpdateLane:
             parameters: Of this step.
             replay: Queues the replay on the current stream, and nothing that waits for it. Default:
                 that of the graph which `Recorder.recording` was given.
-            order: What to do first; default as the lane was made.
 
         Returns:
             What `replay` returns.
@@ -229,7 +204,7 @@ class UpdateLane:
             try:
                 issuer = self._require_issuer()
                 self._check_none_open()
-                opened = self._prepare(plan, parameters, issuer, order or self._order)
+                opened = self._prepare(plan, parameters, issuer)
                 expected, records = self._expected, plan.records
                 before = expected.step
                 try:
@@ -262,14 +237,7 @@ class UpdateLane:
             finally:
                 self._owner = None
 
-    def begin(
-        self,
-        plan: UpdatePlan,
-        parameters: StepParameters,
-        *,
-        replayed: bool = False,
-        order: UpdateOrder | None = None,
-    ) -> None:
+    def begin(self, plan: UpdatePlan, parameters: StepParameters) -> None:
         """Begin a step whose graph the caller replays, on the stream that is current now.
 
         Behind the replay the caller calls `finish`, or `abandon` where the replay failed; until
@@ -279,28 +247,20 @@ class UpdateLane:
         Args:
             plan: Of the graph that is replayed.
             parameters: Of this step.
-            replayed: Whether the replay is queued already, on this stream. It must then be in
-                order with the replays before; a step that is refused releases the graph, and its
-                results are void.
-            order: What to do first; default as the lane was made. Only replay first where
-                `replayed`.
 
         Raises:
             AttnUpdateError: From `UpdatePlan.check`; nothing was launched.
             LaneError: As for `run`; or a step was begun and not finished. If this thread began it,
                 its graph is released, its results are void, and the next step works.
-            UpdateError: With `UpdateOrder.UPDATE_FIRST` an update failed.
+            UpdateError: An update failed in a step that updates first; see Note [failure].
         """
         self._refuse_nested()
         with self._lock:
             self._owner = threading.get_ident()
             try:
                 issuer = self._require_issuer()
-                if replayed:
-                    self._begin_behind(plan, parameters, issuer, order or self._order)
-                    return
                 self._check_none_open()
-                opened = self._prepare(plan, parameters, issuer, order or self._order)
+                opened = self._prepare(plan, parameters, issuer)
                 self._open = opened
                 records = plan.records
                 records.awaits_replay = records.is_guarded
@@ -368,41 +328,6 @@ class UpdateLane:
         self._refuse_nested()
         with self._lock:
             self._release_open(self._require_open("abandoning"))
-
-    def _begin_behind(
-        self,
-        plan: UpdatePlan,
-        parameters: StepParameters,
-        issuer: OperatorIssuer,
-        order: UpdateOrder,
-    ) -> None:
-        """Begin a step whose graph waits already."""
-        release = StepRelease()
-        call: Callable[..., None] = self._release_behind
-        arguments: tuple[Any, ...] = (plan, issuer, None)
-        try:
-            current = self.device.current_stream()
-            arguments = (plan, issuer, current)
-            opened = self._open
-            if opened is not None and not opened.is_begun:
-                if opened.thread == threading.get_ident():
-                    call, arguments = self._release_both, (opened, plan, current)
-                self._refuse_open(opened)
-            self._check_none_open()
-            self._check_behind(plan, order)
-            opened = self._prepare(plan, parameters, issuer, UpdateOrder.REPLAY_FIRST)
-            opened.replayed = True
-            plan.records.is_open = True
-            self._open = opened
-        except BaseException:
-            # Nothing that Python runs may come before the thread: Note [interrupts].
-            release.is_begun = True
-            try:
-                start_new_thread(release_alone, (release, self.device, call, *arguments))
-            except RuntimeError:
-                release_alone(release, self.device, call, *arguments)
-            release.wait()
-            raise
 
     def drain(self) -> None:
         """Wait until the lane's thread has issued all updates; the device may still be busy.
@@ -498,26 +423,11 @@ class UpdateLane:
             # An interrupt at the end of `use_stream`, which is Python's.
             self.device.use_stream(opened.stream).__enter__()
 
-    def _check_behind(self, plan: UpdatePlan, order: UpdateOrder) -> None:
-        what = f"beginning a step of key {plan.key!r} behind its replay"
-        if order is UpdateOrder.UPDATE_FIRST:
-            raise LaneError(
-                f"{what}: the lane updates first; begin the step before the replay. The graph was "
-                f"released, throw the results of this step away",
-            )
-        if plan.records.unsettled:
-            raise LaneError(
-                f"{what}: a step before it failed and may have left its events set, so this replay "
-                f"may not have waited. The graph was released; throw the results of this step "
-                f"away, and begin the next one before its replay if this is raised again",
-            )
-
     def _prepare(
         self,
         plan: UpdatePlan,
         parameters: StepParameters,
         issuer: OperatorIssuer,
-        order: UpdateOrder,
     ) -> _OpenStep:
         if self._worker is not None:
             self._raise_failures()
@@ -533,7 +443,7 @@ class UpdateLane:
         if records.replayed is not None and last is not current and last != current:
             # Replays of one graph have no order but that of their streams.
             issuer.order_behind(records.replayed, current)
-        updates_first = records.unsettled or order is UpdateOrder.UPDATE_FIRST
+        updates_first = records.unsettled
         previous = records.replayed
         if not updates_first and self._worker is None and previous is not None:
             issuer.wait_for_replay(previous)
@@ -627,15 +537,7 @@ class UpdateLane:
             # What the launches took was not issued.
             records.latest = None
             return
-        waits = opened.previous if self._worker is not None else None
-        self._release_replay(plan, issuer, current, waits)
-        if opened.replayed:
-            self._unset(plan, issuer, current)
-
-    def _release_replay(
-        self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream, previous: Any
-    ) -> None:
-        records = plan.records
+        previous = opened.previous if self._worker is not None else None
         self._fail(records)
         self._drain()
         # An interrupt may have left one open; where there is none, closing is refused.
@@ -647,44 +549,6 @@ class UpdateLane:
             issuer.release(plan.updates)
         records.replayed, records.replayed_on = issuer.mark_replay(current), current
 
-    def _release_behind(
-        self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream | None
-    ) -> None:
-        if current is None or current == issuer.stream:
-            # Behind the replay on the lane's own stream nothing of the lane would run.
-            other = self.device.create_stream()
-            self._fail(plan.records)
-            for update in plan.updates:
-                update.event.record(other)
-            return
-        self._release_replay(plan, issuer, current, plan.records.replayed)
-        self._unset(plan, issuer, current)
-
-    def _release_both(self, opened: _OpenStep, plan: UpdatePlan, current: Stream) -> None:
-        """Release two replays that wait, with no mark between them."""
-        plans = {id(each): each for each in (opened.step.plan, plan)}.values()
-        issuer = opened.issuer
-        self._drain()
-        # A record that comes before the first replay took the last one is lost, so one round may
-        # serve only one of the two. The host waits, which it does nowhere else.
-        while not current.query():
-            for each in plans:
-                issuer.release(each.updates)
-            time.sleep(_SECONDS_BETWEEN_RELEASES)
-        for each in plans:
-            self._fail(each.records)
-            each.records.replayed, each.records.replayed_on = issuer.mark_replay(current), current
-            self._unset(each, issuer, current)
-        opened.step.plan.records.is_open = False
-        self._open = None
-
-    def _unset(self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream) -> None:
-        """Unset the events of a key whose replay was released, so that it is settled."""
-        issuer.wait_for_replay(plan.records.replayed)
-        unset_events(self.device, issuer.stream, plan.updates)
-        current.wait_event(issuer.stream.record_event())
-        plan.records.unsettled = False
-
     def _settle(self, step: _Step) -> None:
         # Only after a whole step: a failed one may have left any mixture behind.
         records = step.plan.records
@@ -695,7 +559,7 @@ class UpdateLane:
     def _check(self, plan: UpdatePlan, parameters: StepParameters) -> _Step:
         records = plan.records
         latest = records.latest
-        if not self._skip_unchanged or latest is None or latest[0] is not plan:
+        if latest is None or latest[0] is not plan:
             values = plan.check(parameters).values
             return _Step(plan, values, values)
         # A worker may be issuing the step before, and still read what the launches were given.
