@@ -13,6 +13,7 @@ from attn_update import ParameterGroup, Recorder, StepParameters, UpdateLane, Up
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
 from attn_update.issuing.native.native_updater import NativeUpdater
 from attn_update.issuing.updater import Updater
+from attn_update.lane.replay_state import ReplayState
 from npu_graph_runtime import FakeDevice, NpuDevice
 from npu_graph_testing.attention import (
     AttentionOperators,
@@ -327,7 +328,10 @@ def capture_dispatched() -> CaptureDispatched:
 
 def mark_as_failed(plan: UpdatePlan) -> None:
     """Let the next step of a plan update first, as the one after a failed step does."""
-    plan.records.unsettled = True
+    owner = plan.records.owner
+    # Before the first step no lane knows of the graph.
+    if isinstance(owner, ReplayState):
+        owner.unsettled = True
 
 
 @pytest.fixture

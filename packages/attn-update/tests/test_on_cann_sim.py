@@ -26,7 +26,7 @@ from attn_update import (
 )
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
-from npu_graph_testing.attention.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
+from npu_graph_testing.attention.paged_model import COLUMNS, LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -236,14 +236,13 @@ def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
     model.capture(2)
     lane = UpdateLane(npu_device, updater="operators")
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
-    launch = model.plans[2].updates[failing].launch
-    launch["block_size"] = 17
+    broken = UpdatePlan.compile(model.recorder, 2, fused=fused)
+    broken.updates[failing].launch["block_size"] = 17
     if updates_first:
-        fail_before(model.plans[2])
+        fail_before(broken)
 
     with pytest.raises(UpdateError) as caught:
-        model.step(lane, 2, [7, 8])
-    launch["block_size"] = BLOCK_SIZE
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
 
     assert caught.value.layer_name == f"layers.{failing}"
     assert caught.value.operator == "npu::npu_fused_infer_attention_score.out"

@@ -49,9 +49,10 @@ from attn_update.kinds import (
 )
 from attn_update.kinds.fused.attention_geometry import AttentionGeometry, LengthRule, TensorForm
 from attn_update.kinds.kind import AttentionKind, Kind, RuledKind, needs_update
+from attn_update.kinds.lengths import LengthArray, Lengths
 from attn_update.lane.lane_counters import LaneCounters
 from attn_update.lane.update_lane import UpdateLane
-from attn_update.planning.step_parameters import LengthArray, Lengths, StepParameters
+from attn_update.planning.step_parameters import StepParameters
 from attn_update.planning.update_plan import CheckedStep, ParameterGroup, PlannedUpdate, UpdatePlan
 from attn_update.recording.automatic_recording import (
     DEFAULT_OPERATORS,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from attn_update.kinds.kind import AttentionKind, Kind
+    from attn_update.kinds.lengths import Lengths
     from attn_update.lane.update_lane import UpdateLane
-    from attn_update.planning.step_parameters import Lengths
     from attn_update.recording.recorder import Recorder
     from attn_update.task_device import ExternalEvent
 

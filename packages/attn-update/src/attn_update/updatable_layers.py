@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from attn_update.kinds.lengths import Lengths
     from attn_update.lane.update_lane import UpdateLane
-    from attn_update.planning.step_parameters import Lengths
 
 
 class UpdatableLayers:

@@ -24,8 +24,8 @@ from attn_update.kinds.fused.attention_geometry import (
     tensor_argument,
 )
 from attn_update.kinds.fused.fused_infer_attention import check_block_table
+from attn_update.kinds.lengths import to_lengths
 from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.planning.step_parameters import to_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping

@@ -80,6 +80,7 @@ import torch
 from attn_update.errors import LaneError, UpdateError
 from attn_update.issuing.issuer_choice import choose_issuer
 from attn_update.lane.lane_counters import LaneCounters
+from attn_update.lane.replay_state import ReplayState
 from attn_update.lane.step_release import StepRelease, release_alone
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
@@ -89,6 +90,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
+    from attn_update.issuing.bound_plan import BoundPlan
     from attn_update.issuing.issuer_choice import UpdaterChoice
     from attn_update.issuing.operator_issuer import OperatorIssuer
     from attn_update.issuing.updater import Changes, Updater
@@ -103,7 +105,8 @@ _Result = TypeVar("_Result")
 class _Step(NamedTuple):
     """A step whose parameters are right: its values, if known here, and those that changed."""
 
-    plan: UpdatePlan
+    state: ReplayState
+    bound: BoundPlan
     values: tuple[Mapping[str, object], ...] | None
     changes: Changes
 
@@ -143,7 +146,7 @@ class UpdateLane:
     Attributes:
         counters: What the lane has done.
         updater: What updates are issued by: ``native``, ``kernels`` or ``operators``. A plan that
-            it cannot bind is issued by operators: `UpdatePlan.unbound_reason`.
+            it cannot bind is issued by operators: see `unbound_reason`.
         updater_reason: Why by that.
 
     Raises:
@@ -163,7 +166,7 @@ class UpdateLane:
         self.counters = LaneCounters()
         self._issuer: OperatorIssuer | None
         self._issuer, self.updater, self.updater_reason = choose_issuer(
-            device, self.counters, updater=updater, native_folder=native_folder
+            device, updater=updater, native_folder=native_folder
         )
         self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
@@ -205,13 +208,12 @@ class UpdateLane:
                 issuer = self._require_issuer()
                 self._check_none_open()
                 opened = self._prepare(plan, parameters, issuer)
-                expected, records = self._expected, plan.records
+                expected, state = self._expected, opened.step.state
                 before = expected.step
                 try:
                     self._open = opened
-                    records.awaits_replay = records.is_guarded
-                    records.is_open = records.is_run = True
-                    expected.step = records
+                    state.open_step(is_run=True)
+                    expected.step = state
                     if opened.updates_first:
                         self._update_first(opened)
                     result = replay()
@@ -225,13 +227,13 @@ class UpdateLane:
                     except RuntimeError:
                         release_alone(*alone)
                     self._await_release(opened)
-                    refusal, records.refusal = records.refusal, None
+                    refusal, state.refusal = state.refusal, None
                     if refusal is not None:
                         raise LaneError(refusal) from error
                     raise
                 finally:
                     expected.step = before
-                    records.is_open = records.is_run = False
+                    state.is_open = state.is_run = False
                 self._open = None
                 return result
             finally:
@@ -262,10 +264,8 @@ class UpdateLane:
                 self._check_none_open()
                 opened = self._prepare(plan, parameters, issuer)
                 self._open = opened
-                records = plan.records
-                records.awaits_replay = records.is_guarded
-                records.is_open = True
-                self._expected.step = records
+                opened.step.state.open_step(is_run=False)
+                self._expected.step = opened.step.state
                 if not opened.updates_first:
                     return
                 try:
@@ -296,7 +296,7 @@ class UpdateLane:
             self._owner = threading.get_ident()
             try:
                 opened = self._require_open("finishing")
-                records, expected = opened.step.plan.records, self._expected
+                state, expected = opened.step.state, self._expected
                 try:
                     self._complete(opened)
                 except BaseException:
@@ -310,9 +310,9 @@ class UpdateLane:
                     self._await_release(opened)
                     raise
                 finally:
-                    if expected.step is records:
+                    if expected.step is state:
                         expected.step = None
-                    records.is_open = False
+                    state.is_open = False
                 self._open = None
             finally:
                 self._owner = None
@@ -328,6 +328,19 @@ class UpdateLane:
         self._refuse_nested()
         with self._lock:
             self._release_open(self._require_open("abandoning"))
+
+    def unbound_reason(self, plan: UpdatePlan) -> str | None:
+        """Return why launches of a plan are called one by one, or None if `updater` launches them.
+
+        Args:
+            plan: Of which a step was run.
+        """
+        state = plan.records.owner
+        if isinstance(state, ReplayState) and state.lane is self:
+            bound = state.bound
+            if bound is not None and bound.plan is plan:
+                return bound.unbound_reason
+        return "no step of it was the latest of its key on this lane"
 
     def drain(self) -> None:
         """Wait until the lane's thread has issued all updates; the device may still be busy.
@@ -381,7 +394,7 @@ class UpdateLane:
         self._refuse_open(opened)
 
     def _refuse_open(self, opened: _OpenStep) -> NoReturn:
-        key = opened.step.plan.key
+        key = opened.step.state.key
         if opened.thread != threading.get_ident():
             raise LaneError(
                 f"running a step: another thread has begun a step of key {key!r} and not finished "
@@ -405,13 +418,13 @@ class UpdateLane:
 
     def _release_open(self, opened: _OpenStep) -> None:
         """Release the graph of a step that is open."""
-        records, expected = opened.step.plan.records, self._expected
+        state, expected = opened.step.state, self._expected
         if not opened.is_begun:
             opened.is_begun = True
             start_new_thread(release_alone, (opened, self.device, self._give_up, opened))
         self._await_release(opened)
-        records.is_open = False
-        if expected.step is records:
+        state.is_open = False
+        if expected.step is state:
             expected.step = None
 
     def _await_release(self, opened: _OpenStep) -> None:
@@ -433,18 +446,22 @@ class UpdateLane:
             self._raise_failures()
         plan.check_key(parameters)
         current = self.device.current_stream()
-        records = plan.records
-        if current is not self._checked_stream or records.lane is not self:
-            self._check_streams(issuer.stream, current, records)
-        if plan.bound_by is not issuer:
-            issuer.bind(plan)
-        step = self._check(plan, parameters)
-        last = records.replayed_on
-        if records.replayed is not None and last is not current and last != current:
+        if current is not self._checked_stream:
+            self._check_stream(issuer.stream, current, plan)
+        state = plan.records.owner
+        if not isinstance(state, ReplayState) or state.lane is not self:
+            state = self._take_over(plan.records)
+        bound = state.bound
+        if bound is None or bound.plan is not plan:
+            bound = issuer.bind(plan)
+            # What the launches of another plan were given, these do not have.
+            state.bound, state.latest = bound, None
+        step = self._check(state, bound, parameters)
+        previous, last = state.replayed, state.replayed_on
+        if previous is not None and last is not current and last != current:
             # Replays of one graph have no order but that of their streams.
-            issuer.order_behind(records.replayed, current)
-        updates_first = records.unsettled
-        previous = records.replayed
+            issuer.order_behind(previous, current)
+        updates_first = state.unsettled
         if not updates_first and self._worker is None and previous is not None:
             issuer.wait_for_replay(previous)
         return _OpenStep(
@@ -456,89 +473,96 @@ class UpdateLane:
             thread=threading.get_ident(),
         )
 
-    def _check_streams(self, stream: Stream, current: Stream, records: KeyRecords) -> None:
+    def _check_stream(self, stream: Stream, current: Stream, plan: UpdatePlan) -> None:
         if current == stream:
             raise LaneError(
-                f"running a step of key {records.key!r}: the current stream is the update lane's "
-                f"own, where the replay would wait for updates queued behind it; replay on "
+                f"running a step of key {plan.key!r}: the current stream is the update lane's "
+                f"own, where the replay would wait for updates that are queued after it; replay on "
                 f"another stream (streams come from a small pool and may coincide)",
             )
-        lane = records.lane
-        if isinstance(lane, UpdateLane) and lane is not self:
-            if lane._issuer is not None:  # noqa: SLF001 - of another lane
+        self._checked_stream = current
+
+    def _take_over(self, records: KeyRecords) -> ReplayState:
+        state = ReplayState(self, records.key, is_guarded=records.is_guarded)
+        former = records.owner
+        if isinstance(former, ReplayState):
+            lane = former.lane
+            if isinstance(lane, UpdateLane) and lane._issuer is not None:  # noqa: SLF001
                 raise LaneError(
                     f"running a step of key {records.key!r}: another update lane updates it, and "
                     f"two have no common order; share one lane for each device, or close the other",
                 )
             # Marks of the closed lane mean nothing to this one, so what it has queued ends first.
-            if records.replayed_on is not None:
-                records.replayed_on.synchronize()
-            records.replayed, records.replayed_on, records.latest = None, None, None
-        records.lane = self
-        self._checked_stream = current
+            if former.replayed_on is not None:
+                former.replayed_on.synchronize()
+            state.unsettled = former.unsettled
+        records.owner = state
+        return state
 
     def _update_first(self, opened: _OpenStep) -> None:
         step, issuer = opened.step, opened.issuer
-        records = step.plan.records
+        state = step.state
         self._drain()
         self._raise_failures()
         # Until the step is settled, however it ends.
-        records.unsettled, records.latest = True, None
-        if records.replayed is not None:
-            issuer.wait_for_replay(records.replayed)
-        issuer.issue(step.plan, step.changes, release=False)
+        state.unsettled, state.latest = True, None
+        if state.replayed is not None:
+            issuer.wait_for_replay(state.replayed)
+        self._issue(step, issuer, release=False)
         opened.stream.wait_event(issuer.stream.record_event())
+
+    def _issue(self, step: _Step, issuer: OperatorIssuer, *, release: bool) -> None:
+        issuer.issue(step.bound, step.changes, release=release)
+        self.counters.count_updates(step.bound, step.changes)
 
     def _complete(self, opened: _OpenStep) -> None:
         step, issuer, current = opened.step, opened.issuer, opened.stream
-        plan = step.plan
-        records = plan.records
-        if records.awaits_replay:
+        state = step.state
+        if state.awaits_replay:
             raise LaneError(
-                f"running a step of key {plan.key!r}: the replay did not replay the graph that was "
-                f"captured under it, so nothing was updated; replay that graph on this device, in "
-                f"the run mode and under the key of its capture"
+                f"running a step of key {state.key!r}: the replay did not replay the graph that "
+                f"was captured under it, so nothing was updated; replay that graph on this device, "
+                f"in the run mode and under the key of its capture"
             )
-        records.replayed, records.replayed_on = issuer.mark_replay(current), current
+        state.replayed, state.replayed_on = issuer.mark_replay(current), current
         if opened.updates_first:
             self._settle(step)
         elif self._worker is None:
-            issuer.issue(plan, step.changes, release=True)
+            self._issue(step, issuer, release=True)
             self._settle(step)
         else:
             # Before the thread can fail: what it fails at is unsettled again when that is raised.
             self._settle(step)
-            self._worker.submit((records, self._update, opened))
+            self._worker.submit((state, self._update, opened))
 
     def _update(self, opened: _OpenStep) -> None:
-        """Issue the updates of a step in the lane's thread."""
-        plan, issuer = opened.step.plan, opened.issuer
+        """Launch the updates of a step in the lane's thread."""
+        issuer = opened.issuer
         try:
             if opened.previous is not None:
                 issuer.wait_for_replay(opened.previous)
         except BaseException:
-            issuer.release(plan.updates)
+            issuer.release(opened.step.bound.plan.updates)
             raise
-        issuer.issue(plan, opened.step.changes, release=True)
+        self._issue(opened.step, issuer, release=True)
 
     def _give_up(self, opened: _OpenStep) -> None:
         """Release the graph of a step that may have been replayed or not: Note [failure]."""
-        plan, issuer, current = opened.step.plan, opened.issuer, opened.stream
-        records = plan.records
-        records.is_open, is_replayed = False, not records.awaits_replay
-        records.awaits_replay = False
+        state, issuer, current = opened.step.state, opened.issuer, opened.stream
+        state.is_open, is_replayed = False, not state.awaits_replay
+        state.awaits_replay = False
         if opened.updates_first:
-            self._fail(records)
+            self._fail(state)
             issuer.close_update()
             if is_replayed:
-                records.replayed, records.replayed_on = issuer.mark_replay(current), current
+                state.replayed, state.replayed_on = issuer.mark_replay(current), current
             return
         if not is_replayed:
             # What the launches took was not issued.
-            records.latest = None
+            state.latest = None
             return
         previous = opened.previous if self._worker is not None else None
-        self._fail(records)
+        self._fail(state)
         self._drain()
         # An interrupt may have left one open; where there is none, closing is refused.
         issuer.close_update()
@@ -546,38 +570,36 @@ class UpdateLane:
             if previous is not None:
                 issuer.wait_for_replay(previous)
         finally:
-            issuer.release(plan.updates)
-        records.replayed, records.replayed_on = issuer.mark_replay(current), current
+            issuer.release(opened.step.bound.plan.updates)
+        state.replayed, state.replayed_on = issuer.mark_replay(current), current
 
     def _settle(self, step: _Step) -> None:
-        # Only after a whole step: a failed one may have left any mixture behind.
-        records = step.plan.records
-        records.unsettled = False
-        records.latest = (step.plan, step.values)
+        # Only after a whole step: a failed one may have left any mixture.
+        step.state.unsettled = False
+        step.state.latest = (step.bound.plan, step.values)
         self.counters.steps += 1
 
-    def _check(self, plan: UpdatePlan, parameters: StepParameters) -> _Step:
-        records = plan.records
-        latest = records.latest
-        if latest is None or latest[0] is not plan:
+    def _check(self, state: ReplayState, bound: BoundPlan, parameters: StepParameters) -> _Step:
+        plan, latest = bound.plan, state.latest
+        if latest is None:
             values = plan.check(parameters).values
-            return _Step(plan, values, values)
+            return _Step(state, bound, values, values)
         # A worker may be issuing the step before, and still read what the launches were given.
-        if plan.launches is not None and self._worker is None:
+        if bound.launches is not None and self._worker is None:
             # Until they are issued the launches hold what the captured graph does not.
-            records.latest = None
-            changes = plan.launches.take(parameters)
+            state.latest = None
+            changes = bound.launches.take(parameters)
             if changes is not None:
-                return _Step(plan, None, changes)
-            records.latest = latest
+                return _Step(state, bound, None, changes)
+            state.latest = latest
         values = plan.check(parameters).values
         if latest[1] is None:
-            return _Step(plan, values, values)
-        return _Step(plan, values, list(map(_changed_values, values, latest[1])))
+            return _Step(state, bound, values, values)
+        return _Step(state, bound, values, list(map(_changed_values, values, latest[1])))
 
-    def _fail(self, records: KeyRecords) -> None:
-        records.unsettled = True
-        records.latest = None
+    def _fail(self, state: ReplayState) -> None:
+        state.unsettled = True
+        state.latest = None
         self.counters.failures += 1
 
     def _drain(self) -> None:
@@ -591,13 +613,13 @@ class UpdateLane:
         if not failures:
             return
         for failure in failures:
-            self._fail(failure.records)
+            self._fail(failure.state)
         # Only now: an interrupt lets them be raised again, and none be lost.
         self._worker.forget_failures(len(failures))
         error = failures[0].error
         if not isinstance(error, UpdateError):
             raise error
-        keys = ", ".join(dict.fromkeys(repr(failure.records.key) for failure in failures))
+        keys = ", ".join(dict.fromkeys(repr(failure.state.key) for failure in failures))
         raise UpdateError(
             f"{error}. It failed in the lane's thread: throw all results of key {keys} away since "
             f"then",

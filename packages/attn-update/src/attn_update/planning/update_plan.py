@@ -26,7 +26,6 @@ from attn_update.task_device import find_fused_update
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from attn_update.issuing.updater import BoundLaunches
     from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
     from attn_update.kinds.kind import AttentionKind
     from attn_update.planning.step_parameters import StepParameters
@@ -59,7 +58,7 @@ class PlannedUpdate:
         operator: The name of the operator, for errors.
         call: The operator; takes `launch` as keywords.
         fused: Update, launch and record in one call of the device, or None.
-        launch: The keyword arguments; a step overwrites its own, the rest never changes.
+        launch: The keyword arguments, as they were captured.
         handle: The task group.
         event: The external event the captured graph waits for.
         slot: Which of the step's prepared values feed the launch.
@@ -95,7 +94,7 @@ class CheckedStep(NamedTuple):
 
 
 class UpdatePlan:
-    """The compiled updates of one graph key. Made by `UpdatePlan.compile`.
+    """The compiled updates of one graph key, which never change. Made by `UpdatePlan.compile`.
 
     Attributes:
         key: The graph key.
@@ -103,9 +102,6 @@ class UpdatePlan:
         updates: In the order of capture.
         groups: The declared parameter groups by name.
         slot_sizes: For each slot how many of the updates it feeds.
-        launches: As the updater of a lane made them ready; None where they are issued one by one.
-        unbound_reason: Why they are issued one by one; None where they are not.
-        bound_by: The issuer that set both; None before the first step.
     """
 
     def __init__(
@@ -122,10 +118,7 @@ class UpdatePlan:
         self.slot_sizes = tuple(
             sum(update.slot == slot for update in updates) for slot in range(len(slots))
         )
-        self.launches: BoundLaunches | None = None
         self._slots = slots
-        self.unbound_reason: str | None = "no step was run"
-        self.bound_by: object = None
 
     @classmethod
     def compile(

@@ -17,8 +17,8 @@ from attn_update.kinds.fused.attention_geometry import (
     read_geometry,
     tensor_argument,
 )
+from attn_update.kinds.lengths import to_lengths
 from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.planning.step_parameters import to_lengths
 from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
