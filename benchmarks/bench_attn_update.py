@@ -266,13 +266,14 @@ def make_ours(
         UpdateLane,
         UpdatePlan,
     )
+    from attn_update.kinds import FusedInferAttention
     from npu_graph_runtime import NpuDevice
 
     device = NpuDevice(0)
     recorder = Recorder(device)
     lane = UpdateLane(device, updater=updater, worker=worker)
     pool = device.create_memory_pool()
-    kind = f"fused_infer_attention_v1{'_rebound' if tables else ''}"
+    kind = FusedInferAttention(rebind_block_table=bool(tables))
     captured: Any = workload.arguments["block_table"]
     others = [captured.clone() for _ in range(tables)]
     graphs = []

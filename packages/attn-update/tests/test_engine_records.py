@@ -16,16 +16,16 @@ import torch
 
 import cann_sim
 from attn_update import (
+    ArgumentError,
     CapturedLaunch,
     LaneError,
     Recorder,
     RecordingError,
     StepParameterError,
     StepParameters,
-    UnknownOperatorError,
+    UnknownNameError,
     UpdatableGraph,
     UpdateLane,
-    WorkspaceError,
 )
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.paged_model import BLOCK_SIZE, HEAD_DIM, HEADS, KV_HEADS
@@ -253,7 +253,7 @@ def test_layers_in_groups_take_an_input_for_each_group(engine: Engine) -> None:
         ({"arguments": {"scael": 1.0}}, RecordingError, "did you mean 'scale'"),
         ({"arguments": {"out": None}}, RecordingError, "found no 'out'"),
         ({"arguments": {"actual_seq_lengths_kv": [1, 99]}}, StepParameterError, "above 48"),
-        ({"arguments": {"workspace": torch.empty(1)}}, WorkspaceError, "expected a workspace of"),
+        ({"arguments": {"workspace": torch.empty(1)}}, ArgumentError, "expected a workspace of"),
         ({"operator": "npu::npu_fused_infer"}, RecordingError, "no kind for npu::npu_fused"),
         ({"layer_name": "layers.1"}, RecordingError, "two layers are named 'layers.1'"),
     ],
@@ -282,7 +282,7 @@ def test_an_operator_that_torch_does_not_know_is_named(engine: Engine) -> None:
         ),
     )
     recorder = Recorder(engine.device, {"missing": kind})
-    with pytest.raises(UnknownOperatorError, match="npu::missing"):
+    with pytest.raises(UnknownNameError, match="npu::missing"):
         engine.adopt(
             recorder,
             UpdateLane(engine.device),

@@ -14,16 +14,16 @@ from attn_update import (
     AttnUpdateError,
     DeadTensorError,
     LaneError,
-    MissingLayerError,
+    PlanError,
     Recorder,
     StepParameterError,
     StepParameters,
-    UnknownKeyError,
+    UnknownNameError,
     UpdateError,
     UpdateLane,
     UpdatePlan,
-    needs_update,
 )
+from attn_update.kinds import needs_update
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 from npu_graph_testing.attention.paged_model import COLUMNS, LONGEST
@@ -150,7 +150,7 @@ def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(npu_device:
     npu_device.synchronize()
     model.recorder.release(4)
     before = num_launches()
-    with pytest.raises(UnknownKeyError):
+    with pytest.raises(UnknownNameError):
         model.step(lane, 4, [1, 2, 3, 4])
     model.caches.clear()
     with pytest.raises(DeadTensorError, match=r"layers\.0"):
@@ -170,13 +170,13 @@ def run_on_closed_lane(model: PagedModel) -> None:
 
 
 MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLane], object]]] = {
-    "unknown key": (UnknownKeyError, lambda model, _: UpdatePlan.compile(model.recorder, 8)),
+    "unknown key": (UnknownNameError, lambda model, _: UpdatePlan.compile(model.recorder, 8)),
     "missing layer": (
-        MissingLayerError,
+        PlanError,
         lambda model, _: UpdatePlan.compile(model.recorder, 2, layers=["layers.7"]),
     ),
     "layer too many": (
-        MissingLayerError,
+        PlanError,
         lambda model, _: UpdatePlan.compile(model.recorder, 2, layers=["layers.0", "layers.1"]),
     ),
     "plan of another key": (
@@ -191,7 +191,7 @@ MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLan
             model.plans[2], model.parameters(2, [5, 6]), model.graphs[4].replay
         ),
     ),
-    "plan of a released key": (UnknownKeyError, release),
+    "plan of a released key": (UnknownNameError, release),
     "closed lane": (LaneError, lambda model, _: run_on_closed_lane(model)),
     "another lane": (
         LaneError,

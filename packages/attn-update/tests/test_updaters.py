@@ -22,9 +22,10 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.kinds import FusedInferAttention, fused_infer_attention_v1
+from attn_update.kinds import FIA_V1, FusedInferAttention
 from npu_graph_runtime import FakeDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import all_kinds
 from npu_graph_testing.attention.paged_model import COLUMNS
 
 if TYPE_CHECKING:
@@ -59,7 +60,9 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
 
 def test_steps_take_a_rebound_block_table(npu_device: NpuDevice, updater: Updater) -> None:
     random = Random(2)
-    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(npu_device, updater=updater)
     for _ in range(10):
@@ -83,7 +86,9 @@ def rebound_step(model: PagedModel, lengths: list[int], table: torch.Tensor) -> 
 def test_a_new_view_of_the_same_block_table_is_no_change(
     npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
-    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(npu_device, updater=any_updater)
     table = model.inputs[2]["block_table"]
@@ -104,7 +109,9 @@ def test_a_new_view_of_the_same_block_table_is_no_change(
 def test_a_rebound_block_table_of_another_form_is_refused(
     npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
-    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(npu_device, updater=any_updater)
     table = model.inputs[2]["block_table"]
@@ -137,7 +144,7 @@ class _ReplacedKeys(FusedInferAttention):
 def replacing_model(device: NpuDevice, replace: Callable[[list[int]], object]) -> PagedModel:
     """Capture a model whose kind replaces its key lengths."""
     kind_name = "fused_infer_attention_v1_replaced"
-    kind = _ReplacedKeys(family=fused_infer_attention_v1().family, replace=replace)
+    kind = _ReplacedKeys(family=FIA_V1, replace=replace)
     model = PagedModel(device=device, kind_name=kind_name, kinds={kind_name: kind})
     model.capture(2)
     return model

@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+__all__ = [
+    "AddressedDevice",
+    "DirectLaunchDevice",
+    "Event",
+    "ExternalEvent",
+    "FusedUpdateDevice",
+    "GuardingDevice",
+    "Stream",
+    "TaskDevice",
+]
+
 
 class Stream(Protocol):
     """A queue of device work that runs in order."""

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
+    from attn_update.kinds.attention_geometry import LengthRule, TensorForm
 
 
 class Kind(Protocol):

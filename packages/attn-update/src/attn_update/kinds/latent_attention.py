@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.errors import ArgumentError, StepParameterError
-from attn_update.kinds.fused.attention_geometry import tensor_argument
-from attn_update.kinds.fused.fused_infer_attention import FusedInferAttention
-from attn_update.kinds.fused.operator_family import FIA_V1, FIA_V2
+from attn_update.kinds.attention_geometry import tensor_argument
+from attn_update.kinds.fused_infer_attention import FusedInferAttention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from attn_update.kinds.fused.attention_geometry import AttentionGeometry
+    from attn_update.kinds.attention_geometry import AttentionGeometry
 
     _Widen = Callable[[torch.Tensor, int, int], torch.Tensor]
 
@@ -180,30 +179,6 @@ class LatentAttention(FusedInferAttention):
 def padded_heads(heads: int) -> int:
     """Return the number of heads that the operator is called with: the next power of two."""
     return 1 << (heads - 1).bit_length()
-
-
-def latent_attention_v1(
-    *, rebind_block_table: bool = False, unpadded: bool = False
-) -> LatentAttention:
-    """Return the kind of latent attention over FIA v1.
-
-    Args:
-        rebind_block_table: Whether a step may give another ``block_table``.
-        unpadded: Whether a step may have fewer sequences than were captured.
-    """
-    return LatentAttention(family=FIA_V1, rebind_block_table=rebind_block_table, unpadded=unpadded)
-
-
-def latent_attention_v2(
-    *, rebind_block_table: bool = False, unpadded: bool = False
-) -> LatentAttention:
-    """Return the kind of latent attention over FIA v2.
-
-    Args:
-        rebind_block_table: Whether a step may give another ``block_table``.
-        unpadded: Whether a step may have fewer sequences than were captured.
-    """
-    return LatentAttention(family=FIA_V2, rebind_block_table=rebind_block_table, unpadded=unpadded)
 
 
 def _output_dimension(given: Mapping[str, Any]) -> int:

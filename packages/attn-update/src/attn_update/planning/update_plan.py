@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.errors import (
     DeadTensorError,
-    MissingLayerError,
     PlanError,
     StepParameterError,
-    UnknownKeyError,
+    UnknownNameError,
     nearest,
 )
 from attn_update.kinds.kind import RuledKind
@@ -26,7 +25,7 @@ from attn_update.task_device import find_fused_update
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
+    from attn_update.kinds.attention_geometry import LengthRule, TensorForm
     from attn_update.kinds.kind import AttentionKind
     from attn_update.planning.step_parameters import StepParameters
     from attn_update.recording.record import KeyRecords, Record
@@ -137,16 +136,15 @@ class UpdatePlan:
             key: The graph key.
             groups: The declared parameter groups; every recorded group must be there and have a
                 layer. Default: every recorded group, with all step arguments that its layers were
-                captured with, unpadded.
+                captured with, without padding.
             layers: The names of the layers that must have been recorded, no more and no fewer.
                 Default: any.
             fused: Whether to use the device's fused update calls where it has them.
 
         Raises:
-            UnknownKeyError: The key was never recorded, or was released.
-            MissingLayerError: The recorded layers are not `layers`.
-            PlanError: A group is not declared, feeds no layer, or names an argument that a layer
-                cannot take.
+            UnknownNameError: The key was never recorded, or was released.
+            PlanError: The recorded layers are not `layers`, or a group is not declared, feeds no
+                layer, or names an argument that a layer cannot take.
         """
         records = recorder.records(key)
         recorded = list(records.records.values())
@@ -186,7 +184,7 @@ class UpdatePlan:
             parameters: Copied; the caller may reuse the lists at once.
 
         Raises:
-            UnknownKeyError: The key of this plan was released.
+            UnknownNameError: The key of this plan was released.
             DeadTensorError: Memory that a captured launch reads was freed.
             StepParameterError: The parameters are for another key, or a group, a name or a value
                 does not fit.
@@ -204,12 +202,12 @@ class UpdatePlan:
         """Check all but the values of a step: that its graph can be replayed, and is this one.
 
         Raises:
-            UnknownKeyError: The key of this plan was released.
+            UnknownNameError: The key of this plan was released.
             DeadTensorError: Memory that a captured launch reads was freed.
             StepParameterError: The parameters are for another key.
         """
         if self.records.released:
-            raise UnknownKeyError(
+            raise UnknownNameError(
                 f"checking a step of key {self.key!r}: the key was released after this plan was "
                 f"compiled; compile a plan for the new capture",
             )
@@ -279,16 +277,16 @@ def _derive_groups(records: list[Record]) -> dict[str, ParameterGroup]:
 
 
 def _check_layers(records: KeyRecords, layers: frozenset[str]) -> None:
-    recorded = records.records.keys() | records.fixed.keys()
+    recorded = records.records.keys() | records.fixed
     missing = sorted(layers - recorded)
     if missing:
-        raise MissingLayerError(
+        raise PlanError(
             f"compiling the plan of key {records.key!r}: layer {missing[0]!r} was not recorded "
             f"({len(missing)} missing in all); {nearest(missing[0], recorded)}",
         )
     unexpected = sorted(recorded - layers)
     if unexpected:
-        raise MissingLayerError(
+        raise PlanError(
             f"compiling the plan of key {records.key!r}: layer {unexpected[0]!r} was recorded and "
             f"not expected ({len(unexpected)} in all); {nearest(unexpected[0], layers)}",
         )
@@ -313,7 +311,7 @@ def _check_groups(
         for name in sorted(group.arguments):
             if name not in record.kind.step_arguments:
                 raise PlanError(
-                    f"{what}: kind {record.kind_name!r} of layer {record.layer_name!r} has no "
+                    f"{what}: {record.kind.operator} of layer {record.layer_name!r} has no "
                     f"step argument {name!r}; {nearest(name, record.kind.step_arguments)}",
                 )
             if name not in record.arguments:

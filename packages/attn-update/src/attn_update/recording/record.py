@@ -24,7 +24,6 @@ class Record:
         layer_name: Names the launch, once for each key.
         key: The graph key that was recorded.
         group: The parameter group that gives the step arguments of this layer.
-        kind_name: The name of the kind in the recorder's table.
         kind: How the launch is updated.
         handle: The task group, which only the device understands.
         event: The captured graph waits for it before the launch; every step must record it.
@@ -36,7 +35,6 @@ class Record:
     layer_name: str
     key: Hashable
     group: str
-    kind_name: str
     kind: AttentionKind
     handle: object
     event: ExternalEvent
@@ -62,7 +60,7 @@ class KeyRecords:
     Attributes:
         key: The graph key.
         records: By layer name, in the order of capture.
-        fixed: Layers captured with a kind that needs no update, and the names of the kinds.
+        fixed: Layers captured with a kind that needs no update.
         watch: Watches the memory that the launches read and the graph does not own.
         released: Whether the recorder let go of the key; its plans are then void.
         graph: What is captured under the key, if the caller said so: an object with a method
@@ -75,7 +73,7 @@ class KeyRecords:
         self.key = key
         self.graph: Callable[[], Any] = _held_weakly(graph)
         self.records: dict[str, Record] = {}
-        self.fixed: dict[str, str] = {}
+        self.fixed: set[str] = set()
         self.watch = TensorWatch()
         self.released = False
         self.is_guarded = False

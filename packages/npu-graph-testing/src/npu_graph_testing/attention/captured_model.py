@@ -13,7 +13,8 @@ from attn_update import Recorder, StepParameters, UpdatePlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attn_update import Kind, Lengths, ParameterGroup, UpdateLane
+    from attn_update import Lengths, ParameterGroup, UpdateLane
+    from attn_update.kinds import Kind
     from npu_graph_runtime import DeviceGraph, GraphDevice
 
 _Step = TypeVar("_Step")
