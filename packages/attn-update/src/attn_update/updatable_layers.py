@@ -148,7 +148,7 @@ class UpdatableLayers:
         return key in self._plans
 
     def release_all(self) -> None:
-        """Forget all captures, whose graphs are gone, and give back what is held of their pool."""
+        """Forget all captures, whose graphs are gone, and free what is left of their pool."""
         self._plans.clear()
         self._recorder.close()
 
@@ -171,7 +171,7 @@ class UpdatableLayers:
             self.abandon()
 
     def begin(self, key: Hashable, metadata: Mapping[str, Any] | None) -> None:
-        """Begin a step in front of the engine's replay; nothing is launched if it is refused.
+        """Begin a step before the engine's replay; nothing is launched if it is refused.
 
         Args:
             key: Of the graph.

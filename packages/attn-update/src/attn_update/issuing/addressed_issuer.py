@@ -70,8 +70,8 @@ class AddressedIssuer(OperatorIssuer):
         return BoundPlan(plan=plan, launches=launches, unbound_reason=None)
 
     def mark_replay(self, stream: Stream) -> Any:
-        """Return a mark behind all that this thread has put on a stream, such as a replay."""
-        # The address is told when all that was queued has been handed over.
+        """Return a mark after all that this thread has put on a stream, such as a replay."""
+        # The device returns the address once all that was queued has been launched.
         return self._events.record(self._addressed.stream_address(stream))
 
     def wait_for_replay(self, mark: Any) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class OperatorIssuer:
     """Puts updates on one stream of any device, which it owns. Used by one thread at a time.
 
-    A mark is the point on a stream behind a replay; only the issuer that made it understands it.
+    A mark is the point on a stream after a replay; only the issuer that made it understands it.
 
     Args:
         device: Of the stream.
@@ -54,7 +54,7 @@ class OperatorIssuer:
         return BoundPlan(plan=plan, launches=None, unbound_reason=reason)
 
     def mark_replay(self, stream: Stream) -> Any:
-        """Return a mark behind all that this thread has put on a stream, such as a replay."""
+        """Return a mark after all that this thread has put on a stream, such as a replay."""
         return stream.record_event()
 
     def wait_for_replay(self, mark: Any) -> None:

@@ -91,7 +91,7 @@ class ContextParallelAttention(FusedInferAttention):
     """Attention over this process's part of the keys.
 
     The number of heads is the model's on one process, while the query has those of the whole DCP
-    group; the operator is told their product. ``softmax_lse`` is always among the outputs. Key
+    group; the operator gets their product. ``softmax_lse`` is always among the outputs. Key
     lengths may be those of all processes, as `ContextParallelRank.own_lengths` takes them.
 
     Attributes:

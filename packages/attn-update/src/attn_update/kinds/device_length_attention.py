@@ -26,7 +26,7 @@ class DeviceLengthAttention:
     Attributes:
         operator: The operator with its overload; default overload without one.
         length_arguments: Its arguments of lengths. A launch must give each as a tensor on the
-            device of ``query``, for anything else would be baked into the graph.
+            device of ``query``, because the graph would keep any other.
     """
 
     operator: str

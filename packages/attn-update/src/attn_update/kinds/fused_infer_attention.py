@@ -340,7 +340,7 @@ class EncoderAttention(FusedInferAttention):
 
 
 def as_tensors(result: object) -> tuple[torch.Tensor, ...]:
-    """Return what an operator gave, one tensor or several, as a tuple."""
+    """Return the outputs of an operator, one tensor or several, as a tuple."""
     if isinstance(result, torch.Tensor):
         return (result,)
     assert isinstance(result, (list, tuple))  # noqa: S101

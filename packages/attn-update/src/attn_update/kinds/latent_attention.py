@@ -41,7 +41,7 @@ class LatentAttention(FusedInferAttention):
     """Latent attention over one family of fused operators.
 
     Layouts: ``BNSD``, ``BSND``, ``BNSD_NBSD``, ``BSND_NBSD`` (one query token for each sequence, or
-    as many for all), ``TND`` and ``TND_NTD`` (ragged, as with speculation); what stands behind the
+    as many for all), ``TND`` and ``TND_NTD`` (ragged, as with speculation). The part after the
     underscore is the layout of the output.
     """
 
@@ -169,7 +169,7 @@ class LatentAttention(FusedInferAttention):
     def _all_heads(
         self, given: Mapping[str, Any], outputs: tuple[torch.Tensor, ...]
     ) -> tuple[torch.Tensor, ...]:
-        """Undo `_own_heads`: the padded heads stand in the same memory, behind the own ones."""
+        """Undo `_own_heads`: the padded heads are in the same memory, after the own ones."""
         heads = padded_heads(given[self.family.heads])
         attention, lse = outputs
         all_lse = _widened_view(lse, _LSE_HEADS, heads) if lse.ndim > _LSE_HEADS else lse
@@ -187,8 +187,8 @@ def _output_dimension(given: Mapping[str, Any]) -> int:
 
 
 def _pad_dimension(tensor: torch.Tensor, dimension: int, missing: int) -> torch.Tensor:
-    behind = [0, 0] * (tensor.ndim - 1 - dimension)
-    return torch.nn.functional.pad(tensor, [*behind, 0, missing])
+    later = [0, 0] * (tensor.ndim - 1 - dimension)
+    return torch.nn.functional.pad(tensor, [*later, 0, missing])
 
 
 def _widen_dimension(tensor: torch.Tensor, dimension: int, missing: int) -> torch.Tensor:

@@ -34,7 +34,7 @@ the events; and the replay leaves all of them unset, as 3 demands from then on.
 Note [direct launch]. On a device with a launch queue U may be a stream without it, see
 `attn_update.task_device`. What is put on U then reaches the device at once, what is put on C
 later. Only one wait crosses in that direction, that of U for d(i - 1), so the queue is flushed
-before it. With an updater it is flushed behind R(i) instead, where replays have mostly done so, and
+before it. With an updater it is flushed after R(i) instead, where replays have mostly done so, and
 d(i) is recorded past it: then nothing of a step stands in the queue, and its thread need not wake.
 
 Note [taken]. Bound launches may take plain lengths and tensors while they check them, before
@@ -50,7 +50,7 @@ anything. A step that must update first waits for the thread.
 
 Note [two phases]. An engine that replays itself brackets its replay: `begin` checks and opens a
 step, `finish` records d(i) and issues the updates. What is put on C and on U is that of `run`.
-While a step is open no other is begun: its updates would queue on U in front of those that R(i)
+While a step is open no other is begun: its updates would queue on U before those that R(i)
 waits for. A step that is begun while the thread's former one is open says that the former was given
 up: its graph is released.
 
@@ -135,19 +135,19 @@ class UpdateLane:
 
     Args:
         device: The device of the graphs.
-        updater: How updates are issued, which is their cost and nothing else: see
+        updater: How updates are launched; only the cost differs. See
             `attn_update.issuing.issuer_choice.UpdaterChoice`. A native updater is built by the
             first lane of the machine that uses it.
         native_folder: Of the built files of the native updater; default ``~/.cache/attn-update``.
             For hosts without a home folder that can be written.
-        worker: Whether a thread of the lane issues the updates, so that `run` returns as soon as
+        worker: Whether a thread of the lane launches the updates, so that `run` returns as soon as
             the replay is queued; see Note [worker].
 
     Attributes:
-        counters: What the lane has done.
-        updater: What updates are issued by: ``native``, ``kernels`` or ``operators``. A plan that
-            it cannot bind is issued by operators: see `unbound_reason`.
-        updater_reason: Why by that.
+        counters: Steps, updates and failures so far.
+        updater: How updates are launched: ``native``, ``kernels`` or ``operators``. A plan that
+            it cannot bind is launched by operators: see `unbound_reason`.
+        updater_reason: Why that updater.
 
     Raises:
         LaneError: The device does not offer the updater that was chosen.
@@ -242,7 +242,7 @@ class UpdateLane:
     def begin(self, plan: UpdatePlan, parameters: StepParameters) -> None:
         """Begin a step whose graph the caller replays, on the stream that is current now.
 
-        Behind the replay the caller calls `finish`, or `abandon` where the replay failed; until
+        After the replay the caller calls `finish`, or `abandon` where the replay failed; until
         then the graph waits on the device, and the host must not wait for it. See Note [two
         phases].
 
@@ -284,7 +284,7 @@ class UpdateLane:
                 self._owner = None
 
     def finish(self) -> None:
-        """Issue the updates of the step that was begun; returns as soon as all is queued.
+        """Launch the updates of the step that was begun; returns as soon as all is queued.
 
         Raises:
             LaneError: No step was begun, the lane is closed, or the graph of the step was not
@@ -343,7 +343,7 @@ class UpdateLane:
         return "no step of it was the latest of its key on this lane"
 
     def drain(self) -> None:
-        """Wait until the lane's thread has issued all updates; the device may still be busy.
+        """Wait until the lane's thread has launched all updates; the device may still be busy.
 
         Raises:
             UpdateError: One of them failed; see Note [worker].
@@ -403,7 +403,7 @@ class UpdateLane:
         raise LaneError(
             f"running a step: the step of key {key!r} before it was begun and never finished. Its "
             f"graph was released; throw its results away, and those of this step, which was not "
-            f"run. Call finish or abandon behind each begin",
+            f"run. Call finish or abandon after each begin",
         )
 
     def _require_open(self, what: str) -> _OpenStep:
@@ -649,7 +649,7 @@ def _changed_values(
 
 
 def _own_replay(plan: UpdatePlan, replay: Callable[[], _Result] | None) -> Callable[[], _Result]:
-    """Return what replays the graph of a plan.
+    """Return the replay of the graph of a plan.
 
     Raises:
         LaneError: It is known that `replay` is of another graph, or no graph is known.
@@ -658,8 +658,8 @@ def _own_replay(plan: UpdatePlan, replay: Callable[[], _Result] | None) -> Calla
     if replay is None:
         if graph is None:
             raise LaneError(
-                f"running a step of key {plan.key!r}: there is no replay, and the recording was "
-                "told of no graph that still lives; give a replay, or `graph=` to "
+                f"running a step of key {plan.key!r}: no replay was passed, and the recording "
+                "has no graph that still lives; pass a replay, or `graph=` to "
                 "Recorder.recording"
             )
         own: Callable[[], _Result] = graph.replay

@@ -27,7 +27,7 @@ class Record:
         kind: How the launch is updated.
         handle: The task group, which only the device understands.
         event: The captured graph waits for it before the launch; every step must record it.
-        arguments: All keyword arguments of the launch. Tensors are held weakly, but for the
+        arguments: All keyword arguments of the launch. Tensors are referenced weakly, except the
             workspace, which belongs to the recorder.
         geometry: What the checks of a step depend on.
     """
@@ -64,14 +64,14 @@ class KeyRecords:
         watch: Watches the memory that the launches read and the graph does not own.
         released: Whether the recorder let go of the key; its plans are then void.
         graph: What is captured under the key, if the caller said so: an object with a method
-            `replay`, held weakly; a call gives it, or None once it is gone.
+            `replay`, referenced weakly; a call returns it, or None once it is gone.
         is_guarded: Whether the device asks `replay_refusal` before each replay of the graph.
         owner: What knows of the replays of the graph, once there was a step.
     """
 
     def __init__(self, key: Hashable, graph: object = None) -> None:
         self.key = key
-        self.graph: Callable[[], Any] = _held_weakly(graph)
+        self.graph: Callable[[], Any] = _weakly(graph)
         self.records: dict[str, Record] = {}
         self.fixed: set[str] = set()
         self.watch = TensorWatch()
@@ -101,8 +101,8 @@ class KeyRecords:
         self.owner = None
 
 
-def _held_weakly(value: object) -> Callable[[], Any]:
-    """Return what gives a value while it lives; one that has no weak references is kept."""
+def _weakly(value: object) -> Callable[[], Any]:
+    """Return a call that returns a value while it lives; one without weak references is kept."""
     try:
         return weakref.ref(value)
     except TypeError:

@@ -115,8 +115,8 @@ class Recorder:
 
         Args:
             key: The graph key, once for each captured graph.
-            graph: What is captured, an object with a method `replay`; held weakly. A lane then
-                replays it by itself, and refuses the `replay` of another graph. On a
+            graph: The captured graph, an object with a method `replay`; referenced weakly. A lane
+                then replays it by itself, and refuses the `replay` of another graph. On a
                 `attn_update.task_device.GuardingDevice` the replay of another graph is refused
                 without it, whatever function makes it.
             allows_unrecorded: Whether attention of a known kind may be captured with lengths on the
@@ -233,7 +233,7 @@ class Recorder:
         self._keys[records.key] = records
 
     def records(self, key: Hashable) -> KeyRecords:
-        """Return what was recorded under a key.
+        """Return the records of a key.
 
         Raises:
             UnknownNameError: Nothing was, or it was released.
@@ -331,7 +331,7 @@ class Recorder:
 
         for name, tensor in self._watched(kind, arguments):
             recording.records.watch.add(tensor, f"{name!r} of layer {layer_name!r}")
-        held = {
+        weak = {
             name: recording.weak.replace(value)
             for name, value in launch.items()
             if name != "workspace"
@@ -348,7 +348,7 @@ class Recorder:
             kind=kind,
             handle=handle,
             event=event,
-            arguments={**held, "workspace": workspace},
+            arguments={**weak, "workspace": workspace},
             geometry=geometry,
         )
         return outputs

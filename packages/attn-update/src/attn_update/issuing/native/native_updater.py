@@ -89,7 +89,7 @@ class NativeUpdater(Updater):
         return cls(module)
 
     def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        """Return what makes events behind replays.
+        """Return the maker of events after replays.
 
         Args:
             calls: What the device's `native_calls` returned.
