@@ -266,13 +266,14 @@ def make_ours(
         UpdateLane,
         UpdatePlan,
     )
+    from attn_update.kinds import FusedInferAttention
     from npu_graph_runtime import NpuDevice
 
     device = NpuDevice(0)
     recorder = Recorder(device)
     lane = UpdateLane(device, updater=updater, worker=worker)
     pool = device.create_memory_pool()
-    kind = f"fused_infer_attention_v1{'_rebound' if tables else ''}"
+    kind = FusedInferAttention(rebind_block_table=bool(tables))
     captured: Any = workload.arguments["block_table"]
     others = [captured.clone() for _ in range(tables)]
     graphs = []
@@ -393,6 +394,9 @@ SUBJECTS: dict[tuple[str, str], Callable[[Workload], Callable[[int], None]]] = {
     ("update", "attn_update, fused C call"): functools.partial(make_ours),
     ("update", "attn_update, kernels from Python"): functools.partial(make_ours, updater="kernels"),
     ("update", "attn_update, native"): functools.partial(make_ours, updater="native"),
+    ("update, what the caller waits for", "attn_update, kernels from Python, worker thread"): (
+        functools.partial(make_ours, updater="kernels", worker=True)
+    ),
     ("update, what the caller waits for", "attn_update, native, worker thread"): functools.partial(
         make_ours, updater="native", worker=True
     ),

@@ -3,7 +3,8 @@
 Run by `nox -s bench -- attn-update-instructions`. Options (as `--name=value`): `--layers=64`,
 `--sequences=16,256`, `--steps=4`. Needs Valgrind with its headers (Debian and Ubuntu: `apt-get
 install valgrind`); without it the benchmark says so and measures nothing. Counts what the calling
-thread executes in a step, kernels doing nothing, the task queue off. Prints a table and writes rows
+thread executes in a step, kernels doing nothing, the task queue off; a worker thread's share is
+what the caller saves by it. Prints a table and writes rows
 `{case, layers, sequences, task_queue, subject, instructions_per_step, ratio_to_floor}` to
 build/bench/attn-update-instructions.json.
 
@@ -50,6 +51,12 @@ SUBJECTS: Mapping[str, Callable[[Workload], Callable[[int], None]]] = {
     "attn_update, fused C call": make_ours,
     "attn_update, kernels from Python": functools.partial(make_ours, updater="kernels"),
     "attn_update, native": functools.partial(make_ours, updater="native"),
+    "attn_update, kernels from Python, worker thread": functools.partial(
+        make_ours, updater="kernels", worker=True
+    ),
+    "attn_update, native, worker thread": functools.partial(
+        make_ours, updater="native", worker=True
+    ),
     "attn_update, native, 8 keys": functools.partial(make_ours, updater="native", keys=8),
 }
 

@@ -22,7 +22,8 @@ class UpdatingEngine:
 
     def __init__(self, device: GraphDevice) -> None:
         self._device, self._graph = device, device.create_graph()
-        self._recorder, self._lane = Recorder(device), UpdateLane(device)
+        # A thread of the lane updates, while this one prepares the next step.
+        self._recorder, self._lane = Recorder(device), UpdateLane(device, worker=True)
 
     def attend(self, layer_name: str, arguments: Mapping[str, Any]) -> torch.Tensor:
         """Launch attention: recorded in a capture, at once elsewhere."""

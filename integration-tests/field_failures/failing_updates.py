@@ -11,7 +11,7 @@ from attn_update import (
     ArgumentError,
     DeadTensorError,
     LaneError,
-    MissingLayerError,
+    PlanError,
     Recorder,
     StepParameterError,
     StepParameters,
@@ -185,7 +185,7 @@ def draft_layer_that_was_not_recorded(device: NpuDevice) -> Iterator[Failing]:
     model = _captured(device)
     layers = [f"layers.{index}" for index in range(3)] + ["draft.layers.0"]
     yield lambda: told(
-        MissingLayerError, lambda: UpdatePlan.compile(model.recorder, SEQUENCES, layers=layers)
+        PlanError, lambda: UpdatePlan.compile(model.recorder, SEQUENCES, layers=layers)
     )
 
 

@@ -13,6 +13,7 @@ from attn_update import ParameterGroup, Recorder, StepParameters, UpdateLane, Up
 from attn_update.issuing.kernels.kernel_updater import KernelUpdater
 from attn_update.issuing.native.native_updater import NativeUpdater
 from attn_update.issuing.updater import Updater
+from attn_update.lane.replay_state import ReplayState
 from npu_graph_runtime import FakeDevice, NpuDevice
 from npu_graph_testing.attention import (
     AttentionOperators,
@@ -249,6 +250,16 @@ def device_without_kernels(npu_device: NpuDevice) -> NpuDevice:
     return _Lacking(npu_device.index)
 
 
+class _QueuedNpuDevice(NpuDevice):
+    create_direct_stream = None  # type: ignore[assignment]
+
+
+@pytest.fixture
+def device_without_direct_streams(npu_device: NpuDevice) -> NpuDevice:
+    """A device whose streams all have the launch queue."""
+    return _QueuedNpuDevice(npu_device.index)
+
+
 @pytest.fixture
 def device_lacking(npu_device: NpuDevice) -> Callable[[str], NpuDevice]:
     """Make a device that does not tell one function of the operator library."""
@@ -315,9 +326,29 @@ def capture_dispatched() -> CaptureDispatched:
     return capture_as_torch_npu_does
 
 
-@pytest.fixture(params=[False, True], ids=["no_queue", "launch_queue"])
+def mark_as_failed(plan: UpdatePlan) -> None:
+    """Let the next step of a plan update first, as the one after a failed step does."""
+    owner = plan.records.owner
+    # Before the first step no lane knows of the graph.
+    if isinstance(owner, ReplayState):
+        owner.unsettled = True
+
+
+@pytest.fixture
+def fail_before() -> Callable[[UpdatePlan], None]:
+    """Let a lane believe that the latest step of a plan failed."""
+    return mark_as_failed
+
+
+class _QueuedDevice(FakeDevice):
+    create_direct_stream = None  # type: ignore[assignment]
+
+
+@pytest.fixture(params=["no_queue", "launch_queue"])
 def device(request: pytest.FixtureRequest) -> FakeDevice:
-    return FakeDevice(is_held=True, has_launch_queue=request.param)
+    if request.param == "launch_queue_only":
+        return _QueuedDevice(is_held=True, has_launch_queue=True)
+    return FakeDevice(is_held=True, has_launch_queue=request.param == "launch_queue")
 
 
 @pytest.fixture

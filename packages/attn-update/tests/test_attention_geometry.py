@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attn_update import ArgumentError, AttentionGeometry, LengthRule, StepParameterError
-from attn_update.kinds.fused.attention_geometry import read_geometry
+from attn_update import ArgumentError, StepParameterError
+from attn_update.kinds import AttentionGeometry, LengthRule
+from attn_update.kinds.attention_geometry import read_geometry
 
 
 def read(layout: str, query: tuple[int, ...], **given: object) -> AttentionGeometry:

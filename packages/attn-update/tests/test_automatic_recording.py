@@ -13,11 +13,11 @@ from attn_update import (
     RecordingError,
     StepParameterError,
     StepParameters,
-    UnknownKindError,
+    UnknownNameError,
     UpdateLane,
     UpdatePlan,
-    default_kinds,
 )
+from attn_update.kinds import default_kinds
 from attn_update.recording.recorder import Recorder
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 
@@ -194,5 +194,5 @@ def test_an_operator_with_a_kind_of_another_is_refused(npu_device: NpuDevice) ->
     operator = "npu::npu_fused_infer_attention_score"
     with pytest.raises(RecordingError, match="is for npu::npu_fused_infer_attention_score_v2"):
         AutomaticRecording(recorder, operators={operator: "fused_infer_attention_v2"})
-    with pytest.raises(UnknownKindError, match="fused_infer_attention_v1"):
+    with pytest.raises(UnknownNameError, match="fused_infer_attention_v1"):
         AutomaticRecording(recorder, operators={operator: "fused_infer_attention"})

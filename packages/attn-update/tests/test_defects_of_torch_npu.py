@@ -19,6 +19,7 @@ from attn_update import (
     UpdatableGraph,
     UpdateError,
     UpdateLane,
+    UpdatePlan,
 )
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
@@ -57,11 +58,10 @@ def test_failed_update_ends_its_task_update(npu_device: NpuDevice) -> None:
         UpdateLane(npu_device, updater="operators"),
     )
     model.capture(2)
-    launch = model.plans[2].updates[1].launch
-    launch["block_size"] = 17
+    broken = UpdatePlan.compile(model.recorder, 2, fused=False)
+    broken.updates[1].launch["block_size"] = 17
     with pytest.raises(UpdateError, match=r"layers\.1"):
-        model.step(lane, 2, [5, 6])
-    launch["block_size"] = 16
+        lane.run(broken, model.parameters(2, [5, 6]), model.graphs[2].replay)
     assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 

@@ -15,14 +15,14 @@ import torch
 
 import cann_sim
 from attn_update import (
-    MissingLayerError,
+    PlanError,
     Recorder,
     StepParameterError,
     StepParameters,
     UpdateLane,
     UpdatePlan,
-    needs_update,
 )
+from attn_update.kinds import needs_update
 from npu_graph_testing.attention import PagedModel, assert_layers_equal
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 
@@ -147,7 +147,9 @@ def test_lengths_captured_as_tensors_are_updated_with_lists(npu_device: NpuDevic
 def test_rebinding_of_block_tables_is_declared_and_not_guessed(npu_device: NpuDevice) -> None:
     # A model's configuration having an attribute `sliding_window` decided it, whatever its value.
     kept = PagedModel(device=npu_device)
-    rebound = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    rebound = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     lane, table = UpdateLane(npu_device), torch.tensor([[7, 6, 5], [4, 3, 2]]).int().to("npu")
     for model in (kept, rebound):
         model.capture(2)
@@ -201,7 +203,7 @@ def test_layer_without_parameters_is_refused_and_not_cut_off(npu_device: NpuDevi
 
     captured = capture(npu_device, model.recorder, 2, attention)
     names = ["layers.0", "layers.1", "layers.2"]
-    with pytest.raises(MissingLayerError, match=r"layers\.2"):
+    with pytest.raises(PlanError, match=r"layers\.2"):
         UpdatePlan.compile(model.recorder, 2, layers=names)
     before = cann_sim.counters().replays
     with pytest.raises(StepParameterError, match=r"layers\.1"):

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import cann_sim
-from attn_update import MissingLayerError, StepParameterError, UpdatableLayers, UpdateLane
+from attn_update import PlanError, StepParameterError, UpdatableLayers, UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import assert_layers_equal
 from npu_graph_testing.attention.cases import CaseModel, find_case
@@ -147,7 +147,7 @@ def test_a_step_in_which_nothing_decodes_is_refused(engine: Engine) -> None:
 
 
 def test_a_layer_that_calls_nothing_is_missing(engine: Engine) -> None:
-    with pytest.raises(MissingLayerError, match=r"layers\.1"):
+    with pytest.raises(PlanError, match=r"layers\.1"):
         engine.capture((1, 0))
     assert not engine.layers.is_recorded("decode")
 

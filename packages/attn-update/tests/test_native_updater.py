@@ -10,13 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attn_update import LengthRule, StepParameters, UpdateLane, UpdatePlan
+from attn_update import StepParameters, UpdateLane, UpdatePlan
 from attn_update.issuing.native.native_updater import NativeUpdater
+from attn_update.kinds import LengthRule
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import all_kinds
 
 if TYPE_CHECKING:
-    from attn_update import CheckedStep
     from attn_update.issuing.updater import Changes
+    from attn_update.planning.update_plan import CheckedStep
     from npu_graph_runtime import NpuDevice
 
 
@@ -129,7 +131,9 @@ def test_a_rebound_block_table_is_checked_and_taken_without_python(
 ) -> None:
     device = npu_device if told else device_without_kernels
     random = Random(8)
-    model = PagedModel(device=device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(device, updater=native)
     plan, check = model.plans[2], model.plans[2].check

@@ -14,20 +14,19 @@ from attn_update import (
     AttnUpdateError,
     DeadTensorError,
     LaneError,
-    MissingLayerError,
+    PlanError,
     Recorder,
     StepParameterError,
     StepParameters,
-    UnknownKeyError,
+    UnknownNameError,
     UpdateError,
     UpdateLane,
-    UpdateOrder,
     UpdatePlan,
-    needs_update,
 )
+from attn_update.kinds import needs_update
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
-from npu_graph_testing.attention.paged_model import BLOCK_SIZE, COLUMNS, LONGEST
+from npu_graph_testing.attention.paged_model import COLUMNS, LONGEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,17 +47,16 @@ def num_launches() -> int:
     return now.launches + now.captured_launches + now.updated_launches + now.replays
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("layout", ["TND", "BSH"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_steps_with_the_host_ahead_equal_the_eager_operator(
-    npu_device: NpuDevice, dtype: torch.dtype, layout: str, kind: str, order: UpdateOrder
+    npu_device: NpuDevice, dtype: torch.dtype, layout: str, kind: str
 ) -> None:
     random = Random(1)
     model = PagedModel(device=npu_device, dtype=dtype, layout=layout, kind_name=kind)
     model.capture(2, 4)
-    lane = UpdateLane(npu_device, order=order, updater="operators")
+    lane = UpdateLane(npu_device, updater="operators")
     tables = {
         key: [torch.randint(0, 8, (key, COLUMNS)).int().to("npu") for _ in range(3)]
         for key in (2, 4)
@@ -152,7 +150,7 @@ def test_a_step_after_release_or_with_a_freed_cache_launches_nothing(npu_device:
     npu_device.synchronize()
     model.recorder.release(4)
     before = num_launches()
-    with pytest.raises(UnknownKeyError):
+    with pytest.raises(UnknownNameError):
         model.step(lane, 4, [1, 2, 3, 4])
     model.caches.clear()
     with pytest.raises(DeadTensorError, match=r"layers\.0"):
@@ -172,13 +170,13 @@ def run_on_closed_lane(model: PagedModel) -> None:
 
 
 MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLane], object]]] = {
-    "unknown key": (UnknownKeyError, lambda model, _: UpdatePlan.compile(model.recorder, 8)),
+    "unknown key": (UnknownNameError, lambda model, _: UpdatePlan.compile(model.recorder, 8)),
     "missing layer": (
-        MissingLayerError,
+        PlanError,
         lambda model, _: UpdatePlan.compile(model.recorder, 2, layers=["layers.7"]),
     ),
     "layer too many": (
-        MissingLayerError,
+        PlanError,
         lambda model, _: UpdatePlan.compile(model.recorder, 2, layers=["layers.0", "layers.1"]),
     ),
     "plan of another key": (
@@ -193,7 +191,7 @@ MISTAKES: dict[str, tuple[type[AttnUpdateError], Callable[[PagedModel, UpdateLan
             model.plans[2], model.parameters(2, [5, 6]), model.graphs[4].replay
         ),
     ),
-    "plan of a released key": (UnknownKeyError, release),
+    "plan of a released key": (UnknownNameError, release),
     "closed lane": (LaneError, lambda model, _: run_on_closed_lane(model)),
     "another lane": (
         LaneError,
@@ -222,24 +220,29 @@ def test_a_mistake_around_a_step_launches_nothing_and_the_next_step_is_right(
     assert_layers_equal(model.step(lane, 2, [7, 8]), model.eager(2, [7, 8]))
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("updates_first", [False, True])
 @pytest.mark.parametrize("failing", range(3))
 @pytest.mark.parametrize("fused", [False, True])
 def test_a_failing_update_is_named_and_the_next_hundred_steps_are_right(
-    npu_device: NpuDevice, fused: bool, failing: int, order: UpdateOrder
+    npu_device: NpuDevice,
+    fail_before: Callable[[UpdatePlan], None],
+    fused: bool,
+    failing: int,
+    updates_first: bool,
 ) -> None:
     random = Random(3)
     # Launched directly: through the task queue an operator fails later and without a name.
     model = PagedModel(device=npu_device, fused=fused)
     model.capture(2)
-    lane = UpdateLane(npu_device, order=order, updater="operators")
+    lane = UpdateLane(npu_device, updater="operators")
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
-    launch = model.plans[2].updates[failing].launch
-    launch["block_size"] = 17
+    broken = UpdatePlan.compile(model.recorder, 2, fused=fused)
+    broken.updates[failing].launch["block_size"] = 17
+    if updates_first:
+        fail_before(broken)
 
     with pytest.raises(UpdateError) as caught:
-        model.step(lane, 2, [7, 8])
-    launch["block_size"] = BLOCK_SIZE
+        lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
 
     assert caught.value.layer_name == f"layers.{failing}"
     assert caught.value.operator == "npu::npu_fused_infer_attention_score.out"
@@ -311,16 +314,14 @@ def test_workspace_of_all_kinds_and_keys_is_one_buffer_of_the_pool(npu_device: N
     assert segment["segment_pool_id"] == pool
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("fused", [False, True])
-@pytest.mark.parametrize("direct", [False, True])
-def test_fused_calls_and_direct_launches_in_any_combination_give_the_same_values(
-    npu_device: NpuDevice, direct: bool, fused: bool, order: UpdateOrder
+def test_a_device_without_direct_streams_gives_the_same_values(
+    device_without_direct_streams: NpuDevice, fused: bool
 ) -> None:
     random = Random(4)
-    model = PagedModel(device=npu_device, fused=fused)
+    model = PagedModel(device=device_without_direct_streams, fused=fused)
     model.capture(2, 4)
-    lane = UpdateLane(npu_device, order=order, direct=direct)
+    lane = UpdateLane(device_without_direct_streams)
     assert (model.plans[2].updates[0].fused is not None) == fused
 
     for _ in range(15):

@@ -9,17 +9,14 @@ import pytest
 import torch
 
 from attn_update import (
-    FIA_V1,
     ArgumentError,
     CaptureError,
-    FusedInferAttention,
     Recorder,
     RecordingError,
     StepParameterError,
-    UnknownKeyError,
-    UnknownKindError,
-    UnknownOperatorError,
+    UnknownNameError,
 )
+from attn_update.kinds import FIA_V1, FusedInferAttention
 from npu_graph_testing.attention import PagedModel
 
 if TYPE_CHECKING:
@@ -87,7 +84,7 @@ def refuse(model: Model, layer: str, kind: str, arguments: dict[str, object]) ->
 @pytest.mark.parametrize(
     ("layer", "kind", "change", "error", "reason"),
     [
-        ("new", "atention", {}, UnknownKindError, "did you mean 'attention'"),
+        ("new", "atention", {}, UnknownNameError, "did you mean 'attention'"),
         ("taken", "attention", {}, RecordingError, "recorded already"),
         ("new", "attention", {"block_tabel": None}, ArgumentError, "did you mean 'block_table'"),
         ("new", "attention", {"workspace": None}, ArgumentError, "allocated by the recorder"),
@@ -127,7 +124,7 @@ def test_attention_of_an_operator_nobody_registered_names_the_remedy(
     kind = FusedInferAttention(family=replace(FIA_V1, functional="a::b"))
     recorder = Recorder(device, {"missing": kind})
 
-    with pytest.raises(UnknownOperatorError, match="import the library that registers it"):
+    with pytest.raises(UnknownNameError, match="import the library that registers it"):
         recorder.attention("layer.0", "missing", {})
 
 
@@ -171,7 +168,7 @@ def test_release_of_a_key_allows_to_capture_it_again(model: Model) -> None:
 
     model.recorder.release(2)
 
-    with pytest.raises(UnknownKeyError, match="never recorded, or released"):
+    with pytest.raises(UnknownNameError, match="never recorded, or released"):
         model.recorder.records(2)
     model.capture(2)
 

@@ -10,13 +10,13 @@ import torch
 
 import cann_sim
 from attn_update import (
+    ArgumentError,
     Recorder,
     RecordingError,
     StepParameterError,
-    UnknownKeyError,
+    UnknownNameError,
     UpdatableGraph,
     UpdateLane,
-    WorkspaceError,
 )
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 from npu_graph_testing.attention.cases import CaseModel, find_case
@@ -139,7 +139,7 @@ def test_a_graph_with_a_workspace_that_is_too_small_is_refused(
     record.kwargs["workspace"] = enough[:1]
     lane, before = UpdateLane(npu_device), cann_sim.counters().replays
     with pytest.raises(
-        WorkspaceError, match=r"score\.1' of key 2: expected a workspace of \d+ bytes"
+        ArgumentError, match=r"score\.1' of key 2: expected a workspace of \d+ bytes"
     ):
         UpdatableGraph(model.recorder, 2, graph, lane)
     assert cann_sim.counters().replays == before
@@ -222,7 +222,7 @@ def test_a_released_graph_can_be_captured_again(
         updatable.release()
         updatable.release()
         for num_inputs in (1, 3):
-            with pytest.raises(UnknownKeyError, match="released"):
+            with pytest.raises(UnknownNameError, match="released"):
                 updatable.update([model.lengths(2, [8, 7])] * num_inputs)
 
 

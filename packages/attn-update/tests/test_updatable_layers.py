@@ -11,11 +11,12 @@ import torch
 import cann_sim
 from attn_update import (
     LaneError,
-    MissingLayerError,
+    PlanError,
     StepParameterError,
     UpdatableLayers,
     UpdateLane,
 )
+from attn_update.kinds import FusedInferAttention
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal
 
@@ -80,7 +81,7 @@ class Decode:
             self.outputs = [
                 self.update.attention(
                     name,
-                    "fused_infer_attention_v1_rebound",
+                    FusedInferAttention(rebind_block_table=True),
                     metadata[name],
                     self.model.arguments(2, NAMES.index(name), [1, 1]),
                     read_lengths,
@@ -191,7 +192,7 @@ def test_the_engine_captures_again_into_its_pool_when_all_was_released(decode: D
 
 
 def test_a_graph_of_some_layers_is_refused(decode: Decode) -> None:
-    with pytest.raises(MissingLayerError, match=r"layers\.2"):
+    with pytest.raises(PlanError, match=r"layers\.2"):
         decode.capture(NAMES[:2])
     assert not decode.update.is_recorded("decode")
     decode.settle()

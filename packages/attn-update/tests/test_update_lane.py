@@ -15,7 +15,6 @@ from attn_update import (
     StepParameters,
     UpdateError,
     UpdateLane,
-    UpdateOrder,
     UpdatePlan,
 )
 from npu_graph_runtime import DeadlockError
@@ -40,20 +39,20 @@ def assert_steps(model: Model, steps: list[tuple[int, list[int]]], seen: list[ob
             assert torch.equal(out, expected), (key, lengths)
 
 
-@pytest.mark.parametrize("direct", [False, True])
-@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("device", ["no_queue", "launch_queue", "launch_queue_only"], indirect=True)
+@pytest.mark.parametrize("updates_first", [False, True])
 def test_run_with_any_schedule_gives_every_step_its_own_lengths(
     make_model: Callable[..., Model],
     device: FakeDevice,
     schedule: int,
-    order: UpdateOrder,
-    direct: bool,
+    updates_first: bool,
+    fail_before: Callable[[UpdatePlan], None],
 ) -> None:
     # Two models (target and draft) with two graph keys each, on one lane, the device up to four
     # steps behind the host, its streams interleaved by chance.
     random = Random(schedule)
     models = [make_model(num_layers=3), make_model(num_layers=1)]
-    lane = UpdateLane(device, order=order, direct=direct)
+    lane = UpdateLane(device)
     for model in models:
         model.capture(4)
         model.capture(2)
@@ -66,6 +65,8 @@ def test_run_with_any_schedule_gives_every_step_its_own_lengths(
         key = random.choice([2, 4])
         model, lengths = models[index], draw_lengths(random, key)
         replay = model.observed_replay(key, seen[index])
+        if updates_first and random.random() < 0.5:
+            fail_before(model.plans[key])
         lane.run(model.plans[key], model.parameters(key, lengths), replay)
         queued[index].append((key, lengths))
         ends.append(device.current_stream().record_event())
@@ -138,19 +139,22 @@ def test_run_without_an_update_would_give_the_stale_output(
     assert torch.equal(model.outputs[2][0], model.expected(2, [1, 1])[0])
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("updates_first", [False, True])
 @pytest.mark.parametrize("failing", range(3))
 def test_run_with_a_failing_update_names_it_and_the_next_steps_are_right(
     model: Model,
     device: FakeDevice,
     operators: AttentionOperators,
     failing: int,
-    order: UpdateOrder,
+    updates_first: bool,
+    fail_before: Callable[[UpdatePlan], None],
 ) -> None:
     random = Random(failing)
     plan = model.capture(2)
-    lane = UpdateLane(device, order=order)
+    lane = UpdateLane(device)
     lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+    if updates_first:
+        fail_before(plan)
     operators.failing = {failing: RuntimeError("injected")}
 
     with pytest.raises(UpdateError, match="injected") as caught:
@@ -168,12 +172,18 @@ def test_run_with_a_failing_update_names_it_and_the_next_steps_are_right(
     assert device.num_synchronizations == 0
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("updates_first", [False, True])
 def test_run_after_a_failed_step_skips_nothing(
-    model: Model, device: FakeDevice, operators: AttentionOperators, order: UpdateOrder
+    model: Model,
+    device: FakeDevice,
+    operators: AttentionOperators,
+    updates_first: bool,
+    fail_before: Callable[[UpdatePlan], None],
 ) -> None:
-    plan, lane = model.capture(2), UpdateLane(device, order=order)
+    plan, lane = model.capture(2), UpdateLane(device)
     lane.run(plan, model.parameters(2, [2, 3]), model.graphs[2].replay)
+    if updates_first:
+        fail_before(plan)
     operators.failing = {1: RuntimeError("injected")}
     with pytest.raises(UpdateError):
         lane.run(plan, model.parameters(2, [4, 5]), model.graphs[2].replay)
@@ -186,14 +196,13 @@ def test_run_after_a_failed_step_skips_nothing(
     assert_steps(model, [(2, [2, 3])], list(seen))
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("is_queued", [False, True])
 def test_run_with_a_failing_replay_never_hangs_and_the_next_steps_are_right(
-    model: Model, device: FakeDevice, order: UpdateOrder, is_queued: bool
+    model: Model, device: FakeDevice, is_queued: bool
 ) -> None:
     random = Random(3)
     plan = model.capture(2)
-    lane = UpdateLane(device, order=order)
+    lane = UpdateLane(device)
 
     def fail() -> None:
         if is_queued:

@@ -17,30 +17,34 @@ from attn_update import (
     StepParameterError,
     UpdateError,
     UpdateLane,
-    UpdateOrder,
     UpdatePlan,
 )
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from attn_update import UpdaterChoice
     from conftest import CheckBurst, RefusingEvents
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("updates_first", [False, True])
 def test_steps_of_a_worker_with_the_host_ahead_equal_the_eager_operator(
     npu_device: NpuDevice,
     any_updater: UpdaterChoice,
     check_burst: CheckBurst,
-    order: UpdateOrder,
+    updates_first: bool,
+    fail_before: Callable[[UpdatePlan], None],
 ) -> None:
     random = Random(5)
     models = [PagedModel(device=npu_device, seed=seed) for seed in (0, 100)]
     for model in models:
         model.capture(2, 4)
-    lane = UpdateLane(npu_device, order=order, updater=any_updater, worker=True)
+    lane = UpdateLane(npu_device, updater=any_updater, worker=True)
     for _ in range(15):
+        if updates_first:
+            fail_before(random.choice(models).plans[2])
         check_burst(lane, models, random)
     assert lane.counters.steps == 60
     assert lane.counters.updater_steps == (0 if any_updater == "operators" else 60)

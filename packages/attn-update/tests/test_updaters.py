@@ -20,12 +20,12 @@ from attn_update import (
     StepParameters,
     UpdateError,
     UpdateLane,
-    UpdateOrder,
     UpdatePlan,
 )
-from attn_update.kinds import FusedInferAttention, fused_infer_attention_v1
+from attn_update.kinds import FIA_V1, FusedInferAttention
 from npu_graph_runtime import FakeDevice
 from npu_graph_testing.attention import PagedModel, assert_layers_equal, draw_lengths
+from npu_graph_testing.attention.cases import all_kinds
 from npu_graph_testing.attention.paged_model import COLUMNS
 
 if TYPE_CHECKING:
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
 @pytest.mark.parametrize("kind", ["fused_infer_attention_v1", "fused_infer_attention_v2"])
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_steps_with_the_host_ahead_equal_the_eager_operator(
@@ -46,13 +45,12 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
     check_burst: CheckBurst,
     dtype: torch.dtype,
     kind: str,
-    order: UpdateOrder,
 ) -> None:
     random = Random(1)
     models = [PagedModel(device=npu_device, dtype=dtype, kind_name=kind, seed=s) for s in (0, 100)]
     for model in models:
         model.capture(2, 4)
-    lane = UpdateLane(npu_device, order=order, updater=updater)
+    lane = UpdateLane(npu_device, updater=updater)
     assert lane.updater is updater
 
     for _ in range(20):
@@ -62,7 +60,9 @@ def test_steps_with_the_host_ahead_equal_the_eager_operator(
 
 def test_steps_take_a_rebound_block_table(npu_device: NpuDevice, updater: Updater) -> None:
     random = Random(2)
-    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(npu_device, updater=updater)
     for _ in range(10):
@@ -86,7 +86,9 @@ def rebound_step(model: PagedModel, lengths: list[int], table: torch.Tensor) -> 
 def test_a_new_view_of_the_same_block_table_is_no_change(
     npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
-    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(npu_device, updater=any_updater)
     table = model.inputs[2]["block_table"]
@@ -107,7 +109,9 @@ def test_a_new_view_of_the_same_block_table_is_no_change(
 def test_a_rebound_block_table_of_another_form_is_refused(
     npu_device: NpuDevice, any_updater: UpdaterChoice
 ) -> None:
-    model = PagedModel(device=npu_device, kind_name="fused_infer_attention_v1_rebound")
+    model = PagedModel(
+        device=npu_device, kind_name="fused_infer_attention_v1_rebound", kinds=all_kinds()
+    )
     model.capture(2)
     lane = UpdateLane(npu_device, updater=any_updater)
     table = model.inputs[2]["block_table"]
@@ -140,7 +144,7 @@ class _ReplacedKeys(FusedInferAttention):
 def replacing_model(device: NpuDevice, replace: Callable[[list[int]], object]) -> PagedModel:
     """Capture a model whose kind replaces its key lengths."""
     kind_name = "fused_infer_attention_v1_replaced"
-    kind = _ReplacedKeys(family=fused_infer_attention_v1().family, replace=replace)
+    kind = _ReplacedKeys(family=FIA_V1, replace=replace)
     model = PagedModel(device=device, kind_name=kind_name, kinds={kind_name: kind})
     model.capture(2)
     return model
@@ -224,6 +228,7 @@ def wrong_stream(self: object, event: object) -> None:
 def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
     npu_device: NpuDevice,
     any_updater: UpdaterChoice,
+    fail_before: Callable[[UpdatePlan], None],
     form: Callable[[list[int]], Any],
     lengths: list[int],
 ) -> None:
@@ -236,13 +241,9 @@ def test_an_update_first_step_that_fails_behind_its_updates_is_no_step(
     parameters = StepParameters(key=2, groups={"default": group})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(npu_device.current_stream()), "wait_event", wrong_stream)
+        fail_before(model.plans[2])
         with pytest.raises(RuntimeError, match="refused"):
-            lane.run(
-                model.plans[2],
-                parameters,
-                model.graphs[2].replay,
-                order=UpdateOrder.UPDATE_FIRST,
-            )
+            lane.run(model.plans[2], parameters, model.graphs[2].replay)
     npu_device.synchronize()
     for following in (lengths, [11, 12], [3, 4]):
         assert_layers_equal(model.step(lane, 2, following), model.eager(2, following))
@@ -322,18 +323,24 @@ def test_a_wrong_step_after_a_quick_one_is_refused_and_changes_nothing(
     assert lane.counters.skipped == model.num_layers
 
 
-@pytest.mark.parametrize("order", UpdateOrder)
+@pytest.mark.parametrize("updates_first", [False, True])
 @pytest.mark.parametrize("failing", range(3))
 def test_a_failing_update_is_named_and_the_next_steps_are_right(
-    npu_device: NpuDevice, updater: Updater, failing: int, order: UpdateOrder
+    npu_device: NpuDevice,
+    updater: Updater,
+    fail_before: Callable[[UpdatePlan], None],
+    failing: int,
+    updates_first: bool,
 ) -> None:
     random = Random(3)
     model = PagedModel(device=npu_device)
     model.capture(2)
-    lane = UpdateLane(npu_device, order=order, updater=updater)
+    lane = UpdateLane(npu_device, updater=updater)
     assert_layers_equal(model.step(lane, 2, [5, 6]), model.eager(2, [5, 6]))
     broken = UpdatePlan.compile(model.recorder, 2)
     broken.updates[failing].launch["block_size"] = 17
+    if updates_first:
+        fail_before(broken)
 
     with pytest.raises(UpdateError) as caught:
         lane.run(broken, model.parameters(2, [7, 8]), model.graphs[2].replay)
@@ -433,10 +440,10 @@ def test_steps_of_two_threads_keep_their_order(npu_device: NpuDevice, updater: U
 
 @pytest.mark.parametrize("choice", ["kernels", "native"])
 def test_an_updater_that_the_device_cannot_have_is_refused(
-    npu_device: NpuDevice, choice: UpdaterChoice
+    npu_device: NpuDevice, device_without_direct_streams: NpuDevice, choice: UpdaterChoice
 ) -> None:
     with pytest.raises(LaneError, match="does not launch directly"):
-        UpdateLane(npu_device, updater=choice, direct=False)
+        UpdateLane(device_without_direct_streams, updater=choice)
     with pytest.raises(LaneError, match="does not tell the addresses"):
         UpdateLane(FakeDevice(), updater=choice)
     with pytest.raises(LaneError, match="did you mean 'native'"):
@@ -444,11 +451,13 @@ def test_an_updater_that_the_device_cannot_have_is_refused(
 
 
 def test_the_automatic_updater_is_the_fastest_that_works_and_says_why(
-    npu_device: NpuDevice, monkeypatch: pytest.MonkeyPatch
+    npu_device: NpuDevice,
+    device_without_direct_streams: NpuDevice,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lane = UpdateLane(npu_device)
     assert (lane.updater, "the fastest" in lane.updater_reason) == ("native", True)
-    indirect = UpdateLane(npu_device, direct=False)
+    indirect = UpdateLane(device_without_direct_streams)
     assert indirect.updater == "operators"
     assert "does not launch directly" in indirect.updater_reason
     fake = UpdateLane(FakeDevice())

@@ -12,7 +12,7 @@ import cann_sim
 from attn_update import UpdateLane
 from npu_graph_runtime import NpuDevice
 from npu_graph_testing.attention import assert_layers_equal
-from npu_graph_testing.attention.cases import CaseModel, find_case
+from npu_graph_testing.attention.cases import CaseModel, all_kinds, find_case
 from vllm_npu_graph.attention_update import AttentionUpdate, read_latent, read_lengths, read_part
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def test_a_step_is_what_the_engine_says(
     cann_sim.activate()
     device = NpuDevice(0)
     with device.use_stream(device.create_stream()):
-        model = CaseModel(device=device, case=find_case(case))
+        model = CaseModel(device=device, case=find_case(case), kinds=all_kinds())
         captured = model.captured_step(SEQUENCES)
         table = model.arguments(SEQUENCES, 0, captured)["block_table"]
         update = AttentionUpdate(UpdateLane(device), frozenset(NAMES))
@@ -80,7 +80,7 @@ def test_a_step_is_what_the_engine_says(
             outputs = [
                 update.attention(
                     name,
-                    model.kind_name,
+                    all_kinds()[model.kind_name],
                     first,
                     model.arguments(SEQUENCES, layer, captured),
                     read,

@@ -17,20 +17,12 @@ class AttnUpdateError(Exception):
     """Any error of this package."""
 
 
-class UnknownOperatorError(AttnUpdateError, LookupError):
-    """An operator that a kind names is not registered with torch."""
-
-
-class UnknownKindError(AttnUpdateError, LookupError):
-    """The caller's table has no attention kind of that name."""
-
-
-class UnknownKeyError(AttnUpdateError, LookupError):
-    """A recorder has no records under a graph key: never captured, or released since."""
+class UnknownNameError(AttnUpdateError, LookupError):
+    """A name stands for nothing: of an operator, of a kind, or a graph key, perhaps released."""
 
 
 class ArgumentError(AttnUpdateError, ValueError):
-    """An attention operator was given an argument it does not take, or one too few."""
+    """An attention operator got an unknown argument, one too few, or too small a workspace."""
 
 
 class RecordingError(AttnUpdateError, RuntimeError):
@@ -52,19 +44,11 @@ class CaptureError(AttnUpdateError, RuntimeError):
 
 
 class PlanError(AttnUpdateError, ValueError):
-    """The declared parameter groups do not fit the records."""
-
-
-class MissingLayerError(AttnUpdateError, LookupError):
-    """A layer that should have been recorded was not, or one was that should not."""
+    """The declared parameter groups or the expected layers do not fit the records."""
 
 
 class StepParameterError(AttnUpdateError, ValueError):
     """The step parameters do not fit the plan: group, name, count, length, order or range."""
-
-
-class WorkspaceError(AttnUpdateError, ValueError):
-    """A launch was captured with a workspace that is too small for its longest lengths."""
 
 
 class DeadTensorError(AttnUpdateError, RuntimeError):

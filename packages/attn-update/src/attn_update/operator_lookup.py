@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attn_update.errors import ArgumentError, UnknownOperatorError, nearest
+from attn_update.errors import ArgumentError, UnknownNameError, nearest
 from attn_update.torch_internals import OpOverload, schema_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def find_operator(name: str) -> OpOverload:
         name: ``namespace::operator`` for the default overload, or ``namespace::operator.overload``.
 
     Raises:
-        UnknownOperatorError: No such operator is registered, mostly because the library that
+        UnknownNameError: No such operator is registered, mostly because the library that
             registers it is not imported.
     """
     qualified, _, overload = name.partition(".")
@@ -32,7 +32,7 @@ def find_operator(name: str) -> OpOverload:
         packet = getattr(getattr(torch.ops, namespace), operator)
         found = getattr(packet, overload or "default")
     except AttributeError as error:
-        raise UnknownOperatorError(
+        raise UnknownNameError(
             f"looking up the operator {name!r}: torch knows no such operator; import the library "
             f"that registers it first (torch_npu for `npu::`)",
         ) from error

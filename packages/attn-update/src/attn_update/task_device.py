@@ -18,6 +18,17 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+__all__ = [
+    "AddressedDevice",
+    "DirectLaunchDevice",
+    "Event",
+    "ExternalEvent",
+    "FusedUpdateDevice",
+    "GuardingDevice",
+    "Stream",
+    "TaskDevice",
+]
+
 
 class Stream(Protocol):
     """A queue of device work that runs in order."""
@@ -260,7 +271,7 @@ def find_guarding(device: TaskDevice) -> GuardingDevice | None:
 
 
 def find_thread_binding(device: TaskDevice) -> Callable[[], None] | None:
-    """Return what a thread has to call before it launches on the device, else None.
+    """Return the call that binds a thread to the device before it launches there, else None.
 
     That is the method ``bind_thread`` of devices that are current for a thread and not for the
     process, such as `npu_graph_runtime.NpuDevice`.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-# torch 2.10 to 2.14: of these keys an operator is told which of its kernels to run.
+# torch 2.10 to 2.14: these keys select the kernel of an operator.
 from torch._C import DispatchKeySet, _dispatch_key_for_device, _parse_dispatch_key
 
 # torch 2.10 to 2.14: the types of operators; one of the second takes functions.
@@ -56,7 +56,7 @@ def kernel_keys_of(device_type: str) -> DispatchKeySet | None:
 
 
 def implementation_address(tensor: torch.Tensor) -> int:
-    """Return the address of the C++ object behind a tensor, which is valid as long as the tensor.
+    """Return the address of the C++ object of a tensor, which is valid as long as the tensor.
 
     `_cdata`, torch 2.10 to 2.14: what a C++ function that takes a tensor is given.
     """

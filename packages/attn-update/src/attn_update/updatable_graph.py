@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attn_update.errors import RecordingError, StepParameterError, WorkspaceError, nearest
+from attn_update.errors import ArgumentError, RecordingError, StepParameterError, nearest
 from attn_update.kinds.kind import needs_update
 from attn_update.operator_lookup import find_operator
 from attn_update.planning.step_parameters import StepParameters
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from attn_update.kinds.kind import AttentionKind, Kind
+    from attn_update.kinds.lengths import Lengths
     from attn_update.lane.update_lane import UpdateLane
-    from attn_update.planning.step_parameters import Lengths
     from attn_update.recording.recorder import Recorder
     from attn_update.task_device import ExternalEvent
 
@@ -98,9 +98,9 @@ class UpdatableGraph:
         RecordingError: There are no records, one is of an operator without a kind, was launched
             with arguments that the operator has not, or without one that it needs, two have one
             name, or the key is recorded already.
-        UnknownOperatorError: torch knows no operator that is named.
+        UnknownNameError: torch knows no operator that is named.
         StepParameterError: The captured lengths break the rules of their kind.
-        WorkspaceError: A launch was captured with a workspace, of the caller's, that does not
+        ArgumentError: A launch was captured with a workspace, of the caller's, that does not
             suffice for all lengths that a step may bring.
     """
 
@@ -166,7 +166,7 @@ class UpdatableGraph:
                 latest value.
 
         Raises:
-            UnknownKeyError: It was released.
+            UnknownNameError: It was released.
             StepParameterError: The number of inputs, a name or a value does not fit; nothing was
                 launched, and nothing waits.
             UpdateError: See `UpdateLane.run`.
@@ -278,7 +278,6 @@ def _make_record(
         layer_name=launch.layer_name,
         key=key,
         group=launch.group,
-        kind_name=kind_name,
         kind=kind,
         handle=launch.handle,
         event=launch.event,
@@ -309,7 +308,7 @@ def _check_workspace(
     given = {name: value for name, value in arguments.items() if name != "workspace"}
     needed, found = needs.of(kind, given), int(workspace.nbytes)
     if found < needed:
-        raise WorkspaceError(
+        raise ArgumentError(
             f"{what}: expected a workspace of {needed} bytes, which suffice for all lengths, found "
             f"{found}; capture without a workspace, or with one of the largest size",
         )

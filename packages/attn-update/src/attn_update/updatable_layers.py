@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from attn_update.kinds.kind import Kind
+    from attn_update.kinds.lengths import Lengths
     from attn_update.lane.update_lane import UpdateLane
-    from attn_update.planning.step_parameters import Lengths
 
 
 class UpdatableLayers:
@@ -46,7 +47,7 @@ class UpdatableLayers:
         self._layers = frozenset(layers)
         self._plans: dict[Hashable, UpdatePlan] = {}
         self._groups: dict[Hashable, dict[str, _Group]] = {}
-        self._captured: dict[tuple[int, str], _Group] = {}
+        self._captured: dict[tuple[int, str | Kind], _Group] = {}
         self._is_open = False
 
     @contextmanager
@@ -57,7 +58,7 @@ class UpdatableLayers:
             key: Of the graph. Without attention inside, it is not recorded.
 
         Raises:
-            MissingLayerError: Some layers were captured through here and others were not.
+            PlanError: Some layers were captured through here and others were not.
         """
         self._plans.pop(key, None)
         if key in self._recorder.keys:
@@ -80,7 +81,7 @@ class UpdatableLayers:
     def attention(
         self,
         layer_name: str,
-        kind_name: str,
+        kind: str | Kind,
         metadata: object,
         arguments: Mapping[str, object],
         read: Callable[[Any], Mapping[str, Lengths]],
@@ -91,7 +92,7 @@ class UpdatableLayers:
 
         Args:
             layer_name: Of the layer.
-            kind_name: Of its attention.
+            kind: Of its attention, as for `Recorder.attention`.
             metadata: What the engine gives the layer for this capture.
             arguments: Of the operator, as for `Recorder.attention`.
             read: Returns the step parameters that are in the metadata of a step; what the kind does
@@ -107,15 +108,15 @@ class UpdatableLayers:
             AttnUpdateError: From `Recorder.attention`.
         """
         made = _Group(layers=[], read=read, pad=pad)
-        group = self._captured.setdefault((id(metadata), kind_name), made)
+        group = self._captured.setdefault((id(metadata), kind), made)
         group.layers.append(layer_name)
-        return self._recorder.attention(layer_name, kind_name, arguments, group=group.layers[0])
+        return self._recorder.attention(layer_name, kind, arguments, group=group.layers[0])
 
     @contextmanager
     def recording_layer(
         self,
         layer_name: str,
-        kind_name: str,
+        kind: str | Kind,
         metadata: object,
         read: Callable[[Any], Mapping[str, Lengths]],
         *,
@@ -125,7 +126,7 @@ class UpdatableLayers:
 
         Args:
             layer_name: As for `attention`.
-            kind_name: Of what is called.
+            kind: Of what is called.
             metadata: As for `attention`.
             read: As for `attention`.
             pad: As for `attention`.
@@ -133,11 +134,11 @@ class UpdatableLayers:
         Raises:
             AttnUpdateError: From `Recorder.attention`.
         """
-        operator = self._recorder.kinds[kind_name].operator
-        operators = dict.fromkeys((operator, operator.partition(".")[0]), kind_name)
+        operator = self._recorder.kind(kind, what=f"recording layer {layer_name!r}").operator
+        operators = dict.fromkeys((operator, operator.partition(".")[0]), kind)
 
         def attention(arguments: Mapping[str, object]) -> tuple[Tensor, ...]:
-            return self.attention(layer_name, kind_name, metadata, arguments, read, pad=pad)
+            return self.attention(layer_name, kind, metadata, arguments, read, pad=pad)
 
         with _LayerRecording(self._recorder, operators, attention):
             yield
@@ -147,7 +148,7 @@ class UpdatableLayers:
         return key in self._plans
 
     def release_all(self) -> None:
-        """Forget all captures, whose graphs are gone, and give back what is held of their pool."""
+        """Forget all captures, whose graphs are gone, and free what is left of their pool."""
         self._plans.clear()
         self._recorder.close()
 
@@ -170,7 +171,7 @@ class UpdatableLayers:
             self.abandon()
 
     def begin(self, key: Hashable, metadata: Mapping[str, Any] | None) -> None:
-        """Begin a step in front of the engine's replay; nothing is launched if it is refused.
+        """Begin a step before the engine's replay; nothing is launched if it is refused.
 
         Args:
             key: Of the graph.
@@ -215,17 +216,17 @@ class _LayerRecording(AutomaticRecording):  # type: ignore[no-untyped-call]
     def __init__(
         self,
         recorder: Recorder,
-        operators: Mapping[str, str],
+        operators: Mapping[str, str | Kind],
         attention: Callable[[Mapping[str, object]], tuple[Tensor, ...]],
     ) -> None:
         super().__init__(recorder, operators=operators)
         self._attention = attention
 
     def attention(
-        self, operator: str, kind_name: str, arguments: dict[str, Any]
+        self, operator: str, kind: str | Kind, arguments: dict[str, Any]
     ) -> tuple[Tensor, ...]:
         """Record the layer's call."""
-        del operator, kind_name
+        del operator, kind
         return self._attention(arguments)
 
 

@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from attn_update import LaneError, UpdateLane, UpdateOrder
+from attn_update import LaneError, UpdateLane
 from interrupts.signal_places import RaiseAt, count_places
 from npu_graph_testing.attention import PagedModel, draw_lengths
 
 if TYPE_CHECKING:
-    from attn_update import UpdaterChoice
+    from collections.abc import Callable
+
+    from attn_update import UpdatePlan, UpdaterChoice
     from npu_graph_runtime import NpuDevice
 
 KEY = 2
@@ -39,17 +41,24 @@ pytestmark = [
 class Steps:
     """Steps of one model on one lane, each compared with the operators."""
 
-    def __init__(self, device: NpuDevice, updater: UpdaterChoice, way: str) -> None:
-        self.device, self.way = device, way
+    def __init__(
+        self,
+        device: NpuDevice,
+        updater: UpdaterChoice,
+        way: str,
+        fail_before: Callable[[UpdatePlan], None],
+    ) -> None:
+        self.device, self.way, self.fail_before = device, way, fail_before
         self.model = PagedModel(device=device, num_layers=2)
         self.model.capture(KEY)
-        order = UpdateOrder.UPDATE_FIRST if way == "update first" else UpdateOrder.REPLAY_FIRST
-        self.lane = UpdateLane(device, updater=updater, worker=way == "worker", order=order)
+        self.lane = UpdateLane(device, updater=updater, worker=way == "worker")
         self.stream = device.current_stream()
         self.random = Random(0)
 
     def step(self, lengths: list[int]) -> None:
         plan, parameters = self.model.plans[KEY], self.model.parameters(KEY, lengths)
+        if self.way == "update first":
+            self.fail_before(plan)
         if self.way != "bracketed":
             self.lane.run(plan, parameters, self.model.graphs[KEY].replay)
             return
@@ -84,8 +93,13 @@ def updater(request: pytest.FixtureRequest) -> UpdaterChoice:
 
 
 @pytest.fixture(params=WAYS)
-def steps(request: pytest.FixtureRequest, npu_device: NpuDevice, updater: UpdaterChoice) -> Steps:
-    steps = Steps(npu_device, updater, request.param)
+def steps(
+    request: pytest.FixtureRequest,
+    npu_device: NpuDevice,
+    updater: UpdaterChoice,
+    fail_before: Callable[[UpdatePlan], None],
+) -> Steps:
+    steps = Steps(npu_device, updater, request.param, fail_before)
     for _ in range(2):
         steps.assert_works("before")
     return steps

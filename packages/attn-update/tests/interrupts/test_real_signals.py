@@ -29,7 +29,7 @@ from npu_graph_runtime import (
 from npu_graph_testing.attention import PagedModel, draw_lengths
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
     from attn_update import UpdaterChoice
@@ -97,9 +97,14 @@ def signals() -> Iterator[Signals]:
 
 @pytest.mark.parametrize(("updater", "way"), STEP_RUNS)
 def test_signals_in_steps(
-    npu_device: NpuDevice, signals: Signals, updater: UpdaterChoice, way: str, num_signals: int
+    npu_device: NpuDevice,
+    signals: Signals,
+    fail_before: Callable[[UpdatePlan], None],
+    updater: UpdaterChoice,
+    way: str,
+    num_signals: int,
 ) -> None:
-    steps = Steps(npu_device, updater, way)
+    steps = Steps(npu_device, updater, way, fail_before)
     steps.assert_works("before")
     wanted = max(3, int(num_signals * (1 - SHARE_OF_CAPTURES) / len(STEP_RUNS)))
     seconds, num_steps = 0.002, 0

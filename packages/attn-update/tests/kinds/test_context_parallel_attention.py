@@ -8,12 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from attn_update import (
-    ArgumentError,
-    ContextParallelRank,
-    Recorder,
-    context_parallel_kinds,
-)
+from attn_update import ArgumentError, Recorder
+from attn_update.kinds import ContextParallelRank, context_parallel_kinds
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

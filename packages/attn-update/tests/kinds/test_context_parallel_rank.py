@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from attn_update import ContextParallelRank, StepParameterError
+from attn_update import StepParameterError
+from attn_update.kinds import ContextParallelRank
 
 RANK = ContextParallelRank(dcp_size=2, dcp_rank=1, pcp_size=3, pcp_rank=2)
 DECODE_ONLY = ContextParallelRank(dcp_size=4, dcp_rank=3)

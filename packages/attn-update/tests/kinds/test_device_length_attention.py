@@ -11,16 +11,14 @@ import torch
 import cann_sim
 from attn_update import (
     ArgumentError,
-    DeviceLengthAttention,
-    MissingLayerError,
+    PlanError,
     Recorder,
     RecordingError,
     StepParameters,
     UpdateLane,
     UpdatePlan,
-    default_kinds,
-    needs_update,
 )
+from attn_update.kinds import DeviceLengthAttention, default_kinds, needs_update
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,7 +105,7 @@ def test_lengths_that_would_be_baked_in_are_refused_at_capture(
         recorder.attention("layers.0", "sparse", arguments)
         with pytest.raises(RecordingError, match="recorded already"):
             recorder.attention("layers.0", "sparse", arguments)
-    with pytest.raises(MissingLayerError, match=r"layers\.1"):
+    with pytest.raises(PlanError, match=r"layers\.1"):
         UpdatePlan.compile(recorder, "decode", layers=["layers.0", "layers.1"])
 
 

@@ -10,7 +10,8 @@ import torch
 
 import cann_sim
 from attn_update import ArgumentError, StepParameterError
-from attn_update.kinds.latent_attention import latent_attention_v2, padded_heads
+from attn_update.kinds.fused_infer_attention import FIA_V2
+from attn_update.kinds.latent_attention import LatentAttention, padded_heads
 from npu_graph_testing.attention.cases import CaseModel, all_cases, all_kinds
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def test_scales_of_queries_are_the_graphs_own_as_the_queries_are(npu_device: Npu
     case = CASES["latent_attention_v2 int8"]
     model = CaseModel(device=npu_device, case=case, kinds=all_kinds(), num_layers=1)
     given = model.arguments(2, 0, model.captured_step(2))
-    assert latent_attention_v2().persistent_arguments(given) == {
+    assert LatentAttention(family=FIA_V2).persistent_arguments(given) == {
         "key",
         "value",
         "key_rope",

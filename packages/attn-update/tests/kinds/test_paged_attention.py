@@ -16,8 +16,7 @@ from attn_update import (
     UpdateLane,
     UpdatePlan,
 )
-from attn_update.kinds import paged_attention
-from attn_update.kinds.paged_attention import PagedAttention
+from attn_update.kinds import PagedAttention
 from attn_update.operator_lookup import find_operator
 from attn_update.recording.workspace_need import WorkspaceNeeds
 from npu_graph_testing.attention.cases import CaseModel, find_case
@@ -64,7 +63,7 @@ def test_workspace_serves_every_length_although_the_longest_need_less(
 ) -> None:
     given = arguments(make_model(npu_device))
     given["block_table"] = torch.zeros(2, 600, dtype=torch.int32).to(npu_device.torch_device)
-    needed = paged_attention().workspace_bytes(given)
+    needed = PagedAttention().workspace_bytes(given)
     longest = 600 * 16
     assert asked_bytes(given, longest) < asked_bytes(given, MOST_WORKSPACE)
     for length in (1, 128, MOST_WORKSPACE - 16, MOST_WORKSPACE, MOST_WORKSPACE + 1, longest):
@@ -92,7 +91,7 @@ def test_workspace_serves_devices_that_need_the_most_at_another_length(
     # The package has a function of the module's name.
     module = importlib.import_module("attn_update.kinds.paged_attention")
     monkeypatch.setattr(module, "find_operator", find)
-    assert paged_attention().workspace_bytes(given) == asked_bytes(given, MOST_WORKSPACE)
+    assert PagedAttention().workspace_bytes(given) == asked_bytes(given, MOST_WORKSPACE)
 
 
 def test_workspace_is_asked_for_once_for_all_layers(npu_device: NpuDevice) -> None:
@@ -154,7 +153,7 @@ def test_short_batch_is_padded_with_empty_sequences() -> None:
         "block_table": torch.zeros(3, 3, dtype=torch.int32),
         "context_lens": [1, 1, 1],
     }
-    kind = paged_attention()
+    kind = PagedAttention()
     geometry = kind.geometry(given)
     prepared = kind.prepare({"context_lens": [9, 5]}, geometry, pad=True, what="a step")
     lens = prepared["context_lens"]
@@ -171,7 +170,7 @@ def test_lengths_of_a_step_are_copied() -> None:
         "block_table": torch.zeros(1, 3, dtype=torch.int32),
         "context_lens": [1],
     }
-    kind, lens = paged_attention(), torch.tensor([9], dtype=torch.int32)
+    kind, lens = PagedAttention(), torch.tensor([9], dtype=torch.int32)
     geometry = kind.geometry(given)
     prepared = kind.prepare({"context_lens": lens}, geometry, pad=False, what="a step")
     lens[0] = 5

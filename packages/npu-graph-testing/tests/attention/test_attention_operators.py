@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import torch
 
-from attn_update import Recorder, StepParameters, UnknownOperatorError, UpdateLane, UpdatePlan
+from attn_update import Recorder, StepParameters, UnknownNameError, UpdateLane, UpdatePlan
 from npu_graph_runtime import (
     CaptureSession,
     FakeDevice,
@@ -125,5 +125,5 @@ def test_calls_fail_by_number(operators: AttentionOperators) -> None:
 def test_operators_are_gone_when_they_are_closed() -> None:
     with AttentionOperators() as operators:
         kind = operators.kind()
-    with pytest.raises((NotImplementedError, UnknownOperatorError)):
+    with pytest.raises((NotImplementedError, UnknownNameError)):
         kind.run(arguments([1, 3], [1, 1]))

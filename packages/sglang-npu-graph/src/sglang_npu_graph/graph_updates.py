@@ -47,7 +47,7 @@ class GraphUpdates:
 
         Raises:
             StepParameterError: The captured lengths break the rules of their kind.
-            WorkspaceError: A workspace does not suffice for all lengths that a step may bring.
+            ArgumentError: A workspace does not suffice for all lengths that a step may bring.
         """
         self.forget(key)
         if not UpdatableGraph.has_records(graph):

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 
     from attn_update import UpdateLane
 
-_FIA_V1 = ("actual_seq_lengths", "actual_seq_lengths_kv")
-_LATENT = ("actual_seq_qlen", "actual_seq_kvlen")
-
 
 class DraftUpdate(AttentionUpdate):
     """Records a layer once in each step of the draft, by the name of both.
@@ -34,7 +31,7 @@ class DraftUpdate(AttentionUpdate):
         return _by_launch(context.draft_attn_metadatas)
 
     def attention(
-        self, layer_name: str, kind_name: str, metadata: Any, arguments: Any, *read: Any, **pad: Any
+        self, layer_name: str, kind: Any, metadata: Any, arguments: Any, *read: Any, **pad: Any
     ) -> Any:
         """Capture a layer in the step whose metadata it is given."""
         steps = get_forward_context().draft_attn_metadatas
@@ -42,11 +39,12 @@ class DraftUpdate(AttentionUpdate):
         if step > 0:
             # Captured by the engine like the first, and replayed with one token a sequence.
             count, table = len(arguments["query"]), arguments["block_table"]
-            queries, keys = _LATENT if kind_name.startswith("latent") else _FIA_V1
-            arguments |= {queries: list(range(1, count + 1)), keys: [1] * count}
+            names = kind.family
+            arguments[names.query_lengths] = list(range(1, count + 1))
+            arguments[names.key_lengths] = [1] * count
             arguments["block_table"] = table.new_empty(count, table.shape[1])
         name = f"{layer_name}, step {step}"
-        return super().attention(name, kind_name, metadata, arguments, *read, **pad)
+        return super().attention(name, kind, metadata, arguments, *read, **pad)
 
 
 def _by_launch(steps: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from vllm_ascend.attention.attention_v1 import SWA_INT_MAX, AscendAttentionBacke
 from vllm_ascend.attention.context_parallel import attention_cp, mla_cp
 from vllm_ascend.attention.mla_v1 import AscendMLAImpl
 
+from attn_update.kinds import FIA_V1, FIA_V2, FusedInferAttention, LatentAttention, PagedAttention
 from vllm_npu_graph.attention_update import read_latent, read_lengths, read_part
 
 if TYPE_CHECKING:
@@ -33,13 +34,13 @@ class _RecordedImpl:
         self._update = update
 
     @contextmanager
-    def _recording(self, kind: str, metadata: Any, read: Any) -> Iterator[None]:
+    def _recording(self, kind: FusedInferAttention, metadata: Any, read: Any) -> Iterator[None]:
         """Let a capture record what the engine calls outside of one, not its own capture of it."""
         if not _EXTRA_CTX.capturing:
             yield
             return
         _EXTRA_CTX.capturing = False
-        name, pad = self._layer_name, not kind.endswith("_unpadded")
+        name, pad = self._layer_name, not kind.allows_fewer_sequences
         try:
             with self._update.recording_layer(name, kind, metadata, read, pad=pad):
                 yield
@@ -74,7 +75,7 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
             "out": [output, torch.empty(1, dtype=query.dtype, device=query.device)],
         }
         # With a window the engine keeps the table that was captured, and writes into it.
-        kind = "fused_infer_attention_v1" + ("_rebound" if window is None else "")
+        kind = FusedInferAttention(family=FIA_V1, rebind_block_table=window is None)
         self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
         return output.view(-1, self.num_heads, self.head_size), query_lengths[-1]
 
@@ -94,7 +95,7 @@ class RecordedAttentionImpl(_RecordedImpl, AscendAttentionBackendImpl):  # type:
             "context_lens": [1] * len(query),
             "out": output,
         }
-        kind = "paged_attention_rebound"
+        kind = PagedAttention(rebind_block_table=True)
         self._update.attention(self._layer_name, kind, attn_metadata, arguments, read_lengths)
         return output
 
@@ -105,7 +106,7 @@ class RecordedPartImpl(_RecordedImpl, _PartImpl):  # type: ignore[misc]
     def _forward_decode_pcp_dcp(self, query: torch.Tensor, attn_metadata: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads, size of a value]."""
         read = partial(read_part, at=(self.pcp_rank, self.dcp_rank))
-        with self._recording("fused_infer_attention_v1", attn_metadata, read):
+        with self._recording(FusedInferAttention(family=FIA_V1), attn_metadata, read):
             return super()._forward_decode_pcp_dcp(query, attn_metadata)  # type: ignore[no-any-return]
 
 
@@ -115,7 +116,10 @@ class RecordedLatentImpl(_RecordedImpl, AscendMLAImpl):  # type: ignore[misc]
     def _forward_decode(self, *given: Any) -> torch.Tensor:
         """Run one launch; returns [tokens, heads * size of a value]."""
         # Steps that draft, or verify drafts, have tables of their own.
-        kind = "latent_attention_v2" + ("_unpadded" if self.speculative_config else "")
+        speculates = bool(self.speculative_config)
+        kind = LatentAttention(
+            family=FIA_V2, rebind_block_table=speculates, allows_fewer_sequences=speculates
+        )
         with self._recording(kind, given[5], read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
@@ -125,7 +129,7 @@ class RecordedLatentPartImpl(_RecordedImpl, _LatentPartImpl):  # type: ignore[mi
 
     def _forward_decode(self, *given: Any) -> torch.Tensor:
         """Run one launch and join the parts; returns [sequences, heads * size of a value]."""
-        with self._recording("latent_attention_v1", given[5], read_latent):
+        with self._recording(LatentAttention(family=FIA_V1), given[5], read_latent):
             return super()._forward_decode(*given)  # type: ignore[no-any-return]
 
 

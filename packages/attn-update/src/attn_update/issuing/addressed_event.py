@@ -1,4 +1,4 @@
-"""Events behind replays, recorded and waited for from Python past torch's launch queue."""
+"""Events after replays, recorded and waited for from Python past torch's launch queue."""
 
 from __future__ import annotations
 

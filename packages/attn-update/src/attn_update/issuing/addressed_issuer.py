@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import PlanError
+from attn_update.issuing.bound_plan import BoundPlan
 from attn_update.issuing.operator_issuer import OperatorIssuer, update_error
 from attn_update.issuing.updater import Unbindable
 
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from attn_update.issuing.updater import BoundLaunches, Changes, LaunchFailure, Updater
-    from attn_update.lane.lane_counters import LaneCounters
     from attn_update.planning.update_plan import UpdatePlan
     from attn_update.task_device import AddressedDevice, DirectLaunchDevice, Stream, TaskDevice
 
@@ -26,7 +26,6 @@ class AddressedIssuer(OperatorIssuer):
     Args:
         device: Of the stream.
         stream: Owned from now on; launches directly.
-        counters: Are counted up.
         direct: The device, which makes such streams.
         addressed: The device, which tells the addresses.
         calls: What its `native_calls` returned.
@@ -40,42 +39,39 @@ class AddressedIssuer(OperatorIssuer):
         self,
         device: TaskDevice,
         stream: Stream,
-        counters: LaneCounters,
         direct: DirectLaunchDevice,
         *,
         addressed: AddressedDevice,
         calls: Mapping[str, int],
         updater: Updater,
     ) -> None:
-        super().__init__(device, stream, counters, direct)
+        super().__init__(device, stream, direct)
         self._addressed = addressed
         self._calls = calls
         self._updater = updater
         self._events = updater.replay_events(calls)
         self._address = addressed.stream_address(stream)
 
-    def bind(self, plan: UpdatePlan) -> None:
+    def bind(self, plan: UpdatePlan) -> BoundPlan:
         """Let the updater make the launches of a plan ready; nothing is launched.
 
         Raises:
             PlanError: An argument of a launch does not fit.
         """
         try:
-            bound = self._updater.bind(plan, self._addressed, self._calls)
+            launches = self._updater.bind(plan, self._addressed, self._calls)
         except (RuntimeError, ValueError, TypeError) as error:
             raise PlanError(
                 f"binding the launches of key {plan.key!r} for {type(self._updater).__name__}: "
                 f"{error}; make the lane with updater='operators' for this kind",
             ) from error
-        if isinstance(bound, Unbindable):
-            plan.launches, plan.unbound_reason = None, bound.reason
-        else:
-            plan.launches, plan.unbound_reason = bound, None
-        plan.bound_by = self
+        if isinstance(launches, Unbindable):
+            return BoundPlan(plan=plan, launches=None, unbound_reason=launches.reason)
+        return BoundPlan(plan=plan, launches=launches, unbound_reason=None)
 
     def mark_replay(self, stream: Stream) -> Any:
-        """Return a mark behind all that this thread has put on a stream, such as a replay."""
-        # The address is told when all that was queued has been handed over.
+        """Return a mark after all that this thread has put on a stream, such as a replay."""
+        # The device returns the address once all that was queued has been launched.
         return self._events.record(self._addressed.stream_address(stream))
 
     def wait_for_replay(self, mark: Any) -> None:
@@ -86,11 +82,11 @@ class AddressedIssuer(OperatorIssuer):
         """Let all later work of another stream wait, on the device, for a mark."""
         mark.wait(self._addressed.stream_address(stream))
 
-    def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
+    def issue(self, bound: BoundPlan, changes: Changes, *, release: bool) -> None:
         """See `OperatorIssuer.issue`."""
-        launches = plan.launches
+        launches, plan = bound.launches, bound.plan
         if launches is None:
-            super().issue(plan, changes, release=release)
+            super().issue(bound, changes, release=release)
             return
         try:
             failure = self._run(launches, changes)
@@ -108,8 +104,6 @@ class AddressedIssuer(OperatorIssuer):
                 notes += self.release(updates[failure.position :])
             failed = updates[failure.position]
             raise update_error(plan, failed, RuntimeError(failure.message), notes)
-        self._counters.updater_steps += 1
-        self._counters.count_updates(plan, changes)
 
     def _run(self, launches: BoundLaunches, changes: Changes) -> LaunchFailure | None:
         if launches.num_dispatched == 0:

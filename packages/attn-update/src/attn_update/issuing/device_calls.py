@@ -1,4 +1,4 @@
-"""The calls of CANN's runtime around a launch, from Python, at the addresses that the device told.
+"""The calls of CANN's runtime around a launch, from Python, at the addresses that the device gave.
 
 The C interface of CANN 8 (acl/acl_rt.h). All but `create_event` return 0 for success; pointers are
 given as what `pointer` makes of them. They release the interpreter lock: a full stream may block.

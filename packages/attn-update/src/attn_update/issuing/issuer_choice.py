@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from attn_update.issuing.updater import Updater
-    from attn_update.lane.lane_counters import LaneCounters
     from attn_update.task_device import TaskDevice
 
 UpdaterName: TypeAlias = Literal["operators", "kernels", "native"]
@@ -47,9 +46,7 @@ class ChosenIssuer(NamedTuple):
 
 def choose_issuer(
     device: TaskDevice,
-    counters: LaneCounters,
     *,
-    direct: bool,
     updater: UpdaterChoice | Updater,
     native_folder: str | PathLike[str] | None = None,
 ) -> ChosenIssuer:
@@ -57,8 +54,6 @@ def choose_issuer(
 
     Args:
         device: Of the stream.
-        counters: Are counted up.
-        direct: Whether the stream shall launch past the device's launch queue, where it can.
         updater: What to issue by; an `Updater` of the caller's own is used as it is.
         native_folder: Of the built files of the native updater; default that of its build.
 
@@ -70,7 +65,7 @@ def choose_issuer(
         raise LaneError(
             f"making an update lane: there is no updater {updater!r}; {nearest(updater, _CHOICES)}"
         )
-    direct_device = find_direct_launch(device) if direct else None
+    direct_device = find_direct_launch(device)
     found = find_native_calls(device)
     missing = None
     if direct_device is None:
@@ -90,13 +85,12 @@ def choose_issuer(
     else:
         stream = direct_device.create_direct_stream()
     if made is None or found is None or direct_device is None:
-        operators = OperatorIssuer(device, stream, counters, direct_device)
+        operators = OperatorIssuer(device, stream, direct_device)
         return ChosenIssuer(operators, "operators", reason)
     addressed, calls = found
     issuer = AddressedIssuer(
         device,
         stream,
-        counters,
         direct_device,
         addressed=addressed,
         calls=calls,

@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from attn_update.errors import UpdateError
+from attn_update.issuing.bound_plan import BoundPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from attn_update.issuing.updater import Changes
-    from attn_update.lane.lane_counters import LaneCounters
     from attn_update.planning.update_plan import PlannedUpdate, UpdatePlan
     from attn_update.task_device import DirectLaunchDevice, Stream, TaskDevice
 
@@ -23,12 +23,11 @@ if TYPE_CHECKING:
 class OperatorIssuer:
     """Puts updates on one stream of any device, which it owns. Used by one thread at a time.
 
-    A mark is the point on a stream behind a replay; only the issuer that made it understands it.
+    A mark is the point on a stream after a replay; only the issuer that made it understands it.
 
     Args:
         device: Of the stream.
         stream: Owned from now on.
-        counters: Are counted up.
         direct: The device, where the stream launches past its launch queue; else None.
 
     Attributes:
@@ -39,25 +38,23 @@ class OperatorIssuer:
         self,
         device: TaskDevice,
         stream: Stream,
-        counters: LaneCounters,
         direct: DirectLaunchDevice | None,
     ) -> None:
         self.stream = stream
         self._device = device
-        self._counters = counters
         self._direct = direct
 
-    def bind(self, plan: UpdatePlan) -> None:
-        """Prepare a plan, whose `bound_by` is this issuer from then on; nothing is launched.
+    def bind(self, plan: UpdatePlan) -> BoundPlan:
+        """Make the launches of a plan ready; nothing is launched.
 
         Raises:
             PlanError: An argument of a launch does not fit.
         """
-        plan.launches, plan.unbound_reason = None, "the lane issues updates by operators"
-        plan.bound_by = self
+        reason = "the lane issues updates by operators"
+        return BoundPlan(plan=plan, launches=None, unbound_reason=reason)
 
     def mark_replay(self, stream: Stream) -> Any:
-        """Return a mark behind all that this thread has put on a stream, such as a replay."""
+        """Return a mark after all that this thread has put on a stream, such as a replay."""
         return stream.record_event()
 
     def wait_for_replay(self, mark: Any) -> None:
@@ -71,11 +68,11 @@ class OperatorIssuer:
         """Let all later work of another stream wait, on the device, for a mark."""
         mark.wait(stream)
 
-    def issue(self, plan: UpdatePlan, changes: Changes, *, release: bool) -> None:
+    def issue(self, bound: BoundPlan, changes: Changes, *, release: bool) -> None:
         """Update the launches of the changed slots and set all external events of a step.
 
         Args:
-            plan: A bound one.
+            bound: What `bind` returned for the plan.
             changes: What the step gives its slots; a launch keeps what it was given before.
             release: Whether the captured graph is waiting, so that its events are set even where
                 an update fails.
@@ -83,16 +80,16 @@ class OperatorIssuer:
         Raises:
             UpdateError: An update failed.
         """
-        updates, stream = plan.updates, self.stream
+        updates, stream, arguments = bound.plan.updates, self.stream, bound.arguments
         begin, end = self._device.begin_task_update, self._device.end_task_update
         position = 0
         open_update = False
         try:
             with self._device.use_stream(stream):
-                for position, update in enumerate(updates):  # noqa: B007
+                for position, update in enumerate(updates):
                     changed = changes[update.slot]
                     if changed is not None:
-                        launch = update.launch
+                        launch = arguments[position]
                         launch.update(changed)
                         open_update = True
                         if update.fused is not None:
@@ -110,8 +107,7 @@ class OperatorIssuer:
                 notes += self.release(updates[position:])
             if not isinstance(error, Exception):
                 raise
-            raise update_error(plan, updates[position], error, notes) from error
-        self._counters.count_updates(plan, changes)
+            raise update_error(bound.plan, updates[position], error, notes) from error
 
     def release(self, updates: Sequence[PlannedUpdate]) -> list[str]:
         """Set the external events of updates that were not issued; returns what failed in that."""

@@ -116,7 +116,7 @@ class Updater(ABC):
         """
 
     def replay_events(self, calls: Mapping[str, int]) -> AddressedEvents | NativeEvents:
-        """Return what makes events behind replays; CANN keeps each until nothing waits for it.
+        """Return the maker of events after replays; CANN keeps each until nothing waits for it.
 
         Args:
             calls: What the device's `native_calls` returned.

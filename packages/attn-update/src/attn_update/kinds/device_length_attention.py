@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from attn_update.errors import ArgumentError
-from attn_update.kinds.fused.fused_infer_attention import as_tensors
+from attn_update.kinds.fused_infer_attention import as_tensors
 from attn_update.operator_lookup import check_argument_names, find_operator
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class DeviceLengthAttention:
     Attributes:
         operator: The operator with its overload; default overload without one.
         length_arguments: Its arguments of lengths. A launch must give each as a tensor on the
-            device of ``query``, for anything else would be baked into the graph.
+            device of ``query``, because the graph would keep any other.
     """
 
     operator: str
@@ -60,11 +60,3 @@ class DeviceLengthAttention:
                     f"{what}: expected {name!r} on {query.device}, where a replay reads it, found "
                     f"{place}; lengths of the host would stay as they were captured",
                 )
-
-
-def sparse_flash_attention() -> DeviceLengthAttention:
-    """Return the kind of ``npu_sparse_flash_attention``, the sparse attention of SFA."""
-    return DeviceLengthAttention(
-        operator="npu::npu_sparse_flash_attention",
-        length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
-    )

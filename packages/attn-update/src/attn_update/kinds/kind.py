@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
+    from attn_update.kinds.attention_geometry import LengthRule, TensorForm
 
 
 class Kind(Protocol):
@@ -56,7 +56,7 @@ class AttentionKind(Kind, Protocol):
         """Return the tensor arguments whose memory is not the graph's own and must outlive it."""
 
     def geometry(self, arguments: Mapping[str, object]) -> Hashable:
-        """Return what the checks of a step depend on; equal for layers that share the checks.
+        """Return a value that is equal for layers that share the checks of a step.
 
         Raises:
             StepParameterError: The captured lengths themselves break the rules.

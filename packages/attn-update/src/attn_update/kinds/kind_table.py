@@ -4,42 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from attn_update.kinds.context_parallel.context_parallel_attention import context_parallel_attention
-from attn_update.kinds.context_parallel.context_parallel_latent_attention import (
-    context_parallel_latent_attention,
+from attn_update.kinds.context_parallel_attention import (
+    ContextParallelAttention,
+    ContextParallelLatentAttention,
 )
-from attn_update.kinds.device_length_attention import sparse_flash_attention
-from attn_update.kinds.encoder_attention import encoder_attention
-from attn_update.kinds.fused.fused_infer_attention_v1 import fused_infer_attention_v1
-from attn_update.kinds.fused.fused_infer_attention_v2 import fused_infer_attention_v2
-from attn_update.kinds.latent_attention import latent_attention_v1, latent_attention_v2
-from attn_update.kinds.paged_attention import paged_attention
+from attn_update.kinds.device_length_attention import DeviceLengthAttention
+from attn_update.kinds.fused_infer_attention import (
+    FIA_V1,
+    FIA_V2,
+    EncoderAttention,
+    FusedInferAttention,
+)
+from attn_update.kinds.latent_attention import LatentAttention
+from attn_update.kinds.paged_attention import PagedAttention
 
 if TYPE_CHECKING:
-    from attn_update.kinds.context_parallel.context_parallel_rank import ContextParallelRank
+    from attn_update.kinds.context_parallel_attention import ContextParallelRank
     from attn_update.kinds.kind import Kind
 
 
 def default_kinds() -> dict[str, Kind]:
-    """Return a new table from kind names to kinds; the caller may add to it.
+    """Return a new table from names to kinds with their default options.
 
-    The names ending in ``_rebound`` take a block table at every step. Those ending in ``_unpadded``
-    do too, and also fewer sequences than were captured.
+    The caller may add to it. A kind with other options is made from its class, and passed to the
+    recorder in place of a name.
     """
-    kinds: dict[str, Kind] = {"encoder_attention": encoder_attention()}
-    for name, make in (
-        ("fused_infer_attention_v1", fused_infer_attention_v1),
-        ("fused_infer_attention_v2", fused_infer_attention_v2),
-        ("latent_attention_v1", latent_attention_v1),
-        ("latent_attention_v2", latent_attention_v2),
-    ):
-        kinds[name] = make()
-        kinds[f"{name}_rebound"] = make(rebind_block_table=True)
-        kinds[f"{name}_unpadded"] = make(rebind_block_table=True, unpadded=True)
-    kinds["sparse_flash_attention"] = sparse_flash_attention()
-    kinds["paged_attention"] = paged_attention()
-    kinds["paged_attention_rebound"] = paged_attention(rebind_block_table=True)
-    return kinds
+    return {
+        "encoder_attention": EncoderAttention(),
+        "fused_infer_attention_v1": FusedInferAttention(family=FIA_V1),
+        "fused_infer_attention_v2": FusedInferAttention(family=FIA_V2),
+        "latent_attention_v1": LatentAttention(family=FIA_V1),
+        "latent_attention_v2": LatentAttention(family=FIA_V2),
+        "paged_attention": PagedAttention(),
+        # The sparse attention of SFA.
+        "sparse_flash_attention": DeviceLengthAttention(
+            operator="npu::npu_sparse_flash_attention",
+            length_arguments=frozenset({"actual_seq_lengths_query", "actual_seq_lengths_kv"}),
+        ),
+    }
 
 
 def context_parallel_kinds(rank: ContextParallelRank) -> dict[str, Kind]:
@@ -49,12 +51,6 @@ def context_parallel_kinds(rank: ContextParallelRank) -> dict[str, Kind]:
         rank: This process.
     """
     return {
-        "context_parallel_attention": context_parallel_attention(rank),
-        "context_parallel_attention_rebound": context_parallel_attention(
-            rank, rebind_block_table=True
-        ),
-        "context_parallel_latent_attention": context_parallel_latent_attention(rank),
-        "context_parallel_latent_attention_rebound": context_parallel_latent_attention(
-            rank, rebind_block_table=True
-        ),
+        "context_parallel_attention": ContextParallelAttention(rank=rank),
+        "context_parallel_latent_attention": ContextParallelLatentAttention(rank=rank),
     }

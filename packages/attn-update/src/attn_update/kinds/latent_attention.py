@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.errors import ArgumentError, StepParameterError
-from attn_update.kinds.fused.attention_geometry import tensor_argument
-from attn_update.kinds.fused.fused_infer_attention import FusedInferAttention
-from attn_update.kinds.fused.operator_family import FIA_V1, FIA_V2
+from attn_update.kinds.attention_geometry import tensor_argument
+from attn_update.kinds.fused_infer_attention import FusedInferAttention
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from attn_update.kinds.fused.attention_geometry import AttentionGeometry
+    from attn_update.kinds.attention_geometry import AttentionGeometry
 
     _Widen = Callable[[torch.Tensor, int, int], torch.Tensor]
 
@@ -42,7 +41,7 @@ class LatentAttention(FusedInferAttention):
     """Latent attention over one family of fused operators.
 
     Layouts: ``BNSD``, ``BSND``, ``BNSD_NBSD``, ``BSND_NBSD`` (one query token for each sequence, or
-    as many for all), ``TND`` and ``TND_NTD`` (ragged, as with speculation); what stands behind the
+    as many for all), ``TND`` and ``TND_NTD`` (ragged, as with speculation). The part after the
     underscore is the layout of the output.
     """
 
@@ -170,7 +169,7 @@ class LatentAttention(FusedInferAttention):
     def _all_heads(
         self, given: Mapping[str, Any], outputs: tuple[torch.Tensor, ...]
     ) -> tuple[torch.Tensor, ...]:
-        """Undo `_own_heads`: the padded heads stand in the same memory, behind the own ones."""
+        """Undo `_own_heads`: the padded heads are in the same memory, after the own ones."""
         heads = padded_heads(given[self.family.heads])
         attention, lse = outputs
         all_lse = _widened_view(lse, _LSE_HEADS, heads) if lse.ndim > _LSE_HEADS else lse
@@ -182,38 +181,14 @@ def padded_heads(heads: int) -> int:
     return 1 << (heads - 1).bit_length()
 
 
-def latent_attention_v1(
-    *, rebind_block_table: bool = False, unpadded: bool = False
-) -> LatentAttention:
-    """Return the kind of latent attention over FIA v1.
-
-    Args:
-        rebind_block_table: Whether a step may give another ``block_table``.
-        unpadded: Whether a step may have fewer sequences than were captured.
-    """
-    return LatentAttention(family=FIA_V1, rebind_block_table=rebind_block_table, unpadded=unpadded)
-
-
-def latent_attention_v2(
-    *, rebind_block_table: bool = False, unpadded: bool = False
-) -> LatentAttention:
-    """Return the kind of latent attention over FIA v2.
-
-    Args:
-        rebind_block_table: Whether a step may give another ``block_table``.
-        unpadded: Whether a step may have fewer sequences than were captured.
-    """
-    return LatentAttention(family=FIA_V2, rebind_block_table=rebind_block_table, unpadded=unpadded)
-
-
 def _output_dimension(given: Mapping[str, Any]) -> int:
     query_layout, _, output_layout = str(given["input_layout"]).partition("_")
     return _OUTPUT_HEADS[output_layout or query_layout]
 
 
 def _pad_dimension(tensor: torch.Tensor, dimension: int, missing: int) -> torch.Tensor:
-    behind = [0, 0] * (tensor.ndim - 1 - dimension)
-    return torch.nn.functional.pad(tensor, [*behind, 0, missing])
+    later = [0, 0] * (tensor.ndim - 1 - dimension)
+    return torch.nn.functional.pad(tensor, [*later, 0, missing])
 
 
 def _widen_dimension(tensor: torch.Tensor, dimension: int, missing: int) -> torch.Tensor:

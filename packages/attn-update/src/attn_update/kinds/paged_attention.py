@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.errors import ArgumentError, StepParameterError
-from attn_update.kinds.fused.attention_geometry import (
+from attn_update.kinds.attention_geometry import (
     AttentionGeometry,
     LengthRule,
     TensorForm,
     tensor_argument,
 )
-from attn_update.kinds.fused.fused_infer_attention import check_block_table
+from attn_update.kinds.fused_infer_attention import check_block_table
+from attn_update.kinds.lengths import to_lengths
 from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.planning.step_parameters import to_lengths
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -171,15 +171,6 @@ class PagedAttention:
     ) -> dict[str, Any]:
         lengths = to_lengths(arguments[_LENGTHS], what=_LENGTHS)
         return {**arguments, _LENGTHS: _as_tensor(lengths), "out": outputs[0]}
-
-
-def paged_attention(*, rebind_block_table: bool = False) -> PagedAttention:
-    """Return the kind of ATB's paged attention.
-
-    Args:
-        rebind_block_table: Whether a step may give another ``block_table``.
-    """
-    return PagedAttention(rebind_block_table=rebind_block_table)
 
 
 def _as_tensor(lengths: list[int]) -> torch.Tensor:

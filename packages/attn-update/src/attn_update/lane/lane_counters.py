@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from attn_update.issuing.bound_plan import BoundPlan
     from attn_update.issuing.updater import Changes
-    from attn_update.planning.update_plan import UpdatePlan
 
 
 @dataclass(kw_only=True)
@@ -28,9 +28,11 @@ class LaneCounters:
     failures: int = 0
     updater_steps: int = 0
 
-    def count_updates(self, plan: UpdatePlan, changes: Changes) -> None:
+    def count_updates(self, bound: BoundPlan, changes: Changes) -> None:
         """Count the launches of a step that went well."""
-        for size, changed in zip(plan.slot_sizes, changes, strict=True):
+        if bound.launches is not None:
+            self.updater_steps += 1
+        for size, changed in zip(bound.plan.slot_sizes, changes, strict=True):
             if changed is None:
                 self.skipped += size
             else:

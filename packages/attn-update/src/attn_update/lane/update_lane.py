@@ -27,13 +27,14 @@ so the caller may reuse its lists at once.
 Note [failure]. When an update of step i fails, the remaining events are recorded all the same, so
 that R(i) ends; then `UpdateError` is raised. Whether x(l) of the failed layer is set once too often
 cannot be known, and neither can, when the replay call itself fails, whether R(i) was queued. So the
-key is marked unsettled, and its next step updates first and lets C wait for U: then the events are
-not needed for the order, and the replay leaves all of them unset, as 3 demands from then on.
+key is marked unsettled, and its next step updates first: U waits for d(i - 1), all updates run, C
+waits for U, then R(i) runs. 1 and 2 hold as before, 3 and 4 by the order of the streams, without
+the events; and the replay leaves all of them unset, as 3 demands from then on.
 
 Note [direct launch]. On a device with a launch queue U may be a stream without it, see
 `attn_update.task_device`. What is put on U then reaches the device at once, what is put on C
 later. Only one wait crosses in that direction, that of U for d(i - 1), so the queue is flushed
-before it. With an updater it is flushed behind R(i) instead, where replays have mostly done so, and
+before it. With an updater it is flushed after R(i) instead, where replays have mostly done so, and
 d(i) is recorded past it: then nothing of a step stands in the queue, and its thread need not wake.
 
 Note [taken]. Bound launches may take plain lengths and tensors while they check them, before
@@ -49,13 +50,9 @@ anything. A step that must update first waits for the thread.
 
 Note [two phases]. An engine that replays itself brackets its replay: `begin` checks and opens a
 step, `finish` records d(i) and issues the updates. What is put on C and on U is that of `run`.
-While a step is open no other is begun: its updates would queue on U in front of those that R(i)
+While a step is open no other is begun: its updates would queue on U before those that R(i)
 waits for. A step that is begun while the thread's former one is open says that the former was given
-up: its graph is released. `begin(..., replayed=True)` stands behind the engine's replay. Then R(i)
-is waiting whatever is wrong with the step, so all that `begin` refuses releases the graph first.
-And no later step of the key may have to update first, because its replay is queued when it is
-begun: so a failed one unsets its external events itself, behind d(i) and in front of all later work
-of C.
+up: its graph is released.
 
 Note [interrupts]. A signal handler may raise wherever Python looks for signals, such as at the
 entry of a function: also between R(i) and the updates that it waits for. So whatever can leave a
@@ -68,17 +65,12 @@ step waits for it. The rest is undone by assignments, between which Python does 
 Note [one graph]. On a device that asks (`attn_update.task_device.GuardingDevice`) the graph of each
 recorded key is replayed in a step of its own key only, and once: a replay of another is refused
 before it is launched, and so is a step whose replay did not come to its graph, whose updates would
-set events that nobody waits for. Replays outside of any step are not refused: a step may be begun
-behind its replay.
-
-In `UpdateOrder.UPDATE_FIRST` U waits for d(i - 1), all updates run, C waits for U, then R(i) runs:
-1 and 2 hold as before, 3 and 4 by stream order.
+set events that nobody waits for. Replays outside of any step are not refused.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from _thread import start_new_thread
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
@@ -87,10 +79,9 @@ import torch
 
 from attn_update.errors import LaneError, UpdateError
 from attn_update.issuing.issuer_choice import choose_issuer
-from attn_update.lane.event_unset import unset_events
 from attn_update.lane.lane_counters import LaneCounters
+from attn_update.lane.replay_state import ReplayState
 from attn_update.lane.step_release import StepRelease, release_alone
-from attn_update.lane.update_order import UpdateOrder
 from attn_update.lane.update_worker import UpdateWorker
 from attn_update.recording.tensor_memory import is_same_memory
 from attn_update.task_device import find_guarding
@@ -99,6 +90,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
+    from attn_update.issuing.bound_plan import BoundPlan
     from attn_update.issuing.issuer_choice import UpdaterChoice
     from attn_update.issuing.operator_issuer import OperatorIssuer
     from attn_update.issuing.updater import Changes, Updater
@@ -109,13 +101,12 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
-_SECONDS_BETWEEN_RELEASES = 0.001
-
 
 class _Step(NamedTuple):
     """A step whose parameters are right: its values, if known here, and those that changed."""
 
-    plan: UpdatePlan
+    state: ReplayState
+    bound: BoundPlan
     values: tuple[Mapping[str, object], ...] | None
     changes: Changes
 
@@ -130,7 +121,6 @@ class _OpenStep(StepRelease):
     previous: Any
     updates_first: bool
     thread: int
-    replayed: bool = False
 
 
 class _Expected(threading.local):
@@ -145,23 +135,19 @@ class UpdateLane:
 
     Args:
         device: The device of the graphs.
-        order: What a step does first, unless `run` is told otherwise.
-        skip_unchanged: Whether launches keep their arguments when the step parameters are those
-            of the latest step of the key. Their external events are recorded all the same.
-        direct: Whether to launch updates past the device's launch queue where it allows that.
-        updater: How updates are issued, which is their cost and nothing else: see
+        updater: How updates are launched; only the cost differs. See
             `attn_update.issuing.issuer_choice.UpdaterChoice`. A native updater is built by the
             first lane of the machine that uses it.
         native_folder: Of the built files of the native updater; default ``~/.cache/attn-update``.
             For hosts without a home folder that can be written.
-        worker: Whether a thread of the lane issues the updates, so that `run` returns as soon as
+        worker: Whether a thread of the lane launches the updates, so that `run` returns as soon as
             the replay is queued; see Note [worker].
 
     Attributes:
-        counters: What the lane has done.
-        updater: What updates are issued by: ``native``, ``kernels`` or ``operators``. A plan that
-            it cannot bind is issued by operators: `UpdatePlan.unbound_reason`.
-        updater_reason: Why by that.
+        counters: Steps, updates and failures so far.
+        updater: How updates are launched: ``native``, ``kernels`` or ``operators``. A plan that
+            it cannot bind is launched by operators: see `unbound_reason`.
+        updater_reason: Why that updater.
 
     Raises:
         LaneError: The device does not offer the updater that was chosen.
@@ -172,20 +158,15 @@ class UpdateLane:
         self,
         device: TaskDevice,
         *,
-        order: UpdateOrder = UpdateOrder.REPLAY_FIRST,
-        skip_unchanged: bool = True,
-        direct: bool = True,
         updater: UpdaterChoice | Updater = "auto",
         native_folder: str | PathLike[str] | None = None,
         worker: bool = False,
     ) -> None:
         self.device = device
         self.counters = LaneCounters()
-        self._order = order
-        self._skip_unchanged = skip_unchanged
         self._issuer: OperatorIssuer | None
         self._issuer, self.updater, self.updater_reason = choose_issuer(
-            device, self.counters, direct=direct, updater=updater, native_folder=native_folder
+            device, updater=updater, native_folder=native_folder
         )
         self._worker = UpdateWorker(device) if worker else None
         self._lock = threading.Lock()
@@ -200,8 +181,6 @@ class UpdateLane:
         plan: UpdatePlan,
         parameters: StepParameters,
         replay: Callable[[], _Result] | None = None,
-        *,
-        order: UpdateOrder | None = None,
     ) -> _Result:
         """Run one step: check, replay and update. Returns as soon as all is queued.
 
@@ -210,7 +189,6 @@ class UpdateLane:
             parameters: Of this step.
             replay: Queues the replay on the current stream, and nothing that waits for it. Default:
                 that of the graph which `Recorder.recording` was given.
-            order: What to do first; default as the lane was made.
 
         Returns:
             What `replay` returns.
@@ -229,14 +207,13 @@ class UpdateLane:
             try:
                 issuer = self._require_issuer()
                 self._check_none_open()
-                opened = self._prepare(plan, parameters, issuer, order or self._order)
-                expected, records = self._expected, plan.records
+                opened = self._prepare(plan, parameters, issuer)
+                expected, state = self._expected, opened.step.state
                 before = expected.step
                 try:
                     self._open = opened
-                    records.awaits_replay = records.is_guarded
-                    records.is_open = records.is_run = True
-                    expected.step = records
+                    state.open_step(is_run=True)
+                    expected.step = state
                     if opened.updates_first:
                         self._update_first(opened)
                     result = replay()
@@ -250,62 +227,45 @@ class UpdateLane:
                     except RuntimeError:
                         release_alone(*alone)
                     self._await_release(opened)
-                    refusal, records.refusal = records.refusal, None
+                    refusal, state.refusal = state.refusal, None
                     if refusal is not None:
                         raise LaneError(refusal) from error
                     raise
                 finally:
                     expected.step = before
-                    records.is_open = records.is_run = False
+                    state.is_open = state.is_run = False
                 self._open = None
                 return result
             finally:
                 self._owner = None
 
-    def begin(
-        self,
-        plan: UpdatePlan,
-        parameters: StepParameters,
-        *,
-        replayed: bool = False,
-        order: UpdateOrder | None = None,
-    ) -> None:
+    def begin(self, plan: UpdatePlan, parameters: StepParameters) -> None:
         """Begin a step whose graph the caller replays, on the stream that is current now.
 
-        Behind the replay the caller calls `finish`, or `abandon` where the replay failed; until
+        After the replay the caller calls `finish`, or `abandon` where the replay failed; until
         then the graph waits on the device, and the host must not wait for it. See Note [two
         phases].
 
         Args:
             plan: Of the graph that is replayed.
             parameters: Of this step.
-            replayed: Whether the replay is queued already, on this stream. It must then be in
-                order with the replays before; a step that is refused releases the graph, and its
-                results are void.
-            order: What to do first; default as the lane was made. Only replay first where
-                `replayed`.
 
         Raises:
             AttnUpdateError: From `UpdatePlan.check`; nothing was launched.
             LaneError: As for `run`; or a step was begun and not finished. If this thread began it,
                 its graph is released, its results are void, and the next step works.
-            UpdateError: With `UpdateOrder.UPDATE_FIRST` an update failed.
+            UpdateError: An update failed in a step that updates first; see Note [failure].
         """
         self._refuse_nested()
         with self._lock:
             self._owner = threading.get_ident()
             try:
                 issuer = self._require_issuer()
-                if replayed:
-                    self._begin_behind(plan, parameters, issuer, order or self._order)
-                    return
                 self._check_none_open()
-                opened = self._prepare(plan, parameters, issuer, order or self._order)
+                opened = self._prepare(plan, parameters, issuer)
                 self._open = opened
-                records = plan.records
-                records.awaits_replay = records.is_guarded
-                records.is_open = True
-                self._expected.step = records
+                opened.step.state.open_step(is_run=False)
+                self._expected.step = opened.step.state
                 if not opened.updates_first:
                     return
                 try:
@@ -324,7 +284,7 @@ class UpdateLane:
                 self._owner = None
 
     def finish(self) -> None:
-        """Issue the updates of the step that was begun; returns as soon as all is queued.
+        """Launch the updates of the step that was begun; returns as soon as all is queued.
 
         Raises:
             LaneError: No step was begun, the lane is closed, or the graph of the step was not
@@ -336,7 +296,7 @@ class UpdateLane:
             self._owner = threading.get_ident()
             try:
                 opened = self._require_open("finishing")
-                records, expected = opened.step.plan.records, self._expected
+                state, expected = opened.step.state, self._expected
                 try:
                     self._complete(opened)
                 except BaseException:
@@ -350,9 +310,9 @@ class UpdateLane:
                     self._await_release(opened)
                     raise
                 finally:
-                    if expected.step is records:
+                    if expected.step is state:
                         expected.step = None
-                    records.is_open = False
+                    state.is_open = False
                 self._open = None
             finally:
                 self._owner = None
@@ -369,43 +329,21 @@ class UpdateLane:
         with self._lock:
             self._release_open(self._require_open("abandoning"))
 
-    def _begin_behind(
-        self,
-        plan: UpdatePlan,
-        parameters: StepParameters,
-        issuer: OperatorIssuer,
-        order: UpdateOrder,
-    ) -> None:
-        """Begin a step whose graph waits already."""
-        release = StepRelease()
-        call: Callable[..., None] = self._release_behind
-        arguments: tuple[Any, ...] = (plan, issuer, None)
-        try:
-            current = self.device.current_stream()
-            arguments = (plan, issuer, current)
-            opened = self._open
-            if opened is not None and not opened.is_begun:
-                if opened.thread == threading.get_ident():
-                    call, arguments = self._release_both, (opened, plan, current)
-                self._refuse_open(opened)
-            self._check_none_open()
-            self._check_behind(plan, order)
-            opened = self._prepare(plan, parameters, issuer, UpdateOrder.REPLAY_FIRST)
-            opened.replayed = True
-            plan.records.is_open = True
-            self._open = opened
-        except BaseException:
-            # Nothing that Python runs may come before the thread: Note [interrupts].
-            release.is_begun = True
-            try:
-                start_new_thread(release_alone, (release, self.device, call, *arguments))
-            except RuntimeError:
-                release_alone(release, self.device, call, *arguments)
-            release.wait()
-            raise
+    def unbound_reason(self, plan: UpdatePlan) -> str | None:
+        """Return why launches of a plan are called one by one, or None if `updater` launches them.
+
+        Args:
+            plan: Of which a step was run.
+        """
+        state = plan.records.owner
+        if isinstance(state, ReplayState) and state.lane is self:
+            bound = state.bound
+            if bound is not None and bound.plan is plan:
+                return bound.unbound_reason
+        return "no step of it was the latest of its key on this lane"
 
     def drain(self) -> None:
-        """Wait until the lane's thread has issued all updates; the device may still be busy.
+        """Wait until the lane's thread has launched all updates; the device may still be busy.
 
         Raises:
             UpdateError: One of them failed; see Note [worker].
@@ -456,7 +394,7 @@ class UpdateLane:
         self._refuse_open(opened)
 
     def _refuse_open(self, opened: _OpenStep) -> NoReturn:
-        key = opened.step.plan.key
+        key = opened.step.state.key
         if opened.thread != threading.get_ident():
             raise LaneError(
                 f"running a step: another thread has begun a step of key {key!r} and not finished "
@@ -465,7 +403,7 @@ class UpdateLane:
         raise LaneError(
             f"running a step: the step of key {key!r} before it was begun and never finished. Its "
             f"graph was released; throw its results away, and those of this step, which was not "
-            f"run. Call finish or abandon behind each begin",
+            f"run. Call finish or abandon after each begin",
         )
 
     def _require_open(self, what: str) -> _OpenStep:
@@ -480,13 +418,13 @@ class UpdateLane:
 
     def _release_open(self, opened: _OpenStep) -> None:
         """Release the graph of a step that is open."""
-        records, expected = opened.step.plan.records, self._expected
+        state, expected = opened.step.state, self._expected
         if not opened.is_begun:
             opened.is_begun = True
             start_new_thread(release_alone, (opened, self.device, self._give_up, opened))
         self._await_release(opened)
-        records.is_open = False
-        if expected.step is records:
+        state.is_open = False
+        if expected.step is state:
             expected.step = None
 
     def _await_release(self, opened: _OpenStep) -> None:
@@ -498,43 +436,32 @@ class UpdateLane:
             # An interrupt at the end of `use_stream`, which is Python's.
             self.device.use_stream(opened.stream).__enter__()
 
-    def _check_behind(self, plan: UpdatePlan, order: UpdateOrder) -> None:
-        what = f"beginning a step of key {plan.key!r} behind its replay"
-        if order is UpdateOrder.UPDATE_FIRST:
-            raise LaneError(
-                f"{what}: the lane updates first; begin the step before the replay. The graph was "
-                f"released, throw the results of this step away",
-            )
-        if plan.records.unsettled:
-            raise LaneError(
-                f"{what}: a step before it failed and may have left its events set, so this replay "
-                f"may not have waited. The graph was released; throw the results of this step "
-                f"away, and begin the next one before its replay if this is raised again",
-            )
-
     def _prepare(
         self,
         plan: UpdatePlan,
         parameters: StepParameters,
         issuer: OperatorIssuer,
-        order: UpdateOrder,
     ) -> _OpenStep:
         if self._worker is not None:
             self._raise_failures()
         plan.check_key(parameters)
         current = self.device.current_stream()
-        records = plan.records
-        if current is not self._checked_stream or records.lane is not self:
-            self._check_streams(issuer.stream, current, records)
-        if plan.bound_by is not issuer:
-            issuer.bind(plan)
-        step = self._check(plan, parameters)
-        last = records.replayed_on
-        if records.replayed is not None and last is not current and last != current:
+        if current is not self._checked_stream:
+            self._check_stream(issuer.stream, current, plan)
+        state = plan.records.owner
+        if not isinstance(state, ReplayState) or state.lane is not self:
+            state = self._take_over(plan.records)
+        bound = state.bound
+        if bound is None or bound.plan is not plan:
+            bound = issuer.bind(plan)
+            # What the launches of another plan were given, these do not have.
+            state.bound, state.latest = bound, None
+        step = self._check(state, bound, parameters)
+        previous, last = state.replayed, state.replayed_on
+        if previous is not None and last is not current and last != current:
             # Replays of one graph have no order but that of their streams.
-            issuer.order_behind(records.replayed, current)
-        updates_first = records.unsettled or order is UpdateOrder.UPDATE_FIRST
-        previous = records.replayed
+            issuer.order_behind(previous, current)
+        updates_first = state.unsettled
         if not updates_first and self._worker is None and previous is not None:
             issuer.wait_for_replay(previous)
         return _OpenStep(
@@ -546,97 +473,96 @@ class UpdateLane:
             thread=threading.get_ident(),
         )
 
-    def _check_streams(self, stream: Stream, current: Stream, records: KeyRecords) -> None:
+    def _check_stream(self, stream: Stream, current: Stream, plan: UpdatePlan) -> None:
         if current == stream:
             raise LaneError(
-                f"running a step of key {records.key!r}: the current stream is the update lane's "
-                f"own, where the replay would wait for updates queued behind it; replay on "
+                f"running a step of key {plan.key!r}: the current stream is the update lane's "
+                f"own, where the replay would wait for updates that are queued after it; replay on "
                 f"another stream (streams come from a small pool and may coincide)",
             )
-        lane = records.lane
-        if isinstance(lane, UpdateLane) and lane is not self:
-            if lane._issuer is not None:  # noqa: SLF001 - of another lane
+        self._checked_stream = current
+
+    def _take_over(self, records: KeyRecords) -> ReplayState:
+        state = ReplayState(self, records.key, is_guarded=records.is_guarded)
+        former = records.owner
+        if isinstance(former, ReplayState):
+            lane = former.lane
+            if isinstance(lane, UpdateLane) and lane._issuer is not None:  # noqa: SLF001
                 raise LaneError(
                     f"running a step of key {records.key!r}: another update lane updates it, and "
                     f"two have no common order; share one lane for each device, or close the other",
                 )
             # Marks of the closed lane mean nothing to this one, so what it has queued ends first.
-            if records.replayed_on is not None:
-                records.replayed_on.synchronize()
-            records.replayed, records.replayed_on, records.latest = None, None, None
-        records.lane = self
-        self._checked_stream = current
+            if former.replayed_on is not None:
+                former.replayed_on.synchronize()
+            state.unsettled = former.unsettled
+        records.owner = state
+        return state
 
     def _update_first(self, opened: _OpenStep) -> None:
         step, issuer = opened.step, opened.issuer
-        records = step.plan.records
+        state = step.state
         self._drain()
         self._raise_failures()
         # Until the step is settled, however it ends.
-        records.unsettled, records.latest = True, None
-        if records.replayed is not None:
-            issuer.wait_for_replay(records.replayed)
-        issuer.issue(step.plan, step.changes, release=False)
+        state.unsettled, state.latest = True, None
+        if state.replayed is not None:
+            issuer.wait_for_replay(state.replayed)
+        self._issue(step, issuer, release=False)
         opened.stream.wait_event(issuer.stream.record_event())
+
+    def _issue(self, step: _Step, issuer: OperatorIssuer, *, release: bool) -> None:
+        issuer.issue(step.bound, step.changes, release=release)
+        self.counters.count_updates(step.bound, step.changes)
 
     def _complete(self, opened: _OpenStep) -> None:
         step, issuer, current = opened.step, opened.issuer, opened.stream
-        plan = step.plan
-        records = plan.records
-        if records.awaits_replay:
+        state = step.state
+        if state.awaits_replay:
             raise LaneError(
-                f"running a step of key {plan.key!r}: the replay did not replay the graph that was "
-                f"captured under it, so nothing was updated; replay that graph on this device, in "
-                f"the run mode and under the key of its capture"
+                f"running a step of key {state.key!r}: the replay did not replay the graph that "
+                f"was captured under it, so nothing was updated; replay that graph on this device, "
+                f"in the run mode and under the key of its capture"
             )
-        records.replayed, records.replayed_on = issuer.mark_replay(current), current
+        state.replayed, state.replayed_on = issuer.mark_replay(current), current
         if opened.updates_first:
             self._settle(step)
         elif self._worker is None:
-            issuer.issue(plan, step.changes, release=True)
+            self._issue(step, issuer, release=True)
             self._settle(step)
         else:
             # Before the thread can fail: what it fails at is unsettled again when that is raised.
             self._settle(step)
-            self._worker.submit((records, self._update, opened))
+            self._worker.submit((state, self._update, opened))
 
     def _update(self, opened: _OpenStep) -> None:
-        """Issue the updates of a step in the lane's thread."""
-        plan, issuer = opened.step.plan, opened.issuer
+        """Launch the updates of a step in the lane's thread."""
+        issuer = opened.issuer
         try:
             if opened.previous is not None:
                 issuer.wait_for_replay(opened.previous)
         except BaseException:
-            issuer.release(plan.updates)
+            issuer.release(opened.step.bound.plan.updates)
             raise
-        issuer.issue(plan, opened.step.changes, release=True)
+        self._issue(opened.step, issuer, release=True)
 
     def _give_up(self, opened: _OpenStep) -> None:
         """Release the graph of a step that may have been replayed or not: Note [failure]."""
-        plan, issuer, current = opened.step.plan, opened.issuer, opened.stream
-        records = plan.records
-        records.is_open, is_replayed = False, not records.awaits_replay
-        records.awaits_replay = False
+        state, issuer, current = opened.step.state, opened.issuer, opened.stream
+        state.is_open, is_replayed = False, not state.awaits_replay
+        state.awaits_replay = False
         if opened.updates_first:
-            self._fail(records)
+            self._fail(state)
             issuer.close_update()
             if is_replayed:
-                records.replayed, records.replayed_on = issuer.mark_replay(current), current
+                state.replayed, state.replayed_on = issuer.mark_replay(current), current
             return
         if not is_replayed:
             # What the launches took was not issued.
-            records.latest = None
+            state.latest = None
             return
-        waits = opened.previous if self._worker is not None else None
-        self._release_replay(plan, issuer, current, waits)
-        if opened.replayed:
-            self._unset(plan, issuer, current)
-
-    def _release_replay(
-        self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream, previous: Any
-    ) -> None:
-        records = plan.records
-        self._fail(records)
+        previous = opened.previous if self._worker is not None else None
+        self._fail(state)
         self._drain()
         # An interrupt may have left one open; where there is none, closing is refused.
         issuer.close_update()
@@ -644,76 +570,36 @@ class UpdateLane:
             if previous is not None:
                 issuer.wait_for_replay(previous)
         finally:
-            issuer.release(plan.updates)
-        records.replayed, records.replayed_on = issuer.mark_replay(current), current
-
-    def _release_behind(
-        self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream | None
-    ) -> None:
-        if current is None or current == issuer.stream:
-            # Behind the replay on the lane's own stream nothing of the lane would run.
-            other = self.device.create_stream()
-            self._fail(plan.records)
-            for update in plan.updates:
-                update.event.record(other)
-            return
-        self._release_replay(plan, issuer, current, plan.records.replayed)
-        self._unset(plan, issuer, current)
-
-    def _release_both(self, opened: _OpenStep, plan: UpdatePlan, current: Stream) -> None:
-        """Release two replays that wait, with no mark between them."""
-        plans = {id(each): each for each in (opened.step.plan, plan)}.values()
-        issuer = opened.issuer
-        self._drain()
-        # A record that comes before the first replay took the last one is lost, so one round may
-        # serve only one of the two. The host waits, which it does nowhere else.
-        while not current.query():
-            for each in plans:
-                issuer.release(each.updates)
-            time.sleep(_SECONDS_BETWEEN_RELEASES)
-        for each in plans:
-            self._fail(each.records)
-            each.records.replayed, each.records.replayed_on = issuer.mark_replay(current), current
-            self._unset(each, issuer, current)
-        opened.step.plan.records.is_open = False
-        self._open = None
-
-    def _unset(self, plan: UpdatePlan, issuer: OperatorIssuer, current: Stream) -> None:
-        """Unset the events of a key whose replay was released, so that it is settled."""
-        issuer.wait_for_replay(plan.records.replayed)
-        unset_events(self.device, issuer.stream, plan.updates)
-        current.wait_event(issuer.stream.record_event())
-        plan.records.unsettled = False
+            issuer.release(opened.step.bound.plan.updates)
+        state.replayed, state.replayed_on = issuer.mark_replay(current), current
 
     def _settle(self, step: _Step) -> None:
-        # Only after a whole step: a failed one may have left any mixture behind.
-        records = step.plan.records
-        records.unsettled = False
-        records.latest = (step.plan, step.values)
+        # Only after a whole step: a failed one may have left any mixture.
+        step.state.unsettled = False
+        step.state.latest = (step.bound.plan, step.values)
         self.counters.steps += 1
 
-    def _check(self, plan: UpdatePlan, parameters: StepParameters) -> _Step:
-        records = plan.records
-        latest = records.latest
-        if not self._skip_unchanged or latest is None or latest[0] is not plan:
+    def _check(self, state: ReplayState, bound: BoundPlan, parameters: StepParameters) -> _Step:
+        plan, latest = bound.plan, state.latest
+        if latest is None:
             values = plan.check(parameters).values
-            return _Step(plan, values, values)
+            return _Step(state, bound, values, values)
         # A worker may be issuing the step before, and still read what the launches were given.
-        if plan.launches is not None and self._worker is None:
+        if bound.launches is not None and self._worker is None:
             # Until they are issued the launches hold what the captured graph does not.
-            records.latest = None
-            changes = plan.launches.take(parameters)
+            state.latest = None
+            changes = bound.launches.take(parameters)
             if changes is not None:
-                return _Step(plan, None, changes)
-            records.latest = latest
+                return _Step(state, bound, None, changes)
+            state.latest = latest
         values = plan.check(parameters).values
         if latest[1] is None:
-            return _Step(plan, values, values)
-        return _Step(plan, values, list(map(_changed_values, values, latest[1])))
+            return _Step(state, bound, values, values)
+        return _Step(state, bound, values, list(map(_changed_values, values, latest[1])))
 
-    def _fail(self, records: KeyRecords) -> None:
-        records.unsettled = True
-        records.latest = None
+    def _fail(self, state: ReplayState) -> None:
+        state.unsettled = True
+        state.latest = None
         self.counters.failures += 1
 
     def _drain(self) -> None:
@@ -727,13 +613,13 @@ class UpdateLane:
         if not failures:
             return
         for failure in failures:
-            self._fail(failure.records)
+            self._fail(failure.state)
         # Only now: an interrupt lets them be raised again, and none be lost.
         self._worker.forget_failures(len(failures))
         error = failures[0].error
         if not isinstance(error, UpdateError):
             raise error
-        keys = ", ".join(dict.fromkeys(repr(failure.records.key) for failure in failures))
+        keys = ", ".join(dict.fromkeys(repr(failure.state.key) for failure in failures))
         raise UpdateError(
             f"{error}. It failed in the lane's thread: throw all results of key {keys} away since "
             f"then",
@@ -763,7 +649,7 @@ def _changed_values(
 
 
 def _own_replay(plan: UpdatePlan, replay: Callable[[], _Result] | None) -> Callable[[], _Result]:
-    """Return what replays the graph of a plan.
+    """Return the replay of the graph of a plan.
 
     Raises:
         LaneError: It is known that `replay` is of another graph, or no graph is known.
@@ -772,8 +658,8 @@ def _own_replay(plan: UpdatePlan, replay: Callable[[], _Result] | None) -> Calla
     if replay is None:
         if graph is None:
             raise LaneError(
-                f"running a step of key {plan.key!r}: there is no replay, and the recording was "
-                "told of no graph that still lives; give a replay, or `graph=` to "
+                f"running a step of key {plan.key!r}: no replay was passed, and the recording "
+                "has no graph that still lives; pass a replay, or `graph=` to "
                 "Recorder.recording"
             )
         own: Callable[[], _Result] = graph.replay

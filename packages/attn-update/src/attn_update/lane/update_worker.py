@@ -16,11 +16,11 @@ from attn_update.task_device import find_thread_binding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from attn_update.recording.record import KeyRecords
+    from attn_update.lane.replay_state import ReplayState
     from attn_update.task_device import TaskDevice
 
-Task: TypeAlias = "tuple[KeyRecords, Callable[[Any], None], Any]"
-"""The records of the graph key that it is for, what to call, and its argument."""
+Task: TypeAlias = "tuple[ReplayState, Callable[[Any], None], Any]"
+"""The state of the graph that it is for, what to call, and its argument."""
 
 # A device that hangs must not keep the process.
 _SECONDS_AT_EXIT = 30.0
@@ -33,11 +33,11 @@ class FailedTask:
     """What a worker could not do.
 
     Attributes:
-        records: Of the graph key that the task was for.
+        state: Of the graph that the task was for.
         error: What it raised.
     """
 
-    records: KeyRecords
+    state: ReplayState
     error: BaseException
 
 
@@ -120,13 +120,13 @@ def _work(
         if isinstance(task, _Drained):
             task.set()
             continue
-        records, call, argument = task
+        state, call, argument = task
         try:
             call(argument)
         except BaseException as error:  # noqa: BLE001 - raised in the caller
-            failures.append(FailedTask(records=records, error=error))
+            failures.append(FailedTask(state=state, error=error))
         finally:
-            del task, records, call, argument
+            del task, state, call, argument
     atexit.unregister(end)
 
 

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attn_update.errors import (
     DeadTensorError,
-    MissingLayerError,
     PlanError,
     StepParameterError,
-    UnknownKeyError,
+    UnknownNameError,
     nearest,
 )
 from attn_update.kinds.kind import RuledKind
@@ -26,8 +25,7 @@ from attn_update.task_device import find_fused_update
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Mapping
 
-    from attn_update.issuing.updater import BoundLaunches
-    from attn_update.kinds.fused.attention_geometry import LengthRule, TensorForm
+    from attn_update.kinds.attention_geometry import LengthRule, TensorForm
     from attn_update.kinds.kind import AttentionKind
     from attn_update.planning.step_parameters import StepParameters
     from attn_update.recording.record import KeyRecords, Record
@@ -59,7 +57,7 @@ class PlannedUpdate:
         operator: The name of the operator, for errors.
         call: The operator; takes `launch` as keywords.
         fused: Update, launch and record in one call of the device, or None.
-        launch: The keyword arguments; a step overwrites its own, the rest never changes.
+        launch: The keyword arguments, as they were captured.
         handle: The task group.
         event: The external event the captured graph waits for.
         slot: Which of the step's prepared values feed the launch.
@@ -95,7 +93,7 @@ class CheckedStep(NamedTuple):
 
 
 class UpdatePlan:
-    """The compiled updates of one graph key. Made by `UpdatePlan.compile`.
+    """The compiled updates of one graph key, which never change. Made by `UpdatePlan.compile`.
 
     Attributes:
         key: The graph key.
@@ -103,9 +101,6 @@ class UpdatePlan:
         updates: In the order of capture.
         groups: The declared parameter groups by name.
         slot_sizes: For each slot how many of the updates it feeds.
-        launches: As the updater of a lane made them ready; None where they are issued one by one.
-        unbound_reason: Why they are issued one by one; None where they are not.
-        bound_by: The issuer that set both; None before the first step.
     """
 
     def __init__(
@@ -122,10 +117,7 @@ class UpdatePlan:
         self.slot_sizes = tuple(
             sum(update.slot == slot for update in updates) for slot in range(len(slots))
         )
-        self.launches: BoundLaunches | None = None
         self._slots = slots
-        self.unbound_reason: str | None = "no step was run"
-        self.bound_by: object = None
 
     @classmethod
     def compile(
@@ -144,16 +136,15 @@ class UpdatePlan:
             key: The graph key.
             groups: The declared parameter groups; every recorded group must be there and have a
                 layer. Default: every recorded group, with all step arguments that its layers were
-                captured with, unpadded.
+                captured with, without padding.
             layers: The names of the layers that must have been recorded, no more and no fewer.
                 Default: any.
             fused: Whether to use the device's fused update calls where it has them.
 
         Raises:
-            UnknownKeyError: The key was never recorded, or was released.
-            MissingLayerError: The recorded layers are not `layers`.
-            PlanError: A group is not declared, feeds no layer, or names an argument that a layer
-                cannot take.
+            UnknownNameError: The key was never recorded, or was released.
+            PlanError: The recorded layers are not `layers`, or a group is not declared, feeds no
+                layer, or names an argument that a layer cannot take.
         """
         records = recorder.records(key)
         recorded = list(records.records.values())
@@ -193,7 +184,7 @@ class UpdatePlan:
             parameters: Copied; the caller may reuse the lists at once.
 
         Raises:
-            UnknownKeyError: The key of this plan was released.
+            UnknownNameError: The key of this plan was released.
             DeadTensorError: Memory that a captured launch reads was freed.
             StepParameterError: The parameters are for another key, or a group, a name or a value
                 does not fit.
@@ -211,12 +202,12 @@ class UpdatePlan:
         """Check all but the values of a step: that its graph can be replayed, and is this one.
 
         Raises:
-            UnknownKeyError: The key of this plan was released.
+            UnknownNameError: The key of this plan was released.
             DeadTensorError: Memory that a captured launch reads was freed.
             StepParameterError: The parameters are for another key.
         """
         if self.records.released:
-            raise UnknownKeyError(
+            raise UnknownNameError(
                 f"checking a step of key {self.key!r}: the key was released after this plan was "
                 f"compiled; compile a plan for the new capture",
             )
@@ -286,16 +277,16 @@ def _derive_groups(records: list[Record]) -> dict[str, ParameterGroup]:
 
 
 def _check_layers(records: KeyRecords, layers: frozenset[str]) -> None:
-    recorded = records.records.keys() | records.fixed.keys()
+    recorded = records.records.keys() | records.fixed
     missing = sorted(layers - recorded)
     if missing:
-        raise MissingLayerError(
+        raise PlanError(
             f"compiling the plan of key {records.key!r}: layer {missing[0]!r} was not recorded "
             f"({len(missing)} missing in all); {nearest(missing[0], recorded)}",
         )
     unexpected = sorted(recorded - layers)
     if unexpected:
-        raise MissingLayerError(
+        raise PlanError(
             f"compiling the plan of key {records.key!r}: layer {unexpected[0]!r} was recorded and "
             f"not expected ({len(unexpected)} in all); {nearest(unexpected[0], layers)}",
         )
@@ -320,7 +311,7 @@ def _check_groups(
         for name in sorted(group.arguments):
             if name not in record.kind.step_arguments:
                 raise PlanError(
-                    f"{what}: kind {record.kind_name!r} of layer {record.layer_name!r} has no "
+                    f"{what}: {record.kind.operator} of layer {record.layer_name!r} has no "
                     f"step argument {name!r}; {nearest(name, record.kind.step_arguments)}",
                 )
             if name not in record.arguments:

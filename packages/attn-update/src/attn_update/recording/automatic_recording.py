@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from attn_update.errors import RecordingError, UnknownKindError, nearest
+from attn_update.errors import RecordingError
 from attn_update.recording.operator_watch import OperatorWatch
 from attn_update.torch_internals import schema_of
 
@@ -54,14 +54,14 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
 
     Args:
         recorder: Records. The caller owns it.
-        operators: From operators to kind names of the recorder's table; the default knows FIA v1
-            and v2 and paged attention, with the captured block table.
+        operators: From operators to kinds, or names of kinds in the recorder's table; the default
+            knows FIA v1 and v2 and paged attention, with the captured block table.
         layer_name: Names a launch by its operator and its position in the capture. Names must be
             the same for the same layer in every capture; default `number_layers`.
         group: Gives the parameter group of a layer name; default ``default`` for all.
 
     Raises:
-        UnknownKindError: The recorder has no such kind.
+        UnknownNameError: The recorder has no such kind.
         RecordingError: A kind is updated through another operator than the one it is given for, so
             it is not clear what a call of it means.
     """
@@ -70,13 +70,19 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         self,
         recorder: Recorder,
         *,
-        operators: Mapping[str, str] = DEFAULT_OPERATORS,
+        operators: Mapping[str, str | Kind] = DEFAULT_OPERATORS,
         layer_name: Callable[[str, int], str] = number_layers,
         group: Callable[[str], str] | None = None,
     ) -> None:
         super().__init__(operators)
-        for operator, kind_name in operators.items():
-            _check_kind(operator, kind_name, recorder.kinds)
+        for operator, kind in operators.items():
+            what = f"recording {operator} automatically"
+            found = recorder.kind(kind, what=what)
+            if operator.partition(".")[0] != found.operator.partition(".")[0]:
+                raise RecordingError(
+                    f"{what}: kind {kind!r} is for {found.operator}; give the operator the kind "
+                    f"that is updated through an overload of it",
+                )
         self._recorder = recorder
         self._operators = dict(operators)
         self._layer_name = layer_name
@@ -105,33 +111,18 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
         return returned[0] if len(returned) == 1 else returned
 
     def attention(
-        self, operator: str, kind_name: str, arguments: dict[str, Any]
+        self, operator: str, kind: str | Kind, arguments: dict[str, Any]
     ) -> tuple[Tensor, ...]:
         """Record a call of a known operator; return its outputs.
 
         Args:
             operator: That was called.
-            kind_name: What it is.
+            kind: Of attention.
             arguments: By name, without a workspace.
         """
         layer_name = self._layer_name(operator, self._recorder.position or 0)
         group = "default" if self._group is None else self._group(layer_name)
-        return self._recorder.attention(layer_name, kind_name, arguments, group=group)
-
-
-def _check_kind(operator: str, kind_name: str, kinds: Mapping[str, Kind]) -> None:
-    kind = kinds.get(kind_name)
-    what = f"recording {operator} automatically"
-    if kind is None:
-        raise UnknownKindError(
-            f"{what}: there is no kind {kind_name!r} in the recorder's table; "
-            f"{nearest(kind_name, kinds)}",
-        )
-    if operator.partition(".")[0] != kind.operator.partition(".")[0]:
-        raise RecordingError(
-            f"{what}: kind {kind_name!r} is for {kind.operator}; give the operator the kind that "
-            f"is updated through an overload of it",
-        )
+        return self._recorder.attention(layer_name, kind, arguments, group=group)
 
 
 def _bind(func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -13,8 +13,7 @@ import torch
 from attn_update.errors import (
     CaptureError,
     RecordingError,
-    UnknownKeyError,
-    UnknownKindError,
+    UnknownNameError,
     nearest,
 )
 from attn_update.kinds.kind import needs_update
@@ -116,8 +115,8 @@ class Recorder:
 
         Args:
             key: The graph key, once for each captured graph.
-            graph: What is captured, an object with a method `replay`; held weakly. A lane then
-                replays it by itself, and refuses the `replay` of another graph. On a
+            graph: The captured graph, an object with a method `replay`; referenced weakly. A lane
+                then replays it by itself, and refuses the `replay` of another graph. On a
                 `attn_update.task_device.GuardingDevice` the replay of another graph is refused
                 without it, whatever function makes it.
             allows_unrecorded: Whether attention of a known kind may be captured with lengths on the
@@ -154,7 +153,7 @@ class Recorder:
     def attention(
         self,
         layer_name: str,
-        kind_name: str,
+        kind: str | Kind,
         arguments: Mapping[str, object],
         *,
         group: str = "default",
@@ -164,7 +163,8 @@ class Recorder:
         Args:
             layer_name: Names the launch, once for each key. Several steps of speculative decoding
                 in one graph need a name for each step and layer.
-            kind_name: A name in the table of kinds.
+            kind: A name in the table of kinds, or a kind, such as one with options:
+                ``FusedInferAttention(rebind_block_table=True)``.
             arguments: The operator's arguments by name. Lengths may be lists, CPU tensors or
                 arrays. ``out`` may be given; the workspace may not.
             group: The parameter group: layers that share their step parameters.
@@ -173,18 +173,14 @@ class Recorder:
             The outputs of the operator, owned by the caller (by the graph's pool if captured).
 
         Raises:
-            UnknownKindError: The table has no such kind.
+            UnknownNameError: The table has no such kind.
             RecordingError: A capture outside `recording`, or the layer name again.
             ArgumentError: An argument that the operator does not take, or one missing.
             StepParameterError: The captured lengths break the rules of the kind.
             CaptureError: The operator failed while captured. The capture must be abandoned.
         """
-        kind = self._kinds.get(kind_name)
-        if kind is None:
-            raise UnknownKindError(
-                f"attention of layer {layer_name!r}: there is no kind {kind_name!r} in the "
-                f"recorder's table; {nearest(kind_name, self._kinds)}",
-            )
+        if isinstance(kind, str):
+            kind = self.kind(kind, what=f"attention of layer {layer_name!r}")
         self._is_launching = True
         try:
             if self.device.is_capturing():
@@ -192,15 +188,33 @@ class Recorder:
                 # All that can be refused is refused before the graph waits for an event.
                 kind.check_arguments(arguments)
                 if needs_update(kind):
-                    return self._capture(layer_name, kind_name, kind, arguments, group)
+                    return self._capture(layer_name, kind, arguments, group)
                 outputs = kind.run(arguments)
-                records.fixed[layer_name] = kind_name
+                records.fixed.add(layer_name)
                 return outputs
             if self._recording is not None and needs_update(kind):
                 self.workspace.measure(self._needs.of(kind, arguments))
             return kind.run(arguments)
         finally:
             self._is_launching = False
+
+    def kind(self, kind: str | Kind, *, what: str) -> Kind:
+        """Return the kind of a name, or a kind as it is.
+
+        Args:
+            kind: A name in the table, or a kind.
+            what: Says in an error what is being done.
+
+        Raises:
+            UnknownNameError: The table has no such kind.
+        """
+        found = self._kinds.get(kind) if isinstance(kind, str) else kind
+        if found is None:
+            raise UnknownNameError(
+                f"{what}: there is no kind {kind!r} in the recorder's table; "
+                f"{nearest(str(kind), self._kinds)}",
+            )
+        return found
 
     def adopt(self, records: KeyRecords) -> None:
         """Take records that were made elsewhere, such as by torch_npu's own capture.
@@ -219,14 +233,14 @@ class Recorder:
         self._keys[records.key] = records
 
     def records(self, key: Hashable) -> KeyRecords:
-        """Return what was recorded under a key.
+        """Return the records of a key.
 
         Raises:
-            UnknownKeyError: Nothing was, or it was released.
+            UnknownNameError: Nothing was, or it was released.
         """
         found = self._keys.get(key)
         if found is None:
-            raise UnknownKeyError(
+            raise UnknownNameError(
                 f"looking up the records of key {key!r}: never recorded, or released; recorded "
                 f"keys: {', '.join(map(repr, self._keys)) or 'none'}",
             )
@@ -261,7 +275,7 @@ class Recorder:
         the workspace goes too.
 
         Raises:
-            UnknownKeyError: The key is not recorded.
+            UnknownNameError: The key is not recorded.
         """
         self.records(key).release()
         del self._keys[key]
@@ -292,7 +306,6 @@ class Recorder:
     def _capture(
         self,
         layer_name: str,
-        kind_name: str,
         kind: AttentionKind,
         arguments: Mapping[str, object],
         group: str,
@@ -318,7 +331,7 @@ class Recorder:
 
         for name, tensor in self._watched(kind, arguments):
             recording.records.watch.add(tensor, f"{name!r} of layer {layer_name!r}")
-        held = {
+        weak = {
             name: recording.weak.replace(value)
             for name, value in launch.items()
             if name != "workspace"
@@ -332,11 +345,10 @@ class Recorder:
             layer_name=layer_name,
             key=key,
             group=group,
-            kind_name=kind_name,
             kind=kind,
             handle=handle,
             event=event,
-            arguments={**held, "workspace": workspace},
+            arguments={**weak, "workspace": workspace},
             geometry=geometry,
         )
         return outputs

@@ -77,11 +77,11 @@ class UnrecordedAttention(OperatorWatch):  # type: ignore[no-untyped-call]
         names = [argument.name for argument in schema_of(func).arguments]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
         known = self._lengths[operator.partition(".")[0]]
-        baked = [name for name in names if name in known and _is_of_host(given.get(name))]
-        if baked:
+        kept = [name for name in names if name in known and _is_of_host(given.get(name))]
+        if kept:
             raise RecordingError(
                 f"capturing {operator}, called at {_line_of_model()}: it is not recorded, so every "
-                f"replay would use the lengths of this capture ({', '.join(baked)}); call "
+                f"replay would use the lengths of this capture ({', '.join(kept)}); call "
                 f"Recorder.attention instead, or put `with AutomaticRecording(recorder):` around "
                 f"the capture. If the lengths never change, record it and leave its arguments out "
                 f"of its ParameterGroup"

@@ -25,12 +25,12 @@ class Workspace:
 
     @property
     def allocated_bytes(self) -> int:
-        """The size of all buffers held."""
+        """The size of all buffers."""
         return sum(buffer.numel() for lane in self._buffers for buffer in lane)
 
     @property
     def num_buffers(self) -> int:
-        """The number of buffers held."""
+        """The number of buffers."""
         return sum(len(lane) for lane in self._buffers)
 
     def measure(self, needed_bytes: int) -> None:
@@ -38,7 +38,7 @@ class Workspace:
         self._needed_bytes = max(self._needed_bytes, needed_bytes)
 
     def take(self, needed_bytes: int, *, stream_index: int, device: torch.device) -> torch.Tensor:
-        """Return a buffer of at least `needed_bytes`, uint8, held until `clear`.
+        """Return a buffer of at least `needed_bytes`, uint8, which lives until `clear`.
 
         Args:
             needed_bytes: What the launch needs.

@@ -22,7 +22,7 @@ class WorkspaceNeeds:
         self._known: dict[Hashable, int] = {}
 
     def of(self, kind: AttentionKind, arguments: Mapping[str, object]) -> int:
-        """Return what `AttentionKind.workspace_bytes` returns for these arguments."""
+        """Return the result of `AttentionKind.workspace_bytes` for these arguments."""
         described = (kind, *((name, _describe(arguments[name])) for name in sorted(arguments)))
         try:
             known = self._known.get(described)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update import FusedInferAttention, OperatorFamily
+from attn_update.kinds import FusedInferAttention, OperatorFamily
 
 if TYPE_CHECKING:
     from typing_extensions import Self

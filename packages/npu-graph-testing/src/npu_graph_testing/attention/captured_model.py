@@ -13,7 +13,8 @@ from attn_update import Recorder, StepParameters, UpdatePlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from attn_update import Kind, Lengths, ParameterGroup, UpdateLane, UpdateOrder
+    from attn_update import Lengths, ParameterGroup, UpdateLane
+    from attn_update.kinds import Kind
     from npu_graph_runtime import DeviceGraph, GraphDevice
 
 _Step = TypeVar("_Step")
@@ -105,12 +106,10 @@ class CapturedModel(ABC, Generic[_Step]):
         """Return what all layers give at once, without a graph."""
         return [self.attention(key, layer, step) for layer in range(self.num_layers)]
 
-    def step(
-        self, lane: UpdateLane, key: int, step: _Step, *, order: UpdateOrder | None = None
-    ) -> list[torch.Tensor]:
-        """Run one step and return copies of its outputs, queued behind the replay."""
+    def step(self, lane: UpdateLane, key: int, step: _Step) -> list[torch.Tensor]:
+        """Run one step and return copies of its outputs, queued after the replay."""
         parameters = self.parameters(key, step)
-        lane.run(self.plans[key], parameters, self.graphs[key].replay, order=order)
+        lane.run(self.plans[key], parameters, self.graphs[key].replay)
         return [out.clone() for out in self.outputs[key]]
 
 

@@ -89,7 +89,7 @@ class KernelLaunches(BoundLaunches):
             values: Of all arguments of its operator, defaults included.
             workspace: On the device.
             group: The address of the task group.
-            event: The address that sets the external event behind it.
+            event: The address that sets the external event after it.
             slot: Which of a step's changes it takes.
 
         Raises:

@@ -115,7 +115,7 @@ class KernelLibrary:
         return KernelObject(_made(made, "an array of integers"), self._destroy_integers)
 
     def recent_message(self) -> str:
-        """Return what CANN says of the latest failure of this thread; empty if nothing."""
+        """Return CANN's message on the latest failure of this thread; empty if nothing."""
         message: bytes | None = self._recent_message()
         return (message or b"").decode(errors="replace")
 

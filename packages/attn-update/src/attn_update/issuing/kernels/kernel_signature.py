@@ -57,7 +57,7 @@ class KernelSignature:
     """A kernel of two phases.
 
     Attributes:
-        kernel: The C function of the second phase; the first has ``GetWorkspaceSize`` behind it.
+        kernel: The C function of the second phase; the first has ``GetWorkspaceSize`` appended.
         operator: The operator of torch that launches it, without the overload, which is ``out``.
         parameters: Of the first phase, in order, without the two that it writes to.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class KernelUpdater(Updater):
     """Binds plans of FIA v1 and v2, on devices that tell their kernels.
 
-    A plan with any other launch is not bound, and updated one by one: `UpdatePlan.unbound_reason`.
+    Launches of a plan with any other are called one by one: see `UpdateLane.unbound_reason`.
     """
 
     def bind(

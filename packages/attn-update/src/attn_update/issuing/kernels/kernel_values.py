@@ -120,7 +120,7 @@ class KernelVariable:
 
 
 def _plain_value(parameter: KernelParameter, value: Any) -> object:
-    """Return what ctypes takes as it is: it would cut integers and take anything for a boolean."""
+    """Return a value for ctypes, which would cut integers and take anything for a boolean."""
     try:
         if parameter.type is ParameterType.INTEGER:
             (integer,) = array("q", [value])

@@ -17,7 +17,7 @@ from attn_update.issuing.kernels.kernel_library import LIBRARY_FUNCTIONS
 from attn_update.issuing.kernels.kernel_signature import kernel_functions
 from attn_update.issuing.native.native_build import MODULE_NAME, build_native, default_folder
 from attn_update.issuing.updater import BoundLaunches, LaunchFailure, Updater
-from attn_update.kinds.fused.attention_geometry import TensorForm
+from attn_update.kinds.attention_geometry import TensorForm
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,7 +89,7 @@ class NativeUpdater(Updater):
         return cls(module)
 
     def replay_events(self, calls: Mapping[str, int]) -> ReplayEvents:
-        """Return what makes events behind replays.
+        """Return the maker of events after replays.
 
         Args:
             calls: What the device's `native_calls` returned.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from random import Random
 
-    from attn_update import Lengths, StepParameters, UpdateLane, UpdateOrder, UpdatePlan
+    from attn_update import Lengths, StepParameters, UpdateLane, UpdatePlan
 
 Step: TypeAlias = dict[str, Any]
 """Step arguments by name."""
@@ -98,12 +98,10 @@ class CaseModel(CapturedModel[Step]):
             written["block_table"] = torch.tensor(drawn, dtype=torch.int32).to(table.device)
         return DrawnStep(key=key, step=step, written=written)
 
-    def run(
-        self, lane: UpdateLane, drawn: DrawnStep, *, order: UpdateOrder | None = None
-    ) -> list[torch.Tensor]:
-        """Run one step and return copies of its outputs, queued behind the replay."""
+    def run(self, lane: UpdateLane, drawn: DrawnStep) -> list[torch.Tensor]:
+        """Run one step and return copies of its outputs, queued after the replay."""
         self._write(drawn)
-        return self.step(lane, drawn.key, drawn.step, order=order)
+        return self.step(lane, drawn.key, drawn.step)
 
     def prepared(self, drawn: DrawnStep) -> tuple[UpdatePlan, StepParameters, Callable[[], None]]:
         """Return what a lane runs for a step."""

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from attn_update import context_parallel_kinds, default_kinds
-from npu_graph_testing.attention.cases.context_parallel_cases import RANK, context_parallel_cases
+from attn_update.kinds import (
+    EncoderAttention,
+    FusedInferAttention,
+    PagedAttention,
+    context_parallel_kinds,
+    default_kinds,
+)
+from npu_graph_testing.attention.cases.context_parallel_cases import (
+    GROUPED,
+    LATENT,
+    RANK,
+    context_parallel_cases,
+)
 from npu_graph_testing.attention.cases.encoder_cases import encoder_cases
 from npu_graph_testing.attention.cases.fused_infer_cases import fused_infer_cases
 from npu_graph_testing.attention.cases.latent_cases import latent_cases
@@ -13,8 +25,11 @@ from npu_graph_testing.attention.cases.paged_attention_cases import paged_attent
 from npu_graph_testing.attention.cases.sparse_flash_cases import sparse_flash_cases
 
 if TYPE_CHECKING:
-    from attn_update import Kind
+    from attn_update.kinds import Kind
     from npu_graph_testing.attention.cases.attention_case import AttentionCase
+
+
+_PARALLEL = (GROUPED, LATENT)
 
 
 def all_cases() -> list[AttentionCase]:
@@ -44,5 +59,17 @@ def find_case(name: str) -> AttentionCase:
 
 
 def all_kinds() -> dict[str, Kind]:
-    """Return all kinds of this package in one table."""
-    return {**default_kinds(), **context_parallel_kinds(RANK)}
+    """Return all kinds in one table, those with options under names of their own.
+
+    ``_rebound`` names a kind whose steps may give another block table, ``_unpadded`` one whose
+    steps may also have fewer sequences than were captured.
+    """
+    kinds = {**default_kinds(), **context_parallel_kinds(RANK)}
+    for name, kind in list(kinds.items()):
+        if isinstance(kind, EncoderAttention):
+            continue
+        if isinstance(kind, (FusedInferAttention, PagedAttention)):
+            rebound = kinds[f"{name}_rebound"] = replace(kind, rebind_block_table=True)
+            if isinstance(rebound, FusedInferAttention) and name not in _PARALLEL:
+                kinds[f"{name}_unpadded"] = replace(rebound, allows_fewer_sequences=True)
+    return kinds

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update import ContextParallelRank
+from attn_update.kinds import ContextParallelRank
 from npu_graph_testing.attention.cases.attention_case import HEADS
 from npu_graph_testing.attention.cases.fused_infer_cases import whole_mask
 from npu_graph_testing.attention.cases.latent_cases import LATENT_DIM, ROPE_DIM
 from npu_graph_testing.attention.cases.paged_case import PagedCase
 
 if TYPE_CHECKING:
-    from attn_update import LengthArray
+    from attn_update.kinds import LengthArray
     from npu_graph_testing.attention.cases.attention_case import AttentionCase
 
 RANK = ContextParallelRank(dcp_size=2, dcp_rank=1, pcp_size=3, pcp_rank=2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attn_update import FIA_V2
+from attn_update.kinds import FIA_V2
 from npu_graph_testing.attention.cases.attention_case import (
     BLOCK_SIZE,
     COLUMNS,

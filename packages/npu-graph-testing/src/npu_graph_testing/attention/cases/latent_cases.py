@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from attn_update import FIA_V1, FIA_V2
+from attn_update.kinds import FIA_V1, FIA_V2
 from npu_graph_testing.attention.cases.fused_infer_cases import (
     causal,
     int8_tensor,
@@ -17,7 +17,7 @@ from npu_graph_testing.attention.cases.fused_infer_cases import (
 from npu_graph_testing.attention.cases.paged_case import PagedCase
 
 if TYPE_CHECKING:
-    from attn_update import OperatorFamily
+    from attn_update.kinds import OperatorFamily
     from npu_graph_testing.attention.cases.attention_case import AttentionCase, CaseModel
 
 LATENT_DIM, ROPE_DIM = 512, 64

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from attn_update import FIA_V1
+from attn_update.kinds import FIA_V1
 from npu_graph_testing.attention.cases.attention_case import (
     BLOCK_SIZE,
     BLOCKS,
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from attn_update import OperatorFamily
+    from attn_update.kinds import OperatorFamily
     from npu_graph_testing.attention.cases.attention_case import CaseModel, Step
 
 RAGGED = frozenset({"TND", "NTD"})

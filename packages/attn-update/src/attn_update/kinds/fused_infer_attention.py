@@ -1,6 +1,13 @@
-"""The fused attention operators of the NPU: what all kinds over them have in common.
+"""The fused attention operators of the NPU (FIA v1 and v2), and encoder attention over them.
 
-They take their lengths as lists of host integers, which a captured launch bakes in.
+They take their lengths as lists of host integers, which a captured launch keeps. Causal attention,
+sliding windows (``sparse_mode=4``), non-causal attention, quantised caches and the sinks of v2 are
+arguments of one operator, so they are one kind. Latent attention and attention under context
+parallelism call the same operators, and derive from `FusedInferAttention`.
+
+Each version comes as four operators: the functional one, its ``.out`` overload (the one that can be
+updated), a query for the largest workspace, and one that allocates the outputs. The versions differ
+in names only, so a kind is written once over a family.
 """
 
 from __future__ import annotations
@@ -11,23 +18,73 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.errors import ArgumentError, StepParameterError
-from attn_update.kinds.fused.attention_geometry import (
+from attn_update.kinds.attention_geometry import (
     AttentionGeometry,
     TensorForm,
     read_geometry,
     tensor_argument,
 )
+from attn_update.kinds.lengths import to_lengths
 from attn_update.operator_lookup import check_argument_names, find_operator
-from attn_update.planning.step_parameters import to_lengths
 from attn_update.torch_internals import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from attn_update.kinds.fused.attention_geometry import LengthRule
-    from attn_update.kinds.fused.operator_family import OperatorFamily
+    from attn_update.kinds.attention_geometry import LengthRule
 
 _MANAGED = frozenset({"workspace"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorFamily:
+    """One version of fused attention.
+
+    Attributes:
+        functional: The operator that allocates its outputs, ``namespace::name``.
+        workspace_query: The operator that returns a workspace for the largest lengths.
+        output_query: The operator that allocates the outputs.
+        query_lengths: The name of the argument of query lengths.
+        key_lengths: The name of the argument of key lengths.
+        heads: The name of the number of query heads.
+        softmax_lse: The name of the flag that asks for the logarithm of the softmax sums.
+    """
+
+    functional: str
+    workspace_query: str
+    output_query: str
+    query_lengths: str
+    key_lengths: str
+    heads: str
+    softmax_lse: str
+
+    @property
+    def updatable(self) -> str:
+        """The ``.out`` overload, which takes a workspace and can be updated."""
+        return f"{self.functional}.out"
+
+
+FIA_V1 = OperatorFamily(
+    functional="npu::npu_fused_infer_attention_score",
+    workspace_query="npu::_npu_fused_infer_attention_score_get_max_workspace",
+    output_query="npu::_npu_fused_infer_attention_score_infer_output",
+    query_lengths="actual_seq_lengths",
+    key_lengths="actual_seq_lengths_kv",
+    heads="num_heads",
+    softmax_lse="softmax_lse_flag",
+)
+"""FIA v1; schemas of torch_npu 2.10 to 2.14."""
+
+FIA_V2 = OperatorFamily(
+    functional="npu::npu_fused_infer_attention_score_v2",
+    workspace_query="npu::_npu_fused_infer_attention_score_v2_get_max_workspace",
+    output_query="npu::_npu_fused_infer_attention_score_v2_infer_output",
+    query_lengths="actual_seq_qlen",
+    key_lengths="actual_seq_kvlen",
+    heads="num_query_heads",
+    softmax_lse="return_softmax_lse",
+)
+"""FIA v2; schemas of torch_npu 2.10 to 2.14."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,15 +95,15 @@ class FusedInferAttention:
         family: The operators and the names of their arguments.
         rebind_block_table: Whether a step may give another block table. Otherwise the captured
             one is kept and the caller writes new block numbers into it.
-        unpadded: Whether a step may have fewer sequences than were captured: fewer lengths and,
-            where it is rebound, a block table of fewer rows. For ragged layouts only. Engines do so
-            in draft steps that they do not pad to the bucket; results behind the last query token
-            mean nothing.
+        allows_fewer_sequences: Whether a step may have fewer sequences than were captured: fewer
+            lengths and, with `rebind_block_table`, a block table of fewer rows. For ragged layouts
+            only. Engines do so in draft steps that they do not pad to the bucket; outputs after
+            the last query token are undefined.
     """
 
-    family: OperatorFamily
+    family: OperatorFamily = FIA_V1
     rebind_block_table: bool = False
-    unpadded: bool = False
+    allows_fewer_sequences: bool = False
 
     @property
     def operator(self) -> str:
@@ -160,10 +217,10 @@ class FusedInferAttention:
         query, key = given.get(self.family.query_lengths), given.get(self.family.key_lengths)
         geometry = read_geometry(given, query_lengths=query, key_lengths=key)
         if geometry.query is not None and query is not None:
-            if self.unpadded and not geometry.query.cumulative:
+            if self.allows_fewer_sequences and not geometry.query.cumulative:
                 raise ArgumentError(
                     f"reading input_layout: {given.get('input_layout')!r} has a fixed number of "
-                    f"sequences, and an unpadded kind is for ragged layouts",
+                    f"sequences; allows_fewer_sequences is for ragged layouts",
                 )
             geometry.query.check(query, what=f"the captured {self.family.query_lengths}")
         if geometry.key is not None and key is not None:
@@ -173,7 +230,7 @@ class FusedInferAttention:
     def step_rules(self, geometry: Hashable) -> dict[str, LengthRule | TensorForm]:
         """Return the rules of lengths and block table, unless they depend on each other."""
         assert isinstance(geometry, AttentionGeometry)  # noqa: S101
-        if self.unpadded or type(self).prepare is not FusedInferAttention.prepare:
+        if self.allows_fewer_sequences or type(self).prepare is not FusedInferAttention.prepare:
             return {}
         rules = {
             self.family.query_lengths: geometry.query,
@@ -206,11 +263,11 @@ class FusedInferAttention:
                     lengths = self._prepare_lengths(name, value, rule, pad=pad, what=what)
                 rows = max(rows, len(lengths))
                 prepared[name] = lengths
-        if self.unpadded:
+        if self.allows_fewer_sequences:
             self._check_counts(prepared, geometry, what=what)
         if "block_table" in values:
             # Rows of sequences that a step does not have may be left out with them.
-            rows = rows if self.unpadded else 0
+            rows = rows if self.allows_fewer_sequences else 0
             table = values["block_table"]
             prepared["block_table"] = check_block_table(table, geometry, rows=rows, what=what)
         return prepared
@@ -227,7 +284,7 @@ class FusedInferAttention:
         lengths = to_lengths(value, what=named)
         if pad:
             lengths = rule.padded(lengths)
-        elif self.unpadded:
+        elif self.allows_fewer_sequences:
             rule = rule.shortened(len(lengths))
         rule.check(lengths, what=named)
         return lengths
@@ -251,8 +308,39 @@ class FusedInferAttention:
             )
 
 
+@dataclass(frozen=True, kw_only=True)
+class EncoderAttention(FusedInferAttention):
+    """Self-attention over ragged sequences (layout ``TND``), without a cache.
+
+    A graph is captured for a number of tokens and a number of sequences. A step says only where its
+    sequences end; keys end where queries do. Tokens that are left over belong to padding sequences,
+    see `ParameterGroup.pad`, and their outputs are undefined.
+    """
+
+    @property
+    def step_arguments(self) -> frozenset[str]:
+        """The cumulative lengths, given once under the name of the query lengths."""
+        return frozenset({self.family.query_lengths})
+
+    def prepare(
+        self,
+        values: Mapping[str, object],
+        geometry: Hashable,
+        *,
+        pad: bool,
+        what: str,
+    ) -> dict[str, object]:
+        """Return the cumulative lengths, checked, for queries and keys."""
+        given = {self.family.query_lengths: values[self.family.query_lengths]}
+        prepared = super().prepare(given, geometry, pad=pad, what=what)
+        # Padded as queries are, for the rule of keys knows no total to fill up to.
+        same = {self.family.key_lengths: prepared[self.family.query_lengths]}
+        prepared.update(super().prepare(same, geometry, pad=False, what=what))
+        return prepared
+
+
 def as_tensors(result: object) -> tuple[torch.Tensor, ...]:
-    """Return what an operator gave, one tensor or several, as a tuple."""
+    """Return the outputs of an operator, one tensor or several, as a tuple."""
     if isinstance(result, torch.Tensor):
         return (result,)
     assert isinstance(result, (list, tuple))  # noqa: S101

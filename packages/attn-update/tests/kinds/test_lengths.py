@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from attn_update import StepParameterError
-from attn_update.planning.step_parameters import to_lengths
+from attn_update.kinds.lengths import to_lengths
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Attention whose keys are spread over the processes of context parallelism."""

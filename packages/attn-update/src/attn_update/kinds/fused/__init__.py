@@ -1,1 +1,0 @@
-"""What the kinds over the fused attention operators share."""

@@ -1,0 +1,99 @@
+"""What an update lane knows of the replays of one graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from attn_update.recording.record import ReplayOwner
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    from attn_update.issuing.bound_plan import BoundPlan
+    from attn_update.planning.update_plan import UpdatePlan
+    from attn_update.task_device import Stream
+
+
+class ReplayState(ReplayOwner):
+    """How far the replays of the graph of one key are. Made by the lane that updates it.
+
+    Args:
+        lane: That updates the graph.
+        key: Of the graph.
+        is_guarded: Whether the graph asks before each replay.
+
+    Attributes:
+        lane: As given.
+        key: As given.
+        bound: The plan of the latest step, as the lane's issuer made it ready.
+        latest: The plan and the values of the latest step, if it went well; None for values that
+            only the bound launches know.
+        replayed: The mark after the latest replay, of the lane's issuer; updates wait for it on
+            the device.
+        replayed_on: The stream of the latest replay.
+        unsettled: Whether external events may be left set, because a step failed.
+        is_open: Whether a step is under way, from its check to its updates.
+        is_run: Whether that step is run by one call, in which the graph is replayed once.
+        awaits_replay: Whether the graph was not replayed in that step yet; False where nobody can
+            know.
+        refusal: Why a replay was refused in that step; None where none was.
+    """
+
+    __slots__ = (
+        "_is_guarded",
+        "awaits_replay",
+        "bound",
+        "is_open",
+        "is_run",
+        "key",
+        "lane",
+        "latest",
+        "refusal",
+        "replayed",
+        "replayed_on",
+        "unsettled",
+    )
+
+    def __init__(self, lane: object, key: Hashable, *, is_guarded: bool) -> None:
+        self.lane = lane
+        self.key = key
+        self._is_guarded = is_guarded
+        self.bound: BoundPlan | None = None
+        self.latest: tuple[UpdatePlan, tuple[Mapping[str, object], ...] | None] | None = None
+        self.replayed: object = None
+        self.replayed_on: Stream | None = None
+        self.unsettled = False
+        self.is_open = False
+        self.is_run = False
+        self.awaits_replay = False
+        self.refusal: str | None = None
+
+    def open_step(self, *, is_run: bool) -> None:
+        """Note that a step begins, whose graph is replayed next."""
+        self.awaits_replay = self._is_guarded
+        self.is_open = True
+        self.is_run = is_run
+
+    def refuse_other(self, key: Hashable) -> str | None:
+        """Return why the graph of another key may not be replayed in the present step, or None."""
+        if not self.is_open:
+            return None
+        self.refusal = (
+            f"running a step of key {self.key!r}: the replay is that of another graph, of key "
+            f"{key!r}, which would wait for ever for events that this step does not set; give the "
+            f"plan and the parameters of key {key!r}, or replay the graph of key {self.key!r}. A "
+            f"step that was begun ends with finish or abandon"
+        )
+        return self.refusal
+
+    def note_replay(self) -> str | None:
+        """Note a replay of this graph, or return why it is refused: one step replays it once."""
+        if self.is_run and self._is_guarded and not self.awaits_replay:
+            self.refusal = (
+                f"running a step of key {self.key!r}: its graph is replayed a second time, and "
+                f"would wait for ever for updates that the step makes once; run a step for each "
+                f"replay"
+            )
+            return self.refusal
+        self.awaits_replay = False
+        return None
