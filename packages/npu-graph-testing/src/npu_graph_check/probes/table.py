@@ -7,9 +7,16 @@ import difflib
 from typing import TYPE_CHECKING
 
 from npu_graph_check.errors import UnknownProbeError
+from npu_graph_check.probes.attention.table import ATTENTION
 from npu_graph_check.probes.capture.table import CAPTURE
 from npu_graph_check.probes.contract.table import CONTRACT
+from npu_graph_check.probes.decode.table import DECODE
 from npu_graph_check.probes.environment.table import ENVIRONMENT
+from npu_graph_check.probes.fusions.table import FUSIONS
+from npu_graph_check.probes.operators.table import OPERATORS
+from npu_graph_check.probes.questions.table import QUESTIONS
+from npu_graph_check.probes.runtime.table import RUNTIME
+from npu_graph_check.probes.times.table import TIMES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +41,27 @@ GROUPS = (
         probes=CAPTURE,
     ),
     Group(name="contract", title="What npu-graph-runtime asks of a device", probes=CONTRACT),
+    Group(
+        name="attention",
+        title="Attention kinds, captured and updated under changing lengths",
+        probes=ATTENTION,
+    ),
+    Group(
+        name="operators",
+        title="Rounding, ties, masked rows, NaN and refused dtypes of operators",
+        probes=OPERATORS,
+    ),
+    Group(name="fusions", title="Fused operators against what they replace", probes=FUSIONS),
+    Group(
+        name="runtime",
+        title="Pieces, segments, whole steps, sleep and wake, and what captures cost",
+        probes=RUNTIME,
+    ),
+    Group(
+        name="decode", title="A small decoder in every mode, bitwise against eager", probes=DECODE
+    ),
+    Group(name="times", title="Times of steps, updates, replays and kernels", probes=TIMES),
+    Group(name="questions", title="Open questions that only a device answers", probes=QUESTIONS),
 )
 
 

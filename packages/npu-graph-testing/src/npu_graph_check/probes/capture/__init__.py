@@ -1,1 +1,1 @@
-"""Probes of the group capture."""
+"""Probes of CANN's runtime: streams, events, captures, replays, task groups, updates."""

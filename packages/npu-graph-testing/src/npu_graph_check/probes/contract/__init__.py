@@ -1,1 +1,1 @@
-"""Probes of the group contract."""
+"""Probes of the device contract."""

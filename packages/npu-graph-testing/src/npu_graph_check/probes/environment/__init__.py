@@ -1,1 +1,1 @@
-"""Probes of the group environment."""
+"""Probes of versions, device and settings."""
