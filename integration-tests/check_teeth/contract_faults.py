@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ def other(
     """Return the fault of a method of `NpuDevice` that does something else."""
 
     def apply() -> None:
-        from npu_graph_runtime import NpuDevice  # noqa: PLC0415 - loads torch
+        from npu_graph_runtime import NpuDevice
 
         setattr(NpuDevice, name, change(getattr(NpuDevice, name)))
 
@@ -31,7 +32,7 @@ def other(
 
 def returns(name: str, value: object) -> Fault:
     """Return the fault of a method that does nothing and returns a value."""
-    return other(name, f"returns {value!r}", lambda _: lambda *_, **__: value)
+    return other(name, f"returns {value}", lambda _: lambda *_, **__: value)
 
 
 def _same_stream(_: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,7 +78,10 @@ def _on_the_first_graph(before: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Nothing:
-    """Stands for an event or a graph; does nothing."""
+    """Stands for an event, a graph or a stream; does nothing."""
+
+    def __repr__(self) -> str:
+        return "an object that does nothing"
 
     def __getattr__(self, name: str) -> Callable[..., None]:
         return lambda *_, **__: None
@@ -111,17 +115,15 @@ def _counts_down(_: Callable[..., Any]) -> Callable[..., Any]:
 
 def _larger(before: Callable[..., Any]) -> Callable[..., Any]:
     def memory_figures(self: NpuDevice) -> Any:
-        import dataclasses  # noqa: PLC0415
-
         figures = before(self)
         return dataclasses.replace(figures, allocated=figures.total + 1)
 
     return memory_figures
 
 
-def _pool_of_its_own(before: Callable[..., Any]) -> Callable[..., Any]:
-    del before
-    return lambda _: (0, 0)
+class _Stream(_Nothing):
+    def record_event(self) -> _NeverReached:
+        return _NeverReached()
 
 
 RUNS = other("capture", "runs what it should capture", _runs)
@@ -131,7 +133,7 @@ NOT_LEFT = other("use_stream", "does not restore the stream", _stays)
 NO_EVENTS = returns("create_event", _Nothing())
 NO_EXTERNAL = returns("create_external_event", _Nothing())
 NO_UPDATE = returns("begin_task_update", None)
-NOT_CAPTURING = returns("is_capturing", False)  # noqa: FBT003
+NOT_CAPTURING = returns("is_capturing", False)
 NO_SYNCHRONISATION = returns("synchronize", None)
 ONE_GRAPH = other("create_graph", "returns the first graph again", _on_the_first_graph)
 
@@ -140,7 +142,7 @@ _FAULTS: Mapping[str, Sequence[Fault]] = {
     "use_stream_left_by_exception_restores_stream": [NOT_LEFT],
     "event_waited_for_on_other_stream_orders_work": [NO_EVENTS],
     "wait_stream_orders_work": [NO_EXTERNAL],
-    "event_recorded_and_reached_reports_so": [],
+    "event_recorded_and_reached_reports_so": [returns("create_stream", _Stream())],
     "capture_runs_nothing": [RUNS],
     "replay_reads_new_inputs_at_same_addresses": [RUNS],
     "replays_of_one_stream_run_in_order": [ONE_GRAPH],
