@@ -40,10 +40,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     probes, output = chosen_probes(options.only), Path(options.output)
+    write_untried(probes, output)
     try:
         environment = read_environment(options.device)
     except NoDeviceError as error:
-        write_untried(probes, output, str(error))
+        write_untried(probes, output, str(error), ended=str(error))
+        raise
+    except KeyboardInterrupt:
+        write_untried(probes, output, ended=INTERRUPTED)
         raise
     results = run_probes(
         probes,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COMPLETE = "complete"
 INTERRUPTED = "interrupted"
+NOT_REACHED = "the run did not come to it"
 
 
 def run_probes(
@@ -52,19 +53,22 @@ def run_probes(
     """
     begun = datetime.now(timezone.utc).isoformat(timespec="seconds")
     until = None if minutes is None else time.monotonic() + 60 * minutes
-    results = Results(environment=environment, probes=(), begun=begun)
+    # All probes are in the file from the beginning, whatever ends the run.
+    found = [not_tried(probe, NOT_REACHED) for probe in probes]
+    results = Results(environment=environment, probes=tuple(found), begun=begun)
     write_results(output, results)
     ended = COMPLETE
     for number, probe in enumerate(probes, start=1):
         progress.begin(number, probe.id)
         because = _because(probe, device, ended, until, risky=risky)
         try:
-            found = not_tried(probe, because) if because else run(probe, device)
+            result = not_tried(probe, because) if because else run(probe, device)
         except KeyboardInterrupt:
             ended = INTERRUPTED
-            found = not_tried(probe, "the run was interrupted")
-        results = dataclasses.replace(results, probes=(*results.probes, found))
-        progress.finish(number, probe.id, found.verdict, found.because)
+            result = not_tried(probe, "the run was interrupted")
+        found[number - 1] = result
+        results = dataclasses.replace(results, probes=tuple(found))
+        progress.finish(number, probe.id, result.verdict, result.because)
         if not because:
             write_results(output, results)
     results = dataclasses.replace(results, ended=ended)
@@ -86,12 +90,20 @@ def _because(probe: Probe, device: str, ended: str, until: float | None, *, risk
     return ""
 
 
-def write_untried(probes: Sequence[Probe], output: Path, because: str) -> None:
+def write_untried(
+    probes: Sequence[Probe], output: Path, because: str = NOT_REACHED, *, ended: str = ""
+) -> None:
     """Write a file of results in which nothing was tried, for one reason.
+
+    Args:
+        probes: what was to run.
+        output: the file.
+        because: the reason.
+        ended: why the run ended; empty where it has not.
 
     Raises:
         ResultFileError: the file cannot be written.
     """
     begun = datetime.now(timezone.utc).isoformat(timespec="seconds")
     results = tuple(not_tried(probe, because) for probe in probes)
-    write_results(output, Results(environment={}, probes=results, begun=begun, ended=because))
+    write_results(output, Results(environment={}, probes=results, begun=begun, ended=ended))

@@ -15,7 +15,7 @@ CAPTURE = (
     ),
     Probe(
         id="capture.synchronising",
-        title="Waiting for, querying or destroying a captured stream is 107027; the capture goes on",
+        title="Waiting for, querying or destroying a captured stream is 107027; it goes on",
         run=f"{_MODULES}.illegal_calls:synchronising",
         rows=("capture-2",),
     ),

@@ -44,6 +44,8 @@ def unrecorded_event(look: Look) -> None:
     cann.ok("aclrtRecordEvent", event, other)
     cann.ok("aclrtStreamWaitEvent", stream, event)
     values.multiply(5.0, stream)
+    early = cann.call("aclrtSynchronizeStreamWithTimeout", stream, 200)
+    look.expect("the stream before the latest record has happened", early, 507046)
     word.write(gate, 1)
     cann.synchronize(stream)
     look.expect("(1 + 1) * 5, behind the latest record", values.read(), [10.0] * 4)
