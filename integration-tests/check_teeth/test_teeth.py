@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 _FOLDER = Path(__file__).parents[1]
 _SHARE = 8
+_PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
+_WORDS = """Each probe is *confirmed* over the simulator. `./nox -s check_teeth` runs it again with each
+of its faults, which are put between the probe and the simulator, and sees the verdict of the last column;
+`-- --write-teeth` writes this page."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -41,6 +45,18 @@ def test_every_probe_has_a_fault() -> None:
 
 def test_every_fault_has_a_probe() -> None:
     assert TEETH.keys() <= {probe.id for probe in all_probes()}
+
+
+def test_page_of_faults_is_in_step(pytestconfig: pytest.Config) -> None:
+    lines = ["# What would change a verdict of npu-graph-check", "", _WORDS, ""]
+    lines += ["| probe | a device on which | verdict |", "|---|---|---|"]
+    for probe, faults in TEETH.items():
+        lines += [f"| `{probe}` | {fault.what} | otherwise |" for fault in faults]
+    text = "\n".join(lines) + "\n"
+    if pytestconfig.getoption("--write-teeth"):
+        _PAGE.write_text(text, encoding="utf-8")
+
+    assert _PAGE.read_text(encoding="utf-8") == text
 
 
 def test_fault_changes_the_verdict(probe: str, fault: int) -> None:
