@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
@@ -12,7 +12,6 @@ from npu_graph_check.opened_device import open_device
 from npu_graph_testing.attention.cases import CaseModel, all_cases, all_kinds
 
 if TYPE_CHECKING:
-    from attn_update import UpdaterName
     from npu_graph_check.probe import Look
     from npu_graph_runtime import CudaDevice, NpuDevice
     from npu_graph_testing.attention.cases import AttentionCase
@@ -21,7 +20,7 @@ _STEPS = 3
 _EQUAL = "bitwise as the eager operator"
 
 
-def every_case(look: Look, updater: UpdaterName) -> None:
+def every_case(look: Look, updater: Literal["operators", "kernels", "native"]) -> None:
     """Capture each case, and step it with lengths that change, by one updater."""
     device = open_device(look)
     lane = UpdateLane(device, updater=updater)

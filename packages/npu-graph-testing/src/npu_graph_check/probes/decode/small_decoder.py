@@ -63,8 +63,10 @@ def decode(look: Look, mode: str) -> None:
         }
 
     look.doing(f"compiling and capturing in mode {mode}")
-    splitting = {} if mode == "full" else {"splitting_ops": ("npu_graph_check::attention",)}
-    config = CompileConfig(mode=mode, capture_sizes=_SIZES, fusions="none", **splitting)
+    chosen: dict[str, Any] = {"mode": mode, "capture_sizes": list(_SIZES), "fusions": "none"}
+    if mode != "full":
+        chosen["splitting_ops"] = ["npu_graph_check::attention"]
+    config = CompileConfig.from_mapping(chosen)
     compiled = npu_compile.compile_model(
         model, config, device=device, dynamic_arg_dims={"hidden": (0,), "table": (0,)}
     )
