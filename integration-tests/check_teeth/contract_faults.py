@@ -83,8 +83,8 @@ def _no_stream_waits() -> None:
     from npu_graph_runtime import NpuDevice
 
     NpuDevice()  # loads torch_npu, which brings torch.npu
-    stream: Any = torch.npu.Stream
-    stream.wait_stream = lambda *_: None
+    npu: Any = vars(torch)["npu"]
+    npu.Stream.wait_stream = lambda *_: None
 
 
 def _on_the_first_graph(before: Callable[..., Any]) -> Callable[..., Any]:
