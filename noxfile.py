@@ -266,6 +266,20 @@ def modes(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def check_teeth(session: nox.Session) -> None:
+    """Put every fault between a probe of npu-graph-check and the simulator: the verdict changes.
+
+    Writes docs/check-teeth.md with `-- --write-teeth`. The gate runs a share of them.
+    """
+    python = _everything(session)
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(ROOT / "examples")}
+    _build_simulator(session, python)
+    let_sleeps_end_late()
+    command = [python, "-m", "pytest", "-q", "integration-tests/check_teeth", "--every-fault"]
+    session.run(*command, *session.posargs, env=environment, external=True)
+
+
+@nox.session(default=False)
 def bench(session: nox.Session) -> None:
     """Run the benchmarks named after `--` (default: all); rows go to build/bench."""
     python = _everything(session)

@@ -40,6 +40,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--soak-seed", type=int, default=0, help="of the first episode")
     group.addoption("--episodes", type=int, default=0, help="of fuzzed engines; 0 for a share")
     group.addoption("--seed", type=int, default=0, help="of the first of these episodes")
+    group.addoption("--every-fault", action="store_true", help="of npu-graph-check's probes")
+    group.addoption("--write-teeth", action="store_true", help="write docs/check-teeth.md")
     group.addoption("--speculative-steps", type=int, default=30, help="without a host wait")
 
 

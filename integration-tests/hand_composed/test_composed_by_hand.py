@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import cann_sim
-from attn_update import RecordingError, StepParameters, UnknownKeyError, UpdateLane
+from attn_update import RecordingError, StepParameters, UnknownNameError, UpdateLane
 from hand_composed.composed_engine import KEY, LENGTHS, OTHER, ROWS, Engine, parameters
 from npu_graph_runtime import GraphKey, GraphNotCapturedError
 
@@ -53,7 +53,7 @@ def test_records_and_plan_of_a_released_graph_do_not_pass_to_its_next_capture(
     new = engine.capture(KEY)
 
     before = cann_sim.counters()
-    with pytest.raises(UnknownKeyError, match="the key was released after this plan was compiled"):
+    with pytest.raises(UnknownNameError, match="the key was released after this plan was compiled"):
         engine.lane.run(old, step_of(KEY, [5, 6]), partial(engine.call, KEY))
 
     after = cann_sim.counters() - before

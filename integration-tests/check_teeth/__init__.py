@@ -1,0 +1,1 @@
+"""A fault for each probe of npu-graph-check, which its verdict has to show."""

@@ -1,0 +1,20 @@
+"""Faults of versions, device and settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from check_teeth.fault import answer, setting
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from check_teeth.fault import Fault
+
+ENVIRONMENT: Mapping[str, Sequence[Fault]] = {
+    "environment.versions": [
+        answer("aclsysGetCANNVersion", 0, 100000),
+        setting("CANN_SIM_SOC", "Ascend310P3"),
+    ],
+    "environment.doctor": [setting("TASK_QUEUE_ENABLE", "2")],
+}

@@ -1,0 +1,12 @@
+"""The process of a probe over a device on which no stream writes a value: graphs wait for ever."""
+
+from __future__ import annotations
+
+from check_teeth.fault import nothing_done
+from npu_graph_check import child
+
+if __name__ == "__main__":
+    fault = nothing_done("aclrtValueWrite", from_call=2)
+    assert fault.apply is not None
+    fault.apply()
+    child.main()

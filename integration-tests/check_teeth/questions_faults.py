@@ -1,0 +1,12 @@
+"""Faults of open questions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from check_teeth.fault import Fault
+
+QUESTIONS: Mapping[str, Sequence[Fault]] = {}

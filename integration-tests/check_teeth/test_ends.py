@@ -1,0 +1,167 @@
+"""However a run or a probe ends, there is a clear line and a file that `show` reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import cann_sim
+from npu_graph_check.probes.table import all_probes, find_probe
+from npu_graph_check.results.result_file import read_results
+from npu_graph_check.running.probe_process import probe_in_process
+
+_COMMAND = [sys.executable, "-m", "npu_graph_check"]
+_FOLDER = str(Path(__file__).parents[1])
+_FASTEST = ("capture.default-stream", "capture.synchronising", "capture.update-behind-replay")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" in metafunc.fixturenames:
+        count = 20 if metafunc.config.getoption("--every-fault") else 2
+        metafunc.parametrize("place", range(count))
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Return the variables of a process over the simulator."""
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join([_FOLDER, os.environ["PYTHONPATH"]])}
+    own.pop("CANN_SIM_MEMORY_CHECK", None)
+    return cann_sim.launch_environment({**own, **variables})
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_run_that_is_ended_anywhere_leaves_a_file_that_show_reads(
+    tmp_path: Path, place: int, number: signal.Signals
+) -> None:
+    output = tmp_path / "r.json"
+    command = [*_COMMAND, "run", "--only", "capture", "--output", str(output)]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.DEVNULL) as process:
+        while not output.exists():
+            time.sleep(0.01)
+        time.sleep(Random(place).uniform(0, 12))
+        process.send_signal(number)
+        status = process.wait(30)
+
+    results = read_results(output)
+    capture = [probe.id for probe in all_probes() if probe.group == "capture"]
+    assert [each.id for each in results.probes] == capture
+    shown = subprocess.run([*_COMMAND, "show", str(output)], capture_output=True, check=True)
+    assert b"not tried" in shown.stdout
+    if number == signal.SIGINT:
+        assert (status, results.ended) == (130, "interrupted")
+    else:
+        assert (status, results.ended) == (-signal.SIGKILL, "")
+
+
+def test_process_of_a_probe_ends_with_the_one_that_started_it(tmp_path: Path) -> None:
+    output = tmp_path / "r.json"
+    command = [*_COMMAND, "run", "--only", "capture.limited-synchronisation", "--output"]
+    with subprocess.Popen([*command, str(output)], env=environment()) as process:
+        child = ""
+        while not child:
+            time.sleep(0.01)
+            child = next(iter(_children(process.pid, "npu_graph_check.child")), "")
+        process.kill()
+        process.wait()
+    until = time.monotonic() + 10
+    while Path("/proc", child).exists() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not Path("/proc", child).exists()
+
+
+def _children(parent: int, word: str) -> list[str]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            line = (path / "cmdline").read_text()
+        except OSError:
+            continue
+        if int(fields[1]) == parent and word in line:
+            found.append(path.name)
+    return found
+
+
+def test_hang_is_named_with_what_waited() -> None:
+    probe = dataclasses.replace(find_probe("capture.update-behind-replay"), limit_s=3.0)
+
+    # An update that is never released: the word is not written.
+    found = probe_in_process(
+        probe,
+        "npu",
+        child=[sys.executable, "-m", "check_teeth.hanging_child"],
+        environment=environment(CANN_SIM_DEADLOCK_SECONDS="600"),
+    )
+
+    assert found.verdict == "otherwise"
+    assert "hung: ended after 3 s, while it was waiting for a replay whose update" in found.because
+    assert "it waited in _call (cann/runtime.py:" in found.because
+
+
+def test_device_that_stopped_is_otherwise_and_the_next_probe_starts_anew() -> None:
+    probe = find_probe("capture.synchronising")
+
+    stopped = probe_in_process(
+        probe, "npu", environment=environment(CANN_SIM_FAULTS="run(aclnnInplaceAdds):1")
+    )
+
+    assert stopped.verdict == "otherwise"
+    assert "CannError: aclrtSynchronizeStream: status 507011" in stopped.because
+    assert probe_in_process(probe, "npu", environment=environment()).verdict == "confirmed"
+
+
+def test_crash_is_named_with_its_signal() -> None:
+    found = probe_in_process(
+        find_probe("capture.default-stream"),
+        "npu",
+        child=[sys.executable, "-c", "import os; os.abort()"],
+    )
+
+    assert found.verdict == "otherwise"
+    assert found.because.startswith("crashed with SIGABRT")
+
+
+def test_no_npu_is_a_line_and_a_file(tmp_path: Path) -> None:
+    plain = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+
+    status, said, ended = _run(tmp_path, plain)
+
+    assert status == 2
+    assert said.count("\n") == 1
+    assert "loading CANN's runtime: libascendcl.so" in said
+    assert "cann-sim run" in ended
+
+
+def test_missing_torch_npu_is_a_line_and_a_file(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.metadata as m\n"
+        "real = m.version\n"
+        "def version(name):\n"
+        "    if name == 'torch_npu':\n"
+        "        raise m.PackageNotFoundError(name)\n"
+        "    return real(name)\n"
+        "m.version = version\n",
+        encoding="utf-8",
+    )
+    paths = os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])
+
+    status, said, ended = _run(tmp_path, {**os.environ, "PYTHONPATH": paths})
+
+    assert status == 2
+    assert said.count("\n") == 1
+    assert "torch_npu is not installed" in said
+    assert "torch_npu is not installed" in ended
+
+
+def _run(folder: Path, variables: dict[str, str]) -> tuple[int, str, str]:
+    output = folder / "r.json"
+    command = [*_COMMAND, "run", "--only", *_FASTEST, "--output", str(output)]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr, read_results(output).ended

@@ -1,0 +1,89 @@
+"""Each probe has a fault, and a device with it gets another verdict."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import cann_sim
+from check_teeth.table import TEETH
+from npu_graph_check.probes.table import all_probes, find_probe
+from npu_graph_check.results.probe_result import CONFIRMED, OTHERWISE
+from npu_graph_check.running.probe_process import probe_in_process
+
+if TYPE_CHECKING:
+    import pytest
+
+    from npu_graph_check.results.probe_result import ProbeResult
+
+_FOLDER = Path(__file__).parents[1]
+_SHARE = 8
+_PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
+_WORDS = """Each probe is *confirmed* over the simulator. `./nox -s check_teeth` runs it again with
+each of its faults, which are put between the probe and the simulator, and expects the verdict in
+the last column; `-- --write-teeth` writes this page."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "fault" not in metafunc.fixturenames:
+        return
+    pairs = [(probe, number) for probe, faults in TEETH.items() for number in range(len(faults))]
+    if not metafunc.config.getoption("--every-fault"):
+        pairs = Random(0).sample(pairs, min(_SHARE, len(pairs)))
+    ids = [f"{probe}-{number}" for probe, number in pairs]
+    metafunc.parametrize(("probe", "fault"), pairs, ids=ids)
+
+
+def test_every_probe_has_a_fault() -> None:
+    without = [probe.id for probe in all_probes() if not TEETH.get(probe.id) and not probe.risk]
+    assert without == []
+
+
+def test_every_fault_has_a_probe() -> None:
+    assert TEETH.keys() <= {probe.id for probe in all_probes()}
+
+
+def test_page_of_faults_is_in_step(pytestconfig: pytest.Config) -> None:
+    lines = ["# What would change a verdict of npu-graph-check", "", _WORDS, ""]
+    lines += ["| probe | a device on which | verdict |", "|---|---|---|"]
+    for probe, faults in TEETH.items():
+        lines += [f"| `{probe}` | {fault.what} | otherwise |" for fault in faults]
+    text = "\n".join(lines) + "\n"
+    if pytestconfig.getoption("--write-teeth"):
+        _PAGE.write_text(text, encoding="utf-8")
+
+    assert _PAGE.read_text(encoding="utf-8") == text
+
+
+def test_fault_changes_the_verdict(probe: str, fault: int) -> None:
+    assert without_fault(probe).verdict == CONFIRMED
+
+    found = run(probe, fault)
+
+    assert found.verdict == OTHERWISE, found
+
+
+@functools.cache
+def without_fault(name: str) -> ProbeResult:
+    """Run a probe over the simulated device as it is, once."""
+    return run(name)
+
+
+def run(name: str, fault: int | None = None) -> ProbeResult:
+    """Run a probe over the simulated device, with one of its faults or none."""
+    environment = dict(os.environ)
+    child = [sys.executable, "-m", "npu_graph_check.child"]
+    if fault is not None:
+        paths = [str(_FOLDER), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
+        environment |= {"CHECK_FAULT": str(fault), **TEETH[name][fault].environment}
+        child[-1] = "check_teeth.faulty_child"
+    # The tests run with the check of memory on, which is no setting of a device.
+    environment.pop("CANN_SIM_MEMORY_CHECK", None)
+    return probe_in_process(
+        find_probe(name), "npu", child=child, environment=cann_sim.launch_environment(environment)
+    )

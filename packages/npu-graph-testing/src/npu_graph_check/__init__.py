@@ -1,0 +1,36 @@
+"""The command ``npu-graph-check``: what a device does, claim by claim, in one file.
+
+This package is apart from ``npu_graph_testing``, whose import loads torch: ``--help``, ``list``,
+``show`` and ``compare`` answer at once, on any machine. Probes that need torch load it themselves.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from npu_graph_check.command import run
+from npu_graph_check.parser import make_parser
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["main", "run_command"]
+
+
+def main() -> None:
+    """Run the command on the arguments of the process, and exit with its status."""
+    sys.exit(run_command())
+
+
+def run_command(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Args:
+        arguments: The command line without the program name; ``None`` for that of the process.
+
+    Returns:
+        The exit status: 0; 1 where a probe found the device otherwise, or two files differ; 2 where
+        the command could not do its work; 130 after an interrupt.
+    """
+    return run(make_parser().parse_args(arguments))

@@ -1,0 +1,1 @@
+"""CANN's runtime by its C interface, without torch."""

@@ -1,0 +1,171 @@
+"""CANN's C interface, called as torch_npu calls it but one call at a time, with each status seen.
+
+No torch: such a probe starts in a fraction of a second, and what it sees is the device's answer and
+not what torch_npu's task queue makes of it. The functions are those of ``acl/acl_rt.h`` in
+torch_npu's wheel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from npu_graph_check.errors import NoDeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
+"""Modes of a capture."""
+EVENT_SYNC, EVENT_TIME_LINE, EVENT_EXTERNAL, EVENT_IPC = 0x01, 0x08, 0x20, 0x40
+"""Flags of an event."""
+HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE = 1, 2, 3
+"""Kinds of a copy."""
+WAIT_EQUAL = 1
+"""How `aclrtValueWait` compares."""
+
+_FINALIZED_ELSEWHERE = 100002  # ACL_ERROR_REPEAT_INITIALIZE: torch_npu was first, which is as good
+
+
+class CannError(RuntimeError):
+    """A call that had to succeed did not.
+
+    Attributes:
+        status: what it answered.
+    """
+
+    def __init__(self, name: str, status: int, message: str) -> None:
+        super().__init__(f"{name}: status {status}, expected 0{message and ': '}{message}")
+        self.status = status
+
+
+class Handle(ctypes.c_void_p):
+    """A stream, an event, a graph, a task group, or an address; ctypes keeps its type."""
+
+
+class Cann:
+    """The runtime and the operators of device 0, for one process.
+
+    Raises:
+        NoDeviceError: the libraries are not found, or there is no device.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self.library = ctypes.CDLL("libascendcl.so")
+        except OSError as error:
+            raise NoDeviceError(
+                f"loading CANN's runtime: {error}; source CANN's set_env.sh, or start the command "
+                "with `cann-sim run --`"
+            ) from error
+        self._operators: ctypes.CDLL | None = None
+        status = self.call("aclInit", None)
+        if status not in {0, _FINALIZED_ELSEWHERE}:
+            raise NoDeviceError(f"aclInit: status {status}: {self.message()}")
+        status = self.call("aclrtSetDevice", 0)
+        if status:
+            raise NoDeviceError(f"aclrtSetDevice(0): status {status}: {self.message()}")
+
+    def has(self, name: str) -> bool:
+        """Return whether this CANN has a function."""
+        return hasattr(self.library, name)
+
+    def call(self, name: str, *arguments: object) -> int:
+        """Call a function of the runtime, and return its status; 0 is success.
+
+        Args:
+            name: of a function of libascendcl.
+            arguments: handles, numbers, references by `ctypes.byref`, or None for a null pointer.
+        """
+        return _call(self.library, name, arguments)
+
+    def ok(self, name: str, *arguments: object) -> None:
+        """Call a function that has to succeed.
+
+        Raises:
+            CannError: it did not.
+        """
+        status = self.call(name, *arguments)
+        if status:
+            raise CannError(name, status, self.message())
+
+    def operator(self, name: str, *arguments: object) -> int:
+        """Call a function of the operator library, and return its status or address."""
+        if self._operators is None:
+            self._operators = ctypes.CDLL("libopapi.so")
+        return _call(self._operators, name, arguments)
+
+    def message(self) -> str:
+        """Return the first line of what the device says of the last failure."""
+        function = self.library.aclGetRecentErrMsg
+        function.restype = ctypes.c_char_p
+        said = (function() or b"").decode(errors="replace").strip()
+        return said.splitlines()[0] if said else ""
+
+    def create_stream(self) -> Handle:
+        """Return a new stream."""
+        stream = Handle()
+        self.ok("aclrtCreateStreamWithConfig", ctypes.byref(stream), 0, 0)
+        return stream
+
+    def create_event(self, flag: int = EVENT_SYNC) -> Handle:
+        """Return a new event of the kind that torch_npu makes."""
+        event = Handle()
+        self.ok("aclrtCreateEventExWithFlag", ctypes.byref(event), flag)
+        return event
+
+    def synchronize(self, stream: Handle) -> None:
+        """Wait for a stream."""
+        self.ok("aclrtSynchronizeStream", stream)
+
+    def begin_capture(self, stream: Handle, mode: int = GLOBAL) -> None:
+        """Begin to capture a stream."""
+        self.ok("aclmdlRICaptureBegin", stream, mode)
+
+    def end_capture(self, stream: Handle) -> Handle:
+        """End a capture, and return the graph."""
+        graph = Handle()
+        self.ok("aclmdlRICaptureEnd", stream, ctypes.byref(graph))
+        return graph
+
+    def end_status(self, stream: Handle) -> int:
+        """End a capture that may be refused, and return the status."""
+        graph = Handle()
+        return self.call("aclmdlRICaptureEnd", stream, ctypes.byref(graph))
+
+    @contextmanager
+    def capturing(self, stream: Handle, mode: int = GLOBAL) -> Iterator[None]:
+        """Capture a stream in the block, and drop what was captured, refused or not."""
+        self.begin_capture(stream, mode)
+        try:
+            yield
+        finally:
+            self.end_status(stream)
+
+    def replay(self, graph: Handle, stream: Handle) -> None:
+        """Launch a replay."""
+        self.ok("aclmdlRIExecuteAsync", graph, stream)
+
+    def is_capturing(self, stream: Handle) -> bool:
+        """Return whether a stream is captured, and the capture valid."""
+        return self.capture_status(stream) == 1
+
+    def capture_status(self, stream: Handle) -> int:
+        """Return 0 for a stream that is not captured, 1 for one that is, 2 for an invalid one."""
+        status = ctypes.c_int(-1)
+        self.ok("aclmdlRICaptureGetInfo", stream, ctypes.byref(status), None)
+        return status.value
+
+    def free_streams(self) -> int:
+        """Return how many streams the device can still give."""
+        count = ctypes.c_uint32()
+        self.ok("aclrtGetStreamAvailableNum", ctypes.byref(count))
+        return count.value
+
+
+def _call(library: ctypes.CDLL, name: str, arguments: tuple[object, ...]) -> int:
+    # Integers go as 64 bits: each has a register or a place of eight bytes of its own.
+    given = [ctypes.c_int64(x) if isinstance(x, int) else x for x in arguments]
+    status: int = library[name](*given)
+    return status

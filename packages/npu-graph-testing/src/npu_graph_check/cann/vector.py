@@ -1,0 +1,136 @@
+"""A small tensor in device memory, and the kernels that probes need."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from npu_graph_check.cann.runtime import DEVICE_TO_HOST, HOST_TO_DEVICE, CannError, Handle
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from npu_graph_check.cann.runtime import Cann
+
+_FLOAT, _FORMAT_ND = 0, 2
+_HUGE_FIRST = 0
+
+
+class Vector:
+    """Float32 values in device memory of their own, which lives until the process ends.
+
+    Args:
+        cann: the device.
+        values: what it holds at first.
+
+    Attributes:
+        address: of the memory.
+        num_bytes: of the values.
+    """
+
+    def __init__(self, cann: Cann, values: Sequence[float]) -> None:
+        self._cann = cann
+        self._length = len(values)
+        self.num_bytes = 4 * self._length
+        self.address = Handle()
+        # 32 bytes more, as documented for kernels that read whole units.
+        cann.ok("aclrtMalloc", ctypes.byref(self.address), self.num_bytes + 32, _HUGE_FIRST)
+        self.write(values)
+        self._tensor = self._describe()
+
+    def write(self, values: Sequence[float]) -> None:
+        """Write from the host, which waits."""
+        host = (ctypes.c_float * self._length)(*values)
+        n = self.num_bytes
+        self._cann.ok("aclrtMemcpy", self.address, n, ctypes.byref(host), n, HOST_TO_DEVICE)
+
+    def read(self) -> list[float]:
+        """Read by the host; what runs on streams is not waited for."""
+        host = (ctypes.c_float * self._length)()
+        n = self.num_bytes
+        self._cann.ok("aclrtMemcpy", ctypes.byref(host), n, self.address, n, DEVICE_TO_HOST)
+        return list(host)
+
+    def add(self, number: float, stream: Handle) -> None:
+        """Launch ``self += number``."""
+        self._launch("aclnnInplaceAdds", stream, self._scalar(number), self._scalar(1.0))
+
+    def multiply(self, number: float, stream: Handle) -> None:
+        """Launch ``self *= number``."""
+        self._launch("aclnnInplaceMuls", stream, self._scalar(number))
+
+    def add_status(self, number: float, stream: Handle) -> int:
+        """Launch ``self += number``, and return the status of the launch."""
+        return self._try("aclnnInplaceAdds", stream, self._scalar(number), self._scalar(1.0))
+
+    def multiply_status(self, number: float, stream: Handle) -> int:
+        """Launch ``self *= number``, and return the status of the launch."""
+        return self._try("aclnnInplaceMuls", stream, self._scalar(number))
+
+    def _launch(self, name: str, stream: Handle, *arguments: Handle) -> None:
+        status = self._try(name, stream, *arguments)
+        if status:
+            raise CannError(name, status, self._cann.message())
+
+    def _try(self, name: str, stream: Handle, *arguments: Handle) -> int:
+        cann = self._cann
+        size, executor, workspace = ctypes.c_uint64(), Handle(), Handle()
+        status = cann.operator(
+            f"{name}GetWorkspaceSize",
+            self._tensor,
+            *arguments,
+            ctypes.byref(size),
+            ctypes.byref(executor),
+        )
+        if status:
+            raise CannError(f"{name}GetWorkspaceSize", status, cann.message())
+        if size.value:
+            cann.ok("aclrtMalloc", ctypes.byref(workspace), size.value, _HUGE_FIRST)
+        return cann.operator(name, workspace, size.value, executor, stream)
+
+    def _describe(self) -> Handle:
+        library = self._operators()
+        library.aclCreateTensor.restype = ctypes.c_void_p
+        sizes, strides = (ctypes.c_int64 * 1)(self._length), (ctypes.c_int64 * 1)(1)
+        one, none = ctypes.c_uint64(1), ctypes.c_int64(0)
+        return Handle(
+            library.aclCreateTensor(
+                sizes, one, _FLOAT, strides, none, _FORMAT_ND, sizes, one, self.address
+            )
+        )
+
+    def _scalar(self, number: float) -> Handle:
+        library = self._operators()
+        library.aclCreateScalar.restype = ctypes.c_void_p
+        return Handle(library.aclCreateScalar(ctypes.byref(ctypes.c_float(number)), _FLOAT))
+
+    def _operators(self) -> ctypes.CDLL:
+        return ctypes.CDLL("libopapi.so")
+
+
+class Word:
+    """A word of device memory that streams wait for and write, as external events are made of.
+
+    Args:
+        cann: the device.
+    """
+
+    def __init__(self, cann: Cann) -> None:
+        self._cann = cann
+        self.address = Handle()
+        cann.ok("aclrtMalloc", ctypes.byref(self.address), 64, _HUGE_FIRST)
+        cann.ok("aclrtMemset", self.address, 64, 0, 64)
+
+    def wait(self, stream: Handle, value: int = 1) -> None:
+        """Let a stream wait until the word is a value."""
+        self._cann.ok("aclrtValueWait", self.address, value, 1, stream)
+
+    def write(self, stream: Handle, value: int) -> None:
+        """Let a stream write the word."""
+        self._cann.ok("aclrtValueWrite", self.address, value, 0, stream)
+
+    def read(self) -> int:
+        """Read the word by the host."""
+        host = ctypes.c_uint64()
+        self._cann.ok("aclrtMemcpy", ctypes.byref(host), 8, self.address, 8, DEVICE_TO_HOST)
+        return host.value

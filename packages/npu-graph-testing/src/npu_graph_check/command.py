@@ -1,0 +1,133 @@
+"""What each command of ``npu-graph-check`` does."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from npu_graph_check.errors import CheckError, NoDeviceError, ResultFileError
+from npu_graph_check.probes.table import GROUPS, chosen_probes
+from npu_graph_check.results.comparison import compare_results
+from npu_graph_check.results.page import as_page
+from npu_graph_check.results.probe_result import OTHERWISE
+from npu_graph_check.results.result_file import read_results
+from npu_graph_check.results.text import as_text
+from npu_graph_check.running.check_run import INTERRUPTED, run_probes, write_untried
+from npu_graph_check.running.environment import read_environment
+from npu_graph_check.running.progress import Progress
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Mapping
+
+_FOUND, _FAILED, _SIGNALLED = 1, 2, 130
+
+
+def run(options: argparse.Namespace) -> int:
+    """Run the command that the options name, and return its exit status."""
+    try:
+        return _COMMANDS[options.command](options)
+    except CheckError as error:
+        sys.stderr.write(f"npu-graph-check: {error}\n")
+        return _FAILED
+    except KeyboardInterrupt:
+        return _SIGNALLED
+
+
+def _run(options: argparse.Namespace) -> int:
+    probes, output = chosen_probes(options.only), Path(options.output)
+    write_untried(probes, output)
+    try:
+        environment = read_environment(options.device)
+    except NoDeviceError as error:
+        write_untried(probes, output, str(error), ended=str(error))
+        raise
+    except KeyboardInterrupt:
+        write_untried(probes, output, ended=INTERRUPTED)
+        raise
+    results = run_probes(
+        probes,
+        device=options.device,
+        environment=environment,
+        output=output,
+        progress=Progress(len(probes), quiet=options.quiet),
+        risky=options.risky,
+        minutes=options.minutes,
+    )
+    if options.json:
+        _print_json(results.to_mapping())
+    else:
+        sys.stdout.write(f"{as_text(results, in_full=False)}wrote {output}\n")
+    if results.ended == INTERRUPTED:
+        return _SIGNALLED
+    return _FOUND if any(each.verdict == OTHERWISE for each in results.probes) else 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    results = read_results(Path(options.file))
+    if options.html is not None:
+        try:
+            Path(options.html).write_text(as_page(results), encoding="utf-8")
+        except OSError as error:
+            raise ResultFileError(f"writing the page {options.html!r}: {error.strerror}") from error
+        sys.stdout.write(f"wrote {options.html}\n")
+    elif options.json:
+        _print_json(results.to_mapping())
+    else:
+        sys.stdout.write(as_text(results, in_full=True))
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    first, second = (read_results(Path(name)) for name in (options.first, options.second))
+    differences = compare_results(first, second)
+    if options.json:
+        _print_json([dataclasses.asdict(each) for each in differences])
+    else:
+        sys.stdout.writelines(f"{each}\n" for each in differences)
+        sys.stdout.write(f"{len(differences)} differences\n")
+    return _FOUND if differences else 0
+
+
+def _list(options: argparse.Namespace) -> int:
+    if options.json:
+        _print_json(
+            [
+                {
+                    "group": group.name,
+                    "title": group.title,
+                    "probes": [
+                        {
+                            "id": probe.id,
+                            "title": probe.title,
+                            "rows": probe.rows,
+                            "devices": sorted(probe.devices),
+                            "risk": probe.risk,
+                        }
+                        for probe in group.probes
+                    ],
+                }
+                for group in GROUPS
+            ]
+        )
+        return 0
+    for group in GROUPS:
+        sys.stdout.write(f"{group.name}: {group.title}\n")
+        for probe in group.probes:
+            sys.stdout.write(f"  {probe.id}\n      {probe.title}\n")
+            if probe.risk:
+                sys.stdout.write(f"      with --risky only: {probe.risk}\n")
+    return 0
+
+
+def _print_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, indent=1) + "\n")
+
+
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = MappingProxyType(
+    {"run": _run, "show": _show, "compare": _compare, "list": _list}
+)

@@ -1,0 +1,132 @@
+"""What a probe is, and how it says what it saw."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO
+
+NPU = frozenset({"npu"})
+NPU_AND_CUDA = frozenset({"npu", "cuda"})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Probe:
+    """One look at the device, made by a process of its own.
+
+    Attributes:
+        id: ``<group>.<name>``; results are compared by it, so it does not change.
+        title: the claim that is looked at, as a sentence.
+        run: ``<module>:<function>``, imported in the probe's process alone. The function takes a
+            `Look`, and `argument` where that is given.
+        argument: what one of several probes of the same function looks at.
+        rows: ids of the rows of docs/fidelity.md that the probe observes.
+        limit_s: seconds after which the probe counts as hung and its process is ended.
+        devices: the kinds of device that it can look at.
+        risk: what it may do to others on the device; such a probe runs with ``--risky`` only.
+    """
+
+    id: str
+    title: str
+    run: str
+    argument: str = ""
+    rows: tuple[str, ...] = ()
+    limit_s: float = 60.0
+    devices: frozenset[str] = NPU
+    risk: str = ""
+
+    @property
+    def group(self) -> str:
+        """Return the group, the part of the id before the point."""
+        return self.id.partition(".")[0]
+
+    def function(self) -> Callable[[Look], None]:
+        """Import what the probe runs."""
+        module, _, name = self.run.partition(":")
+        function: Callable[..., None] = getattr(importlib.import_module(module), name)
+        if not self.argument:
+            return function
+        argument = self.argument
+        return lambda look: function(look, argument)
+
+
+class NotTriedError(Exception):
+    """The probe cannot look here; the text says why."""
+
+
+class Look:
+    """Writes down what a probe sees, line by line, so that it is kept whatever ends the process.
+
+    Args:
+        lines: where to write, a line of JSON each.
+        device: the kind of device, ``npu`` or ``cuda``.
+
+    Attributes:
+        device: as given.
+        found_otherwise: whether something was not as expected.
+        num_seen: how many observations and figures there are.
+    """
+
+    def __init__(self, lines: IO[str], device: str) -> None:
+        self._lines = lines
+        self.device = device
+        self.found_otherwise = False
+        self.num_seen = 0
+
+    def doing(self, what: str) -> None:
+        """Say what comes next. Where the probe hangs or crashes, its verdict names this."""
+        self._write(doing=what)
+
+    def expect(self, what: str, seen: object, expected: object) -> bool:
+        """Write down what was seen beside what the row says; return whether they are equal.
+
+        Args:
+            what: what was looked at, without addresses and other words that differ between runs.
+            seen: a number, text, flag or None, or lists of them; other objects become text.
+            expected: likewise; floats are compared exactly, and NaN is equal to NaN.
+        """
+        shown, wanted = as_plain(seen), as_plain(expected)
+        agrees = bool(shown == wanted)
+        self.num_seen += 1
+        self.found_otherwise |= not agrees
+        self._write(observation={"what": what, "seen": shown, "expected": wanted, "agrees": agrees})
+        return agrees
+
+    def figure(self, name: str, value: float, unit: str) -> None:
+        """Write down a measured value, which nothing is expected of."""
+        self.num_seen += 1
+        self._write(figure={"name": name, "value": as_plain(value), "unit": unit})
+
+    def not_tried(self, because: str) -> NoReturn:
+        """End the probe: it cannot look here.
+
+        Raises:
+            NotTriedError: always.
+        """
+        raise NotTriedError(because)
+
+    def end(self, verdict: str, because: str = "") -> None:
+        """Write the verdict; what runs the probe does so."""
+        self._write(verdict=verdict, because=because)
+
+    def _write(self, **line: object) -> None:
+        self._lines.write(json.dumps(line) + "\n")
+        self._lines.flush()
+
+
+def as_plain(value: object) -> Any:
+    """Return a value as JSON can hold it; floats that JSON has no number for become text."""
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)
+    if isinstance(value, (list, tuple)):
+        return [as_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {str(key): as_plain(each) for key, each in value.items()}
+    return repr(value)

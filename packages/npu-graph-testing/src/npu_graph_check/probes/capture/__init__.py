@@ -1,0 +1,1 @@
+"""Probes of CANN's runtime: streams, events, captures, replays, task groups, updates."""

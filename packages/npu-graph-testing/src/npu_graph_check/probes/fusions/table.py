@@ -1,0 +1,10 @@
+"""The probes of fusions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from npu_graph_check.probe import Probe
+
+FUSIONS: tuple[Probe, ...] = ()

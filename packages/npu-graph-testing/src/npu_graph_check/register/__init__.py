@@ -1,0 +1,1 @@
+"""The rows of docs/fidelity.md in the words of that page, for `compare`."""

@@ -1,0 +1,1 @@
+"""Files of results: written, read, compared and shown."""

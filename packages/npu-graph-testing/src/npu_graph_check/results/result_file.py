@@ -1,0 +1,92 @@
+"""The file of results: whole at any time, whatever ends the program that writes it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from npu_graph_check.errors import ResultFileError
+from npu_graph_check.results.probe_result import ProbeResult
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SCHEMA = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Results:
+    """What a run found.
+
+    Attributes:
+        environment: versions, device and settings, as text by name.
+        probes: what the probes found, in the order in which they ran.
+        begun: when the run began, ISO 8601 in UTC.
+        ended: why it ended: ``complete``, or a reason; empty while it runs, and where it was
+            killed.
+    """
+
+    environment: dict[str, str]
+    probes: tuple[ProbeResult, ...]
+    begun: str
+    ended: str = ""
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return all of it as plain data that JSON can hold."""
+        return {"schema": SCHEMA, "kind": "npu-graph-check", **dataclasses.asdict(self)}
+
+
+def write_results(path: Path, results: Results) -> None:
+    """Write a file of results, or leave the one that is there as it is.
+
+    Raises:
+        ResultFileError: the file cannot be written.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        beside.write_text(json.dumps(results.to_mapping(), indent=1) + "\n", encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise ResultFileError(
+            f"writing the results {str(path)!r}: {error.strerror}; name a file in a folder that "
+            "exists and may be written, with --output"
+        ) from error
+
+
+def read_results(path: Path) -> Results:
+    """Read a file of results.
+
+    Raises:
+        ResultFileError: there is no such file, it cannot be read, or is no such file.
+    """
+    doing = f"reading the results {str(path)!r}"
+    try:
+        mapping = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ResultFileError(f"{doing}: {error.strerror}") from error
+    except ValueError as error:
+        raise ResultFileError(
+            f"{doing}: expected JSON as `npu-graph-check run` writes it, found {error}"
+        ) from error
+    if not isinstance(mapping, dict) or mapping.get("kind") != "npu-graph-check":
+        raise ResultFileError(f"{doing}: expected a file of npu-graph-check, found other JSON")
+    if mapping.get("schema") != SCHEMA:
+        raise ResultFileError(
+            f"{doing}: expected schema {SCHEMA}, found {mapping.get('schema')!r}; use the version "
+            "of npu-graph-testing that wrote it"
+        )
+    try:
+        return Results(
+            environment={str(key): str(value) for key, value in mapping["environment"].items()},
+            probes=tuple(ProbeResult.from_mapping(each) for each in mapping["probes"]),
+            begun=str(mapping["begun"]),
+            ended=str(mapping["ended"]),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ResultFileError(
+            f"{doing}: expected the fields of schema {SCHEMA}, found {type(error).__name__}: "
+            f"{error}"
+        ) from error

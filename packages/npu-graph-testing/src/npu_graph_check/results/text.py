@@ -1,0 +1,52 @@
+"""Results as text for a terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from npu_graph_check.results.probe_result import CONFIRMED, VERDICTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from npu_graph_check.results.probe_result import ProbeResult
+    from npu_graph_check.results.result_file import Results
+
+
+def as_text(results: Results, *, in_full: bool) -> str:
+    """Return lines about results.
+
+    Args:
+        results: of a run.
+        in_full: every probe with its title; else what is not confirmed.
+    """
+    lines = []
+    if in_full:
+        lines += [f"{name}: {value}" for name, value in results.environment.items()]
+        lines += [f"begun: {results.begun}", f"ended: {results.ended or 'not: it was killed'}", ""]
+    for result in results.probes:
+        if in_full or result.verdict != CONFIRMED:
+            lines += _probe(result, in_full=in_full)
+    return "".join(f"{line}\n" for line in (*lines, summary(results)))
+
+
+def summary(results: Results) -> str:
+    """Return how many probes have which verdict."""
+    counts = Counter(result.verdict for result in results.probes)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+
+
+def _probe(result: ProbeResult, *, in_full: bool) -> Iterator[str]:
+    yield f"{result.verdict}: {result.id}" + (f" ({result.because})" if result.because else "")
+    if in_full:
+        rows = f" [{', '.join(result.rows)}]" if result.rows else ""
+        yield f"    {result.title}{rows}"
+    for seen in result.observations:
+        if not seen.agrees:
+            yield f"    {seen.what}: seen {seen.seen!r}, expected {seen.expected!r}"
+        elif in_full:
+            yield f"    {seen.what}: {seen.seen!r}"
+    if in_full:
+        for figure in result.figures:
+            yield f"    {figure.name}: {figure.value} {figure.unit}"

@@ -1,0 +1,1 @@
+"""Running probes, each in a process of its own, and keeping what they saw."""

@@ -1,0 +1,109 @@
+"""A run: the environment, then one probe after the other, each kept as soon as it has ended."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from npu_graph_check.results.result_file import Results, write_results
+from npu_graph_check.running.probe_process import not_tried, probe_in_process
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from npu_graph_check.probe import Probe
+    from npu_graph_check.results.probe_result import ProbeResult
+    from npu_graph_check.running.progress import Progress
+
+COMPLETE = "complete"
+INTERRUPTED = "interrupted"
+NOT_REACHED = "the run did not come to it"
+
+
+def run_probes(
+    probes: Sequence[Probe],
+    *,
+    device: str,
+    environment: dict[str, str],
+    output: Path,
+    progress: Progress,
+    risky: bool = False,
+    minutes: float | None = None,
+    run: Callable[[Probe, str], ProbeResult] = probe_in_process,
+) -> Results:
+    """Run probes, and write the file of results anew after each.
+
+    An interrupt ends the probe that runs; it and the rest are not tried.
+
+    Args:
+        probes: what to run, in this order.
+        device: kind of the device.
+        environment: what is known of it.
+        output: the file of results.
+        progress: is told of each probe.
+        risky: run probes that have a risk.
+        minutes: begin no probe after this time.
+        run: runs one probe.
+
+    Raises:
+        ResultFileError: the file cannot be written.
+    """
+    begun = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+    # All probes are in the file from the beginning, whatever ends the run.
+    found = [not_tried(probe, NOT_REACHED) for probe in probes]
+    results = Results(environment=environment, probes=tuple(found), begun=begun)
+    write_results(output, results)
+    ended = COMPLETE
+    for number, probe in enumerate(probes, start=1):
+        progress.begin(number, probe.id)
+        because = _because(probe, device, ended, until, risky=risky)
+        try:
+            result = not_tried(probe, because) if because else run(probe, device)
+        except KeyboardInterrupt:
+            ended = INTERRUPTED
+            result = not_tried(probe, "the run was interrupted")
+        found[number - 1] = result
+        results = dataclasses.replace(results, probes=tuple(found))
+        progress.finish(number, probe.id, result.verdict, result.because)
+        if not because:
+            write_results(output, results)
+    results = dataclasses.replace(results, ended=ended)
+    write_results(output, results)
+    progress.end()
+    return results
+
+
+def _because(probe: Probe, device: str, ended: str, until: float | None, *, risky: bool) -> str:
+    """Return why a probe does not run; empty where it does."""
+    if ended == INTERRUPTED:
+        return "the run was interrupted"
+    if device not in probe.devices:
+        return f"it looks at {' and '.join(sorted(probe.devices))} only"
+    if probe.risk and not risky:
+        return f"--risky was not given; the risk: {probe.risk}"
+    if until is not None and time.monotonic() > until:
+        return "the time of --minutes was over"
+    return ""
+
+
+def write_untried(
+    probes: Sequence[Probe], output: Path, because: str = NOT_REACHED, *, ended: str = ""
+) -> None:
+    """Write a file of results in which nothing was tried, for one reason.
+
+    Args:
+        probes: what was to run.
+        output: the file.
+        because: the reason.
+        ended: why the run ended; empty where it has not.
+
+    Raises:
+        ResultFileError: the file cannot be written.
+    """
+    begun = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    results = tuple(not_tried(probe, because) for probe in probes)
+    write_results(output, Results(environment={}, probes=results, begun=begun, ended=ended))

@@ -1,0 +1,44 @@
+"""How far a run is, on the standard error."""
+
+from __future__ import annotations
+
+import sys
+
+_WIDTH = 24
+
+
+class Progress:
+    """A bar on one line of a terminal; elsewhere a line for each probe that has ended.
+
+    Args:
+        total: how many probes there are.
+        quiet: says nothing.
+    """
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self._total = total
+        self._quiet = quiet
+        self._is_terminal = sys.stderr.isatty()
+
+    def begin(self, number: int, name: str) -> None:
+        """Say that a probe begins; ``number`` counts from 1."""
+        if self._quiet or not self._is_terminal:
+            return
+        done = (number - 1) * _WIDTH // max(self._total, 1)
+        bar = "#" * done + "-" * (_WIDTH - done)
+        sys.stderr.write(f"\r\x1b[K[{bar}] {number}/{self._total} {name}")
+        sys.stderr.flush()
+
+    def finish(self, number: int, name: str, verdict: str, because: str) -> None:
+        """Say what a probe found: all of it where there is no bar, else what is not confirmed."""
+        if self._quiet or (self._is_terminal and verdict == "confirmed"):
+            return
+        start = "\r\x1b[K" if self._is_terminal else f"{number}/{self._total} "
+        reason = f" ({because})" if because else ""
+        sys.stderr.write(f"{start}{name}: {verdict}{reason}\n")
+        sys.stderr.flush()
+
+    def end(self) -> None:
+        """Leave the line free."""
+        if self._is_terminal and not self._quiet:
+            sys.stderr.write("\r\x1b[K")
