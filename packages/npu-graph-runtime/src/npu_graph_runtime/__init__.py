@@ -16,6 +16,7 @@ from npu_graph_runtime.capture_sizes import (
 )
 from npu_graph_runtime.capturing.breakable_capture import (
     SegmentedGraph,
+    break_graph,
     runs_captured,
     runs_eagerly,
 )
@@ -208,6 +209,7 @@ __all__ = [
     "UnsupportedInputError",
     "WeakOutputError",
     "__version__",
+    "break_graph",
     "diagnose",
     "find_error_code",
     "find_first_difference",

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
-def runs_eagerly(context: CallContext) -> Callable[[Function], Function]:
+def runs_eagerly(
+    context: CallContext, *, at_capture: Callable[..., Any] | None = None
+) -> Callable[[Function], Function]:
     """Return a decorator for functions that break a breakable capture and run eagerly at replay.
 
     For what cannot be captured: attention whose kernel depends on lengths that the host knows,
@@ -54,6 +56,10 @@ def runs_eagerly(context: CallContext) -> Callable[[Function], Function]:
 
     Args:
         context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
+        at_capture: called in place of the function in the capture itself, with its arguments. For
+            work that only a step may do, such as sending a layer's cache away. Returns what the
+            function returns: tensors of the same layout, in the same memory or in new memory.
+            Warm-up runs call the function; set ``warmup_runs`` to 0 if they must not.
     """
 
     def decorate(function: Function) -> Function:
@@ -62,11 +68,29 @@ def runs_eagerly(context: CallContext) -> Callable[[Function], Function]:
             session = context.capture_session
             if session is None:
                 return function(*args, **kwargs)
-            return session.call_eagerly(function, args, kwargs)
+            return session.call_eagerly(function, args, kwargs, at_capture)
 
         return call  # type: ignore[return-value]
 
     return decorate
+
+
+def break_graph(context: CallContext) -> None:
+    """End the captured segment here and begin another, with nothing between them.
+
+    For a segment that would be too long for the device, or whose end an observer times. Does
+    nothing outside a capture under ``BREAKABLE``. A replay calls one empty function for it.
+
+    Args:
+        context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
+    """
+    session = context.capture_session
+    if session is not None:
+        session.call_eagerly(_nothing_between_segments, (), {})
+
+
+def _nothing_between_segments() -> None:
+    """Do nothing; errors name it."""
 
 
 def runs_captured(context: CallContext, name: str) -> Callable[[Function], Function]:
@@ -206,6 +230,7 @@ class SegmentRecorder:
         stream: the capture stream, which is the current one.
         subject: what is captured, for messages.
         watch: sees which memory the capture makes and uses.
+        after_segment: called after each captured segment has ended and was replayed.
 
     Attributes:
         num_run: segments that were replayed and functions that were called, failed ones too.
@@ -219,7 +244,9 @@ class SegmentRecorder:
         stream: Stream,
         subject: str,
         watch: CaptureWatch | None = None,
+        after_segment: Callable[[], object] | None = None,
     ) -> None:
+        self._after_segment = after_segment
         self._watch = watch
         self._device = device
         self._pool = pool
@@ -265,7 +292,11 @@ class SegmentRecorder:
         return SegmentedGraph(self._segments, self._subject), result
 
     def call_eagerly(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        at_capture: Callable[..., Any] | None = None,
     ) -> Any:
         """End the segment, call the function, and begin the next segment behind it."""
         if self._open is None:
@@ -281,7 +312,7 @@ class SegmentRecorder:
             )
         try:
             self._end(before=name)
-            segment, result = self._called(name, function, args, kwargs)
+            segment, result = self._called(name, function, args, kwargs, at_capture)
             self._segments.append(segment)
             self._begin()
         except BaseException:
@@ -298,6 +329,7 @@ class SegmentRecorder:
         function: Callable[..., Any],
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
+        at_capture: Callable[..., Any] | None,
     ) -> tuple[EagerSegment, Any]:
         try:
             self._unreturned.check((args, dict(kwargs)), f"the call of {name}")
@@ -306,7 +338,12 @@ class SegmentRecorder:
                 self._watch.begin_eager()
             with self._unreturned.made_by(name):
                 segment, result = EagerSegment.of_call(
-                    function, args, kwargs, device=self._device, subject=self._subject
+                    function,
+                    args,
+                    kwargs,
+                    device=self._device,
+                    subject=self._subject,
+                    at_capture=at_capture,
                 )
             self._unreturned.returned(result)
             if self._watch is not None:
@@ -395,6 +432,8 @@ class SegmentRecorder:
                 raise
             subject = f"{segment} of {self._subject}"
             raise diagnose(error, doing="replaying", subject=subject) from error
+        if self._after_segment is not None:
+            self._after_segment()
 
     def _abandon(self, error: BaseException) -> None:
         """End the capture under way, if any, and release what is captured."""

@@ -65,7 +65,11 @@ class BreakListener(Protocol):
     """Hears of the marked functions that a call comes to."""
 
     def call_eagerly(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        at_capture: Callable[..., Any] | None = None,
     ) -> Any:
         """Call a function that runs eagerly and return its result."""
 
@@ -102,6 +106,10 @@ class CaptureSession:
             an earlier session; without it the session makes one.
         stream: the capture stream; without it the session makes one. Graphs that share a pool
             should share the stream too, so that the allocator can share their memory.
+        after_segment: called in a breakable capture each time a captured segment has ended and was
+            replayed, before what runs eagerly after it. For a barrier between ranks whose captures
+            take different times and whose eager functions run collectives. An error of it ends the
+            capture. Replays do not call it.
         observer: told when the session opens and closes, with memory figures.
         memory_snapshot: a file that is written when the session ends, however it does, with all
             blocks of the allocator, for pytorch.org/memory_viz; of a `SnapshotDevice` only.
@@ -129,6 +137,7 @@ class CaptureSession:
         pool: object = None,
         stream: Stream | None = None,
         *,
+        after_segment: Callable[[], object] | None = None,
         observer: RuntimeObserver | None = None,
         memory_snapshot: str | PathLike[str] | None = None,
     ) -> None:
@@ -145,6 +154,7 @@ class CaptureSession:
         self.num_run = 0
         self.memory_made: dict[int, weakref.ref[torch.UntypedStorage]] = {}
         self._context = context
+        self._after_segment = after_segment
         self._observer = observer
         self._memory_snapshot = memory_snapshot
         self._capturing: str | None = None
@@ -261,7 +271,11 @@ class CaptureSession:
             self._listener = None
 
     def call_eagerly(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        at_capture: Callable[..., Any] | None = None,
     ) -> Any:
         """Call a function between two segments of a breakable capture, if one is under way.
 
@@ -269,10 +283,11 @@ class CaptureSession:
             function: what :func:`~npu_graph_runtime.runs_eagerly` marks.
             args: its positional arguments.
             kwargs: its keyword arguments.
+            at_capture: called in its place in the capture itself.
         """
         if self._listener is None:
             return function(*args, **kwargs)
-        return self._listener.call_eagerly(function, args, kwargs)
+        return self._listener.call_eagerly(function, args, kwargs, at_capture)
 
     def call_named(
         self,
@@ -352,7 +367,12 @@ class CaptureSession:
     ) -> tuple[DeviceGraph, Any]:
         if is_breakable:
             recorder = SegmentRecorder(
-                self.device, pool=self.pool, stream=self.stream, subject=subject, watch=watch
+                self.device,
+                pool=self.pool,
+                stream=self.stream,
+                subject=subject,
+                watch=watch,
+                after_segment=self._after_segment,
             )
             self._listener = recorder
             try:

@@ -82,9 +82,10 @@ class EagerSegment:
         *,
         device: GraphDevice,
         subject: str,
+        at_capture: Callable[..., Any] | None = None,
     ) -> tuple[EagerSegment, Any]:
-        """Call a function at capture; return the segment and the result."""
-        results = [function(*args, **kwargs)]
+        """Call a function at capture, or its stand-in; return the segment and the result."""
+        results = [(at_capture or function)(*args, **kwargs)]
         alone = memory_held_alone(results)
         result = results[0]
         given = {memory_of(tensor) for _, tensor in tensor_leaves((args, dict(kwargs)), "")}

@@ -258,9 +258,14 @@ class _Comparison:
     # What the capture session tells.
 
     def call_eagerly(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        at_capture: Callable[..., Any] | None = None,
     ) -> Any:
         """Compare the segment in front of an eager function, then the function."""
+        del at_capture  # nothing is captured here
         walk = self._walk
         if walk is None:
             return function(*args, **kwargs)

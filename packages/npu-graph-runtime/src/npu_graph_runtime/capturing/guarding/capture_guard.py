@@ -156,9 +156,14 @@ class GuardedRun:
     # What the capture session tells.
 
     def call_eagerly(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        at_capture: Callable[..., Any] | None = None,
     ) -> Any:
         """Call a function that runs eagerly at each replay too, without watching it."""
+        del at_capture  # nothing is captured here
         with self._looking_away():
             result = function(*args, **kwargs)
         self._watch.end_eager(getattr(function, "__name__", "a function"), (args, kwargs), result)
