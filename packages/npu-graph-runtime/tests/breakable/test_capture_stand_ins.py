@@ -105,7 +105,7 @@ def test_stand_in_that_returns_something_else_is_an_error_at_the_replay(
     device: GraphDevice, context: GraphContext
 ) -> None:
     mark = runs_eagerly(context, at_capture=lambda x: x.new_zeros(3))
-    double = mark(lambda x: x * 2)
+    double: Any = mark(lambda x: x * 2)
     step = graphed(device, context, lambda x: double(x).sum() + x, warmup_runs=0)
     x = ones(device)
     captured(device, context, step, x)
@@ -165,7 +165,7 @@ def test_failing_hook_ends_the_capture_and_leaves_the_session_usable(
         if fails:
             raise TimeoutError("rank 3 did not come")
 
-    attend = runs_eagerly(context)(lambda x: x * 2)
+    attend: Any = runs_eagerly(context)(lambda x: x * 2)
     step = graphed(device, context, lambda x: attend(x + 1) + 1)
     x = ones(device)
     session = CaptureSession(device, context, after_segment=barrier)
