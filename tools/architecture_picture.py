@@ -64,7 +64,7 @@ def dependencies() -> list[tuple[str, str]]:
     return [
         (package.name, sibling.name)
         for package in packages(ROOT)
-        for sibling in package.declared(extras=package.name == "npu-graph-testing").siblings
+        for sibling in package.declared(extras={"attention"}).siblings
     ]
 
 

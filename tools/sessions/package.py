@@ -14,6 +14,7 @@ from packaging.version import Version
 from sessions.errors import WorkspaceError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
 
@@ -98,27 +99,29 @@ class Package:
         listed = self.project.get("tool", {}).get("public-names", {}).get("modules", [])
         return (self.module, *listed)
 
-    def requirements(self, *, extras: bool = False, tests: bool = False) -> list[Requirement]:
+    def requirements(
+        self, *, extras: bool | Collection[str] = False, tests: bool = False
+    ) -> list[Requirement]:
         """Return what the package declares.
 
         Args:
-            extras: With the optional parts.
+            extras: With the optional parts: all, or those of these names.
             tests: With the dependency group ``test``.
         """
         project = self.project["project"]
         texts: list[str] = list(project["dependencies"])
-        if extras:
-            for group in project.get("optional-dependencies", {}).values():
+        for name, group in project.get("optional-dependencies", {}).items():
+            if extras is True or (extras and name in extras):
                 texts += group
         if tests:
             texts += dependency_groups(self.project, "test")
         return [Requirement(text) for text in texts]
 
-    def declared(self, *, extras: bool = False, tests: bool = False) -> Declared:
+    def declared(self, *, extras: bool | Collection[str] = False, tests: bool = False) -> Declared:
         """Return what is installed beside the package: what it declares, and what that needs.
 
         Args:
-            extras: For its optional parts too.
+            extras: For its optional parts too: all, or those of these names.
             tests: For its tests too.
         """
         known = {package.name: package for package in packages(self.root)}
@@ -132,7 +135,7 @@ class Package:
                 others.add(str(requirement))
             elif sibling != self and sibling.name not in siblings:
                 siblings[sibling.name] = sibling
-                pending += sibling.requirements(extras=bool(requirement.extras))
+                pending += sibling.requirements(extras=requirement.extras)
         return Declared(
             siblings=tuple(siblings[name] for name in sorted(siblings)),
             others=tuple(sorted(others)),
