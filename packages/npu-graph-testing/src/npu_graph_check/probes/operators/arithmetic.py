@@ -1,0 +1,91 @@
+"""How operators of torch round, accumulate and decide ties, on inputs that tell the ways apart."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from npu_graph_check.opened_device import open_device
+
+if TYPE_CHECKING:
+    from npu_graph_check.probe import Look
+
+# Whole numbers that the dtype holds stop being neighbours at these.
+_SPARSE_FROM = {torch.bfloat16: 256, torch.float16: 2048}
+
+
+def rounding(look: Look) -> None:
+    """Add 1 to numbers between which only every second whole number can be held."""
+    on = open_device(look).torch_device
+    for dtype, first in _SPARSE_FROM.items():
+        values = torch.tensor([first, first + 2, -first, -first - 2], dtype=dtype).to(on)
+        steps = torch.tensor([1, 1, -1, -1], dtype=dtype).to(on)
+        # Ties go to the even neighbour: one down, one up.
+        even = [first, first + 4, -first, -first - 4]
+        look.expect(f"{dtype}: ties of sums", _values(values + steps), even)
+        look.expect(f"{dtype}: ties of differences", _values(values - -steps), even)
+
+
+def products(look: Look) -> None:
+    """Add more ones in a product than the dtype could count."""
+    on = open_device(look).torch_device
+    for dtype, first in _SPARSE_FROM.items():
+        count = 4 * first
+        row, column = torch.ones(1, count, dtype=dtype), torch.ones(count, 1, dtype=dtype)
+        row, column = row.to(on), column.to(on)
+        roads: dict[str, Any] = {
+            "mm": lambda row=row, column=column: row @ column,
+            "linear": lambda row=row, column=column: torch.nn.functional.linear(row, column.T),
+            "bmm": lambda row=row, column=column: torch.bmm(row[None], column[None])[0],
+        }
+        for name, product in roads.items():
+            look.expect(f"{dtype}: {name} of {count} ones", _values(product()), [count])
+
+
+def scaled_products(look: Look) -> None:
+    """Add to a product that the dtype does not hold: the sum is held if it is rounded once."""
+    on = open_device(look).torch_device
+    for dtype, first in _SPARSE_FROM.items():
+        count = first + 1
+        row, column = torch.ones(1, count, dtype=dtype).to(on), torch.ones(count, 1, dtype=dtype)
+        column = column.to(on)
+        one = torch.ones(1, 1, dtype=dtype).to(on)
+        look.expect(
+            f"{dtype}: addmm of 1 and {count} ones",
+            _values(torch.addmm(one, row, column)),
+            [first + 2],
+        )
+        look.expect(
+            f"{dtype}: baddbmm of 1 and {count} ones",
+            _values(torch.baddbmm(one[None], row[None], column[None])),
+            [first + 2],
+        )
+
+
+def sums(look: Look) -> None:
+    """Sum more ones than the dtype could count."""
+    on = open_device(look).torch_device
+    for dtype, first in _SPARSE_FROM.items():
+        ones = torch.ones(4 * first, dtype=dtype).to(on)
+        look.expect(f"{dtype}: sum", _values(ones.sum()), [4 * first])
+        look.expect(f"{dtype}: mean", _values(ones.mean()), [1])
+        look.expect(f"{dtype}: mean of rows", _values(ones.view(4, -1).mean(1)), [1] * 4)
+
+
+def ties(look: Look) -> None:
+    """Ask which of equal values is the largest."""
+    on = open_device(look).torch_device
+    values = torch.tensor([1.0, 3.0, 3.0, 2.0, 3.0]).to(on)
+    look.expect("argmax", int(values.argmax().cpu()), 1)
+    look.expect("argmin", int((-values).argmin().cpu()), 1)
+    look.expect("max of a dimension", int(values.max(dim=0).indices.cpu()), 1)
+    found = values.topk(3)
+    look.expect("values of topk", _values(found.values), [3, 3, 3])
+    look.expect("places of topk", sorted(_values(found.indices)), [1, 2, 4])
+    ordered = values.sort(stable=True)
+    look.expect("stable sort", _values(ordered.indices), [0, 3, 1, 2, 4])
+
+
+def _values(tensor: torch.Tensor) -> list[Any]:
+    return tensor.cpu().double().reshape(-1).tolist()
