@@ -1,12 +1,30 @@
-"""Faults of times."""
+"""Faults of times: what should be fast takes a tenth of a second."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
+
+from check_teeth.fault import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from check_teeth.fault import Fault
+_SECONDS = 0.1
 
-TIMES: Mapping[str, Sequence[Fault]] = {}
+
+def _slow_replays() -> None:
+    import torch
+
+    before = torch.npu.NPUGraph.replay  # type: ignore[attr-defined]
+
+    def replay(self: Any) -> None:
+        time.sleep(_SECONDS)
+        before(self)
+
+    torch.npu.NPUGraph.replay = replay  # type: ignore[attr-defined]
+
+
+TIMES: Mapping[str, Sequence[Fault]] = {
+    "times.replay": [Fault(what="each replay takes the host 0.1 s", apply=_slow_replays)],
+}
