@@ -27,7 +27,7 @@ def computes(
         from torch.utils._python_dispatch import TorchDispatchMode
         from torch.utils._pytree import tree_map_only
 
-        class Changing(TorchDispatchMode):
+        class Changing(TorchDispatchMode):  # type: ignore[no-untyped-call]
             def __torch_dispatch__(
                 self, func: Any, types: Any, args: Any = (), kwargs: Any = None
             ) -> Any:
@@ -38,7 +38,7 @@ def computes(
                     return result
                 return tree_map_only(_tensor(), lambda value: change(value, given), result)
 
-        Changing().__enter__()
+        Changing().__enter__()  # type: ignore[no-untyped-call]
 
     return Fault(what=f"`{names}` {what}", apply=apply)
 
