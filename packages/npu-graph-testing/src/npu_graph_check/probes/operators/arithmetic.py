@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
 # Whole numbers that the dtype holds stop being neighbours at these.
-_SPARSE_FROM = {torch.bfloat16: 256, torch.float16: 2048}
+_SPARSE_FROM = ((torch.bfloat16, 256), (torch.float16, 2048))
 
 
 def rounding(look: Look) -> None:
     """Add 1 to numbers between which only every second whole number can be held."""
     on = open_device(look).torch_device
-    for dtype, first in _SPARSE_FROM.items():
+    for dtype, first in _SPARSE_FROM:
         values = torch.tensor([first, first + 2, -first, -first - 2], dtype=dtype).to(on)
         steps = torch.tensor([1, 1, -1, -1], dtype=dtype).to(on)
         # Ties go to the even neighbour: one down, one up.
@@ -30,7 +30,7 @@ def rounding(look: Look) -> None:
 def products(look: Look) -> None:
     """Add more ones in a product than the dtype could count."""
     on = open_device(look).torch_device
-    for dtype, first in _SPARSE_FROM.items():
+    for dtype, first in _SPARSE_FROM:
         count = 4 * first
         row, column = torch.ones(1, count, dtype=dtype), torch.ones(count, 1, dtype=dtype)
         row, column = row.to(on), column.to(on)
@@ -46,7 +46,7 @@ def products(look: Look) -> None:
 def scaled_products(look: Look) -> None:
     """Add to a product that the dtype does not hold: the sum is held if it is rounded once."""
     on = open_device(look).torch_device
-    for dtype, first in _SPARSE_FROM.items():
+    for dtype, first in _SPARSE_FROM:
         count = first + 1
         row, column = torch.ones(1, count, dtype=dtype).to(on), torch.ones(count, 1, dtype=dtype)
         column = column.to(on)
@@ -66,7 +66,7 @@ def scaled_products(look: Look) -> None:
 def sums(look: Look) -> None:
     """Sum more ones than the dtype could count."""
     on = open_device(look).torch_device
-    for dtype, first in _SPARSE_FROM.items():
+    for dtype, first in _SPARSE_FROM:
         ones = torch.ones(4 * first, dtype=dtype).to(on)
         look.expect(f"{dtype}: sum", _values(ones.sum()), [4 * first])
         look.expect(f"{dtype}: mean", _values(ones.mean()), [1])

@@ -12,8 +12,8 @@ from npu_graph_check.opened_device import open_device
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
 
-_HALVES = [0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, 300.0, -300.0, math.inf, -math.inf]
-_ROUNDED = [0, 2, 2, 0, -2, 126, 127, 127, -128, 127, -128]
+_HALVES = (0.5, 1.5, 2.5, -0.5, -1.5, 126.5, 127.5, 300.0, -300.0, math.inf, -math.inf)
+_ROUNDED = (0, 2, 2, 0, -2, 126, 127, 127, -128, 127, -128)
 _WIDTH = 32
 
 
@@ -22,9 +22,9 @@ def halves(look: Look) -> None:
     on = open_device(look).torch_device
     for dtype in (torch.float16, torch.float32):
         for divides in (True, False):
-            found = _quantised(_HALVES, dtype, on, divides=divides)
+            found = _quantised(list(_HALVES), dtype, on, divides=divides)
             way = "divided" if divides else "multiplied"
-            look.expect(f"{dtype}, {way}", found[: len(_HALVES)], _ROUNDED)
+            look.expect(f"{dtype}, {way}", found[: len(_HALVES)], list(_ROUNDED))
 
 
 def not_a_number(look: Look) -> None:
