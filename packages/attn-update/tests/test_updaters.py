@@ -478,3 +478,28 @@ def test_lanes_of_every_choice_give_the_same(npu_device: NpuDevice) -> None:
         lane = UpdateLane(npu_device, updater=choice)
         assert_layers_equal(model.step(lane, 2, [7, 30]), model.eager(2, [7, 30]))
         assert lane.counters.updater_steps == (0 if choice == "operators" else 1)
+
+
+def test_two_plans_of_one_key_take_turns_and_are_bound_once_each(
+    npu_device: NpuDevice, updater: Updater, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Measuring a run mode steps two plans in turns, so that each step updates everything."""
+    model, bound = PagedModel(device=npu_device), list[UpdatePlan]()
+    model.capture(2)
+    bind = updater.bind
+
+    def counted(plan: UpdatePlan, *given: Any) -> Any:
+        bound.append(plan)
+        return bind(plan, *given)
+
+    monkeypatch.setattr(updater, "bind", counted)
+    lane = UpdateLane(npu_device, updater=updater)
+    plans = [model.plans[2], UpdatePlan.compile(model.recorder, 2)]
+    for number in range(8):
+        model.plans[2] = plans[number % 2]
+        lengths = [3 + number // 4, 40 - number // 2]
+        assert_layers_equal(model.step(lane, 2, lengths), model.eager(2, lengths))
+
+    assert bound == plans
+    assert lane.counters.skipped == 0
+    assert lane.unbound_reason(plans[0]) is lane.unbound_reason(plans[1]) is None

@@ -26,6 +26,7 @@ class ReplayState(ReplayOwner):
         lane: As given.
         key: As given.
         bound: The plan of the latest step, as the lane's issuer made it ready.
+        bound_before: That of the plan before it, so that two plans may take turns.
         latest: The plan and the values of the latest step, if it went well; None for values that
             only the bound launches know.
         replayed: The mark after the latest replay, of the lane's issuer; updates wait for it on
@@ -43,6 +44,7 @@ class ReplayState(ReplayOwner):
         "_is_guarded",
         "awaits_replay",
         "bound",
+        "bound_before",
         "is_open",
         "is_run",
         "key",
@@ -59,6 +61,7 @@ class ReplayState(ReplayOwner):
         self.key = key
         self._is_guarded = is_guarded
         self.bound: BoundPlan | None = None
+        self.bound_before: BoundPlan | None = None
         self.latest: tuple[UpdatePlan, tuple[Mapping[str, object], ...] | None] | None = None
         self.replayed: object = None
         self.replayed_on: Stream | None = None

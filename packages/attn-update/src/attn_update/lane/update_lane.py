@@ -337,10 +337,10 @@ class UpdateLane:
         """
         state = plan.records.owner
         if isinstance(state, ReplayState) and state.lane is self:
-            bound = state.bound
-            if bound is not None and bound.plan is plan:
-                return bound.unbound_reason
-        return "no step of it was the latest of its key on this lane"
+            for bound in (state.bound, state.bound_before):
+                if bound is not None and bound.plan is plan:
+                    return bound.unbound_reason
+        return "no step of it was among the latest of its key on this lane"
 
     def drain(self) -> None:
         """Wait until the lane's thread has launched all updates; the device may still be busy.
@@ -453,9 +453,12 @@ class UpdateLane:
             state = self._take_over(plan.records)
         bound = state.bound
         if bound is None or bound.plan is not plan:
-            bound = issuer.bind(plan)
+            before = state.bound_before
+            if before is None or before.plan is not plan:
+                before = issuer.bind(plan)
             # What the launches of another plan were given, these do not have.
-            state.bound, state.latest = bound, None
+            state.bound, state.bound_before, state.latest = before, bound, None
+            bound = before
         step = self._check(state, bound, parameters)
         previous, last = state.replayed, state.replayed_on
         if previous is not None and last is not current and last != current:
