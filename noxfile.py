@@ -456,7 +456,7 @@ def _with_torch(session: nox.Session) -> tuple[Installer, TorchRelease]:
 def _everything(session: nox.Session) -> str:
     """Return the Python of the environment that has all packages, from the tree, and all tools."""
     installer, release = _with_torch(session)
-    requirements = {*_declared(), *tool_requirements("example", "types")}
+    requirements = {*_declared(), *tool_requirements("example", "types", "peers")}
     return installer.environment(
         "everything", requirements, release=release, python=sys.executable, editable=packages(ROOT)
     )
