@@ -205,20 +205,19 @@ def engine(session: nox.Session, engine: Engine) -> None:
     """Run an engine that others wrote on simulated CANN, with its own code and with ours.
 
     After ``--``: ``--release=torch-2.10`` for the versions that the engine pins, with the Python of
-    that row; ``--part=fusions`` for one of the scripts; further options are that script's, or those
-    of ``engines/<engine>_session.py``, which then runs alone.
+    that row; ``--part=fusions`` for one of the parts; further options are those of that part, or of
+    ``engines/<engine>/session.py``, which then runs alone.
     """
     installer, release = _with_torch(session)
     python = sys.executable
     options = []
-    scripts = engine.scripts
+    modules = list(engine.parts.values())
     for text in session.posargs:
         if text.startswith("--part="):
-            stem = engine.name.replace("-", "_")
-            path = f"engines/{stem}_{text.partition('=')[2]}.py"
-            if path not in engine.scripts:
-                session.error(f"there is no {path}; there are: {', '.join(engine.scripts)}")
-            scripts = [path]
+            part = text.partition("=")[2]
+            if part not in engine.parts:
+                session.error(f"there is no part {part}; there are: {', '.join(engine.parts)}")
+            modules = [engine.parts[part]]
         elif text.startswith("--release="):
             (release,) = (each for each in releases() if each.name == text.partition("=")[2])
             python = find_interpreter(release.python)
@@ -229,8 +228,8 @@ def engine(session: nox.Session, engine: Engine) -> None:
     # Threads of torch's own kernels would wait for each other on the cores that are timed. Where CI
     # is set, torch ends what it warns of elsewhere: operators of the engines that return an input.
     environment = {"OMP_NUM_THREADS": "1", "CI": "", **ENVIRONMENT}
-    for script in scripts[:1] if options else scripts:
-        command = [python, "-m", "cann_sim", "run", "--", python, script, *options]
+    for module in modules[:1] if options else modules:
+        command = [python, "-m", "cann_sim", "run", "--", python, "-m", module, *options]
         session.run(*command, env=environment, external=True)
 
 
@@ -245,7 +244,8 @@ def vllm_ascend_patterns(session: nox.Session) -> None:
     _build_simulator(session, python)
     # fx-passes needs torch alone, so it comes from the tree into the engine's environment.
     settings = {"PYTHONPATH": str(ROOT / "packages" / "fx-passes" / "src"), "CANN_SIM_DEVICES": "2"}
-    command = [python, "-m", "cann_sim", "run", "--", python, "engines/vllm_patterns.py"]
+    command = [python, "-m", "cann_sim", "run", "--", python]
+    command += ["-m", "engines.pages.vllm_patterns"]
     session.run(*command, *session.posargs, env={**ENVIRONMENT, **settings}, external=True)
 
 
