@@ -78,7 +78,7 @@ class GraphContext:
         """Return a context manager that sets mode and key, and restores both however it ends.
 
         Spans nest; the returned object may be entered again once it was left. Entering raises
-        :class:`~npu_graph_runtime.ContextThreadError` while another thread is inside a span.
+        :class:`~npu_graph_runtime.errors.ContextThreadError` while another thread is inside a span.
 
         Args:
             mode: run mode of the calls inside.

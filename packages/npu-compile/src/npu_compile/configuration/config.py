@@ -14,13 +14,10 @@ from npu_compile.configuration.config_values import is_whole, name_hint, require
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
 from npu_compile.configuration.option_flags import read_flags
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import (
-    AddressCheck,
-    CaptureBudget,
-    CaptureGuard,
-    CaptureSizeError,
-    RunMode,
-)
+from npu_graph_runtime import AddressCheck, RunMode
+from npu_graph_runtime.diagnosis import CaptureGuard
+from npu_graph_runtime.errors import CaptureSizeError
+from npu_graph_runtime.planning import CaptureBudget
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -15,7 +15,8 @@ from npu_compile.runners.padded_steps import PaddedSteps
 from npu_compile.runners.runner_arguments import require_prepare
 from npu_compile.runners.runner_statistics import RunnerStatistics, StepCounts
 from npu_compile.runners.step_capture import StepCapture
-from npu_graph_runtime import RunMode, ShadowValidation
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.diagnosis import ShadowValidation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +28,9 @@ if TYPE_CHECKING:
     from npu_compile.inputs.step_size import StepSize
     from npu_compile.runners.recorded_plans import RecordedPlans
     from npu_compile.runners.step_form import StepForm
-    from npu_graph_runtime import (
-        AgreedStep,
-        CapturePlan,
-        DeviceError,
-        Exchange,
-        GraphKey,
-        RunModeChoice,
-    )
+    from npu_graph_runtime import AgreedStep, Exchange, GraphKey
+    from npu_graph_runtime.errors import DeviceError
+    from npu_graph_runtime.planning import CapturePlan, RunModeChoice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,7 +203,7 @@ class StepRunner:
             on_forecast: called once with the plan, where the configuration has a
                 ``capture_budget``, when two sizes are captured and it says what all will take.
             exchange: a collective on the host, for ranks that in mode ``measured`` have to choose
-                alike: all that hold collectives, see `npu_graph_runtime.RunModeChooser`.
+                alike: all that hold collectives, see `npu_graph_runtime.planning.RunModeChooser`.
 
         Raises:
             ConfigError: ``capture_budget`` holds none of the sizes; ``prepare`` is no function.

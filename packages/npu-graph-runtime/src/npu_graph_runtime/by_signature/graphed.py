@@ -37,7 +37,7 @@ from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.capture_session import CaptureSession
 from npu_graph_runtime.capturing.eager_segment import EagerSegment
 from npu_graph_runtime.capturing.fresh_memory import memory_of
-from npu_graph_runtime.capturing.graphed_callable import GraphedCallable, MissPolicy
+from npu_graph_runtime.capturing.graphed_callable import GraphedCallable
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
 from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
@@ -128,6 +128,7 @@ class Graphed:
         "_has_warned",
         "_is_copied",
         "_is_inside",
+        "_is_strict",
         "_latest",
         "_lock",
         "_mode",
@@ -135,7 +136,6 @@ class Graphed:
         "_most",
         "_name",
         "_numbers",
-        "_on_refusal",
         "_pool",
         "_recaptures",
         "_refused",
@@ -155,7 +155,7 @@ class Graphed:
         is_copied: bool,
         uncopied: Collection[int | str],
         name: str | None,
-        on_refusal: MissPolicy,
+        strict: bool,
         weights: NamedTensors | None,
         kept_memory: KeptMemory,
         observer: RuntimeObserver | None,
@@ -178,7 +178,7 @@ class Graphed:
         self._mode = RunMode.FULL if breaks is None else RunMode.BREAKABLE
         self._is_copied = is_copied
         self._uncopied = frozenset(uncopied)
-        self._on_refusal = on_refusal
+        self._is_strict = strict
         self._pool = device.create_memory_pool() if pool is None else pool
         self._stream = device.create_stream()
         self._graphed = GraphedCallable(
@@ -213,8 +213,7 @@ class Graphed:
         """Replay the graph of the call's signature, or run the function.
 
         Raises:
-            UnsupportedInputError: with ``on_refusal=MissPolicy.RAISE``, a call that cannot be
-                captured.
+            UnsupportedInputError: with ``strict=True``, a call that cannot be captured.
             Exception: whatever the function raises; and, for a function that breaks, what has
                 failed in a capture or a replay of which a part has run.
         """
@@ -587,7 +586,7 @@ class Graphed:
             self._report(error)
 
     def _report(self, error: Exception) -> None:
-        if self._on_refusal is MissPolicy.RAISE:
+        if self._is_strict:
             raise error
         if type(error) in self._has_warned:
             return
@@ -613,7 +612,7 @@ def graphed(
     copy_outputs: bool = True,
     uncopied: Collection[int | str] = (),
     name: str | None = None,
-    on_refusal: MissPolicy = MissPolicy.RUN_EAGERLY,
+    strict: bool = False,
     weights: NamedTensors | None = None,
     kept_memory: KeptMemory = KeptMemory.RAISE,
     observer: RuntimeObserver | None = None,
@@ -655,7 +654,7 @@ def graphed(
             such as a key/value cache. The graph uses your memory, so the address belongs to the
             signature.
         name: for messages; by default that of the function.
-        on_refusal: whether a call that cannot be captured runs eagerly or raises.
+        strict: raise where a call cannot be captured, instead of running it eagerly.
         weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
         kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
         observer: told of captures, replays and releases.
@@ -676,7 +675,7 @@ def graphed(
         is_copied=copy_outputs,
         uncopied=uncopied,
         name=name,
-        on_refusal=on_refusal,
+        strict=strict,
         weights=weights,
         kept_memory=kept_memory,
         observer=observer,

@@ -51,8 +51,9 @@ def runs_eagerly(
     What it makes, keeps elsewhere and does not return, captured work may not read: that is an error
     at the capture, since each replay makes other memory.
 
-    Anything else is an :class:`~npu_graph_runtime.EagerSegmentError` at the replay. So is another
-    number of results or another plain value, which Python code behind the function may have used.
+    Anything else is an :class:`~npu_graph_runtime.errors.EagerSegmentError` at the replay. So is
+    another number of results or another plain value, which Python code after the
+    function may have used.
 
     Args:
         context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
@@ -96,10 +97,10 @@ def _nothing_between_segments() -> None:
 def runs_captured(context: CallContext, name: str) -> Callable[[Function], Function]:
     """Return a decorator that gives a name to work inside a captured segment.
 
-    Errors call the segment by it, and :func:`~npu_graph_runtime.find_first_difference` compares
-    what the function returns. A replay costs nothing more. For the work of a layer between two
-    functions that run eagerly, say; a function that contains one of those names the segment that
-    it ends in.
+    Errors name the segment so, and :func:`~npu_graph_runtime.diagnosis.find_first_difference`
+    compares what the function returns. A replay costs nothing more. Use it, for example, for the
+    work of a layer between two functions that run eagerly. A function that contains such a function
+    names the segment that it ends in.
 
     Args:
         context: of the callables that capture, as for :class:`~npu_graph_runtime.GraphedCallable`.
@@ -122,10 +123,10 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
 class SegmentedGraph:
     """Captured segments and what runs eagerly between them, replayed as one graph.
 
-    A :class:`~npu_graph_runtime.DeviceGraph` like any other. The eager functions run on the thread
-    and the stream that replay; an exception of one leaves the rest of the step undone and the graph
-    as good as before. They run without gradients, or in inference mode, where the capture did,
-    whatever the mode of the replay.
+    A :class:`~npu_graph_runtime.device.DeviceGraph` like any other. The eager functions run on the
+    thread and the stream that replay; an exception of one leaves the rest of the step undone and
+    the graph as good as before. They run without gradients, or in inference mode, where the capture
+    did, whatever the mode of the replay.
 
     Args:
         segments: graphs, and eager segments between them.

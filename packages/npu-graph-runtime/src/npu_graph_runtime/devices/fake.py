@@ -43,7 +43,7 @@ class FakeDevice:
     of a device. During a capture nothing that exists before is written. After it the memory made
     in it holds NaN (the smallest value of integer dtypes) until the first replay, so that reading
     too early is seen. A wait that nothing can satisfy is a
-    :class:`~npu_graph_runtime.DeadlockError` at the next synchronisation, not a hang.
+    :class:`~npu_graph_runtime.errors.DeadlockError` at the next synchronisation, not a hang.
 
     By default work runs as soon as nothing before it waits. With ``is_held`` it runs only where the
     test says so by :meth:`advance`, in an order that its random generator draws: so the device can

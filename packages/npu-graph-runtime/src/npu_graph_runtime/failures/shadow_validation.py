@@ -21,7 +21,7 @@ class ShadowValidation:
 
     Use it in a service to detect that a graph no longer computes what the model does: because the
     capture baked in a value, a weight was replaced, or memory was reused. It compares what
-    :func:`~npu_graph_runtime.find_first_difference` compares.
+    :func:`~npu_graph_runtime.diagnosis.find_first_difference` compares.
 
     A compared step changes memory once, as a step that is not compared:
 

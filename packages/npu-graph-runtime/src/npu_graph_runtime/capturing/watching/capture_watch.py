@@ -43,7 +43,7 @@ class KeptMemory(enum.Enum):
     """What a capture does where memory that it made is kept outside and is no output."""
 
     RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.KeptMemoryError`; nothing is captured."""
+    """Raise :class:`~npu_graph_runtime.errors.KeptMemoryError`; nothing is captured."""
 
     WARN = "warn"
     """Warn once a callable: for who knows that nobody relies on what lies there."""
