@@ -1,4 +1,4 @@
-"""Capture and replay device graphs behind a small device seam."""
+"""Capture and replay device graphs through a small device interface."""
 
 from npu_graph_runtime.__about__ import __version__
 from npu_graph_runtime.agreement import AgreedStep, Exchange, RankAgreement
