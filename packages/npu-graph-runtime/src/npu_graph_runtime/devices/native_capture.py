@@ -31,8 +31,7 @@ class NativeCapture:
         end_allocation: ends what the capture began in a pool's allocator, if the device rejects the
             end of the capture. torch_npu 2.10 and torch.cuda do not do this themselves; they then
             reject further captures and do not empty the cache, and no torch_npu frees the pool.
-            Raises
-            ``RuntimeError`` if nothing is open.
+            It raises ``RuntimeError`` if nothing is open.
 
     Raises:
         CaptureStateError: The stream is capturing.

@@ -36,8 +36,8 @@ class ErrorCode:
 
     Attributes:
         code: the runtime error code.
-        error: class of the error that reports it.
-        meaning: what the device says with it.
+        error: error class that reports it.
+        meaning: meaning according to the device.
         remedy: what to do.
     """
 
@@ -208,7 +208,7 @@ def _table() -> Mapping[int, ErrorCode]:
 
 
 def _rare_rows() -> list[tuple[int, type[DeviceError], str, str]]:
-    """Return the codes that graph execution seldom sees; with them the table is whole."""
+    """Return codes that graph execution rarely meets, which complete the table."""
     visible = "count devices from 0 among those that ASCEND_RT_VISIBLE_DEVICES names"
     permission = "map the device into the container, or add the user to the driver's group"
     once = "initialise CANN once a process: import torch_npu before other libraries of CANN"

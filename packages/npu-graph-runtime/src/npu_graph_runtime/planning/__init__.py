@@ -1,1 +1,1 @@
-"""What captures cost, which capture sizes fit a device, and which run mode is fastest."""
+"""Plans captures: their cost, the sizes that fit a device, and the fastest run mode."""

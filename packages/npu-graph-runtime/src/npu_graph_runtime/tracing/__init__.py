@@ -1,1 +1,1 @@
-"""What happened when: events of an observer as a trace that Perfetto opens."""
+"""Writes an observer's events as a trace that Perfetto opens."""
