@@ -1,8 +1,7 @@
 """The device interface: what this package requires of a device, and optional features.
 
 All are protocols. The objects of `torch.npu` implement `Stream`, `Event` and `ExternalEvent` as
-they
-are; `npu_graph_runtime`'s devices implement `TaskDevice`. This package imports neither.
+they are; `npu_graph_runtime`'s devices implement `TaskDevice`. This package imports neither.
 
 Every device must implement `TaskDevice`. If it also implements `AddressedDevice`,
 `DirectLaunchDevice` or `FusedUpdateDevice`, the lane detects this and updates are faster. If a
@@ -70,8 +69,7 @@ class ExternalEvent(Protocol):
     """An event that a captured graph waits for and that is set from outside the graph.
 
     It is a device word: `wait` blocks the stream until the word is one and sets it to zero,
-    `record`
-    sets it to one. One record serves one wait.
+    `record` sets it to one. One record serves one wait.
     """
 
     def wait(self, stream: Stream, /) -> None:
@@ -126,10 +124,8 @@ class AddressedDevice(Protocol):
     """A device that provides addresses of its functions and objects, for updaters to call.
 
     These are addresses of public C functions of CANN and of the objects they accept, so neither
-    side
-    needs the headers or libraries of torch_npu. Use them only for a stream that launches directly:
-    with
-    a launch queue, they would overtake the queued work.
+    side needs the headers or libraries of torch_npu. Use them only for a stream that launches
+    directly: with a launch queue, they would overtake the queued work.
     """
 
     def use_stream(self, stream: Stream) -> AbstractContextManager[object]:
@@ -156,10 +152,9 @@ class AddressedDevice(Protocol):
 
         Returns:
             Maps names to addresses of the same functions that torch_npu would call, without those
-            that
-            it would not find. Also ``describe_tensor``, a C++ function of
-            ``const at::Tensor&`` that returns a new ``aclTensor`` of it. Empty if this device
-            is not known to run the operators by these kernels; torch then calls them.
+            that it would not find. Also ``describe_tensor``, a C++ function of ``const
+            at::Tensor&`` that returns a new ``aclTensor`` of it. Empty if this device is not known
+            to run the operators by these kernels; torch then calls them.
         """
 
     def stream_address(self, stream: Stream) -> int:
@@ -192,9 +187,8 @@ class DirectLaunchDevice(Protocol):
     default). Beginning and ending a task update must then wait for that thread to catch up, twice
     per layer, which costs more than the update; and a launch that the operator rejects fails
     later, when the layer is unknown. A stream without the queue has neither problem, but it must
-    not
-    wait for an event whose recording is still in the queue. The queue is therefore flushed once per
-    step, which the replay would have to do anyway.
+    not wait for an event whose recording is still in the queue. The queue is therefore flushed once
+    per step, which the replay would have to do anyway.
     """
 
     def create_direct_stream(self) -> Stream:
@@ -214,8 +208,7 @@ class FusedUpdateDevice(Protocol):
     """A device that may begin, launch, end and record an update in one call.
 
     torch_npu has such a call for some operators; it saves three passes through Python per layer.
-    Only
-    the device may use it, because it is private to torch_npu.
+    Only the device may use it, because it is private to torch_npu.
     """
 
     def fused_update(self, operator: str) -> Callable[..., object] | None:
@@ -253,8 +246,8 @@ class GuardingDevice(Protocol):
     """A device whose graphs call back before they are replayed.
 
     A step whose replay belongs to another graph is then rejected before anything is launched,
-    whatever
-    function replays it. Without this, such a replay waits forever for events that nobody sets.
+    whatever function replays it. Without this, such a replay waits forever for events that nobody
+    sets.
     """
 
     @property

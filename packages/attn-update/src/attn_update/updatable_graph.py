@@ -4,9 +4,8 @@ torch_npu records attention while it captures with ``torch.npu.graph(graph,
 auto_dispatch_capture=True)``, and ``NPUGraph.update(cpu_update_input=[...])`` updates it: without
 checking names, in Python for each layer, and in an order that is only correct if the host waits in
 each step. Some engines keep such records themselves, as vLLM-Ascend does in its ``GraphParams``,
-and
-update in the same way. This module turns either into a plan, and the same input into a step of an
-update lane.
+and update in the same way. This module turns either into a plan, and the same input into a step of
+an update lane.
 """
 
 from __future__ import annotations
@@ -72,15 +71,12 @@ class UpdatableGraph:
 
     One call of `update` replaces ``graph.replay()`` and ``graph.update(cpu_update_input=...)``, in
     either order and on any threads. It checks the number of inputs, their names, and everything
-    that
-    `UpdatePlan.check` checks before anything is launched. If your engine replays the graph itself,
-    pass `plan` to `UpdateLane.begin` instead.
+    that `UpdatePlan.check` checks before anything is launched. If your engine replays the graph
+    itself, pass `plan` to `UpdateLane.begin` instead.
 
     The graphs of a target and a draft model, and of all their batch sizes, can share one recorder
-    and
-    one lane. Call `release` before the graph is destroyed or captured again. From now on, do not
-    update
-    the graph in any other way; no other update may be in progress.
+    and one lane. Call `release` before the graph is destroyed or captured again. From now on, do
+    not update the graph in any other way; no other update may be in progress.
 
     torch_npu keeps only weak tensors, so a freed cache is not noticed here.
 
@@ -147,8 +143,7 @@ class UpdatableGraph:
         """Return whether torch_npu recorded attention in a graph.
 
         A graph that was captured without ``auto_dispatch_capture=True``, or whose attention reads
-        its
-        lengths on the device, has no records; simply replay it.
+        its lengths on the device, has no records; simply replay it.
 
         Args:
             graph: A graph captured by torch_npu.
@@ -165,8 +160,7 @@ class UpdatableGraph:
 
         Args:
             cpu_update_input: Maps argument names to lengths. Pass one mapping for all launches, or
-                one
-                for each in the order of capture (for draft steps in one graph), or one for each
+                one for each in the order of capture (for draft steps in one graph), or one for each
                 group of launches in the order of their first. Names that are omitted keep their
                 latest values.
 

@@ -32,8 +32,7 @@ class UpdatableLayers:
     Layers captured with the same metadata object form a parameter group, named after the first of
     them:
     their lengths are read once per step. Either all layers of a graph are recorded, or none; graphs
-    of
-    different keys may use different kinds.
+    of different keys may use different kinds.
 
     Args:
         lane: Lane of the device; a model and its draft share it.
@@ -98,8 +97,7 @@ class UpdatableLayers:
             metadata: The engine's metadata of the layer for this capture.
             arguments: Arguments of the operator, as for `Recorder.attention`.
             read: Returns the step parameters in the metadata of a step; arguments that the kind
-                does
-                not have are dropped.
+                does not have are dropped.
             pad: Whether a step may have fewer sequences than were captured, as in
                 `ParameterGroup.pad`. If the kind keeps the captured block table, into which the
                 engine writes, `read` must return that table.

@@ -21,13 +21,11 @@ def check_sibling_versions() -> None:
     """Raise an error if an imported package is outside the version range that npu-compile declares.
 
     The ranges are read from npu-compile's installed metadata. If npu-compile is imported without
-    being
-    installed, nothing is checked.
+    being installed, nothing is checked.
 
     Raises:
         SiblingVersionError: A version is outside its range. The message names the package, its file
-            and
-            the range.
+            and the range.
     """
     try:
         requirements = [Requirement(text) for text in requires("npu-compile") or ()]

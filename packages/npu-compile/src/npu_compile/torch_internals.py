@@ -63,8 +63,7 @@ class GuardOfDynamo(NamedTuple):
     Attributes:
         kind: the check, for instance ``CONSTANT_MATCH``.
         name: a Python expression over ``L`` and ``G``, the locals and globals of the compiled
-            function;
-            empty if the check is not about a single value.
+            function; empty if the check is not about a single value.
         conditions: Python expressions that were true.
     """
 
@@ -97,9 +96,8 @@ def compile_telling_guards(
     """Compile a function with Dynamo as one graph of static sizes, and report its guards.
 
     `torch._dynamo.optimize` is what `torch.compile` calls. Its `guard_export_fn`, torch 2.10 to
-    2.14,
-    is called after each compilation with all guards, before the first run. `torch.compile` does not
-    expose it.
+    2.14, is called after each compilation with all guards, before the first run. `torch.compile`
+    does not expose it.
     """
 
     def told(guards: Iterable[Any]) -> None:
@@ -153,8 +151,7 @@ def version_of_settings() -> bytes:
     """Return a value that changes with Dynamo's settings; only comparable within this process.
 
     `torch._dynamo.config.get_hash`, torch 2.10 to 2.14; recomputed after each change. The order of
-    sets
-    differs between processes.
+    sets differs between processes.
     """
     return torch._dynamo.config.get_hash()
 
@@ -163,10 +160,8 @@ def global_state() -> str:
     """Return the global state of torch that every Dynamo compilation depends on, as JSON.
 
     It covers gradients, autocast, default dtype, determinism, precision of matrix products, and
-    torch
-    functions. The number of threads is omitted: it differs between machines, and no graph depends
-    on it.
-    `GlobalStateGuard`, torch 2.10 to 2.14, is what Dynamo compares before each call.
+    torch functions. The number of threads is omitted: it differs between machines, and no graph
+    depends on it. `GlobalStateGuard`, torch 2.10 to 2.14, is what Dynamo compares before each call.
     """
     state: str = torch._C._dynamo.guards.GlobalStateGuard().__getstate__()  # type: ignore[attr-defined]
     return _NUM_THREADS.sub("", state)

@@ -38,8 +38,7 @@ class AgreedStep:
     Attributes:
         mode: the run mode.
         bucket: number of tokens that every rank pads its batch to, including idle ranks; ``None``
-            in
-            mode ``EAGER``, in which each rank runs its own batch.
+            in mode ``EAGER``, in which each rank runs its own batch.
         num_tokens: tokens of each rank before padding, by rank; 0 for an idle one.
     """
 
@@ -57,12 +56,9 @@ class RankAgreement:
     """Agrees with the other ranks, step by step; create one per rank.
 
     The result is the weakest mode that a rank with tokens proposes: ``EAGER`` before ``PIECEWISE``
-    or
-    ``BREAKABLE`` before ``FULL``. The bucket is that of the rank with the most tokens. If no size
-    of
-    the mode fits, all ranks run eagerly. An idle rank takes part with no tokens. It does not weaken
-    the
-    mode, and runs a batch of padding.
+    or ``BREAKABLE`` before ``FULL``. The bucket is that of the rank with the most tokens. If no
+    size of the mode fits, all ranks run eagerly. An idle rank takes part with no tokens. It does
+    not weaken the mode, and runs a batch of padding.
 
     Costs one exchange of five integers per step. Use it from one host thread.
 
@@ -91,8 +87,7 @@ class RankAgreement:
 
         Raises:
             RankDisagreementError: Ranks have different capture sizes, are at different steps, or
-                propose
-                modes that exclude each other. All ranks raise it.
+                propose modes that exclude each other. All ranks raise it.
             RankFailedError: A rank gave up, or did not take part. All other ranks raise it.
         """
         rows = self._exchanged(mode, num_tokens)
@@ -128,8 +123,7 @@ class RankAgreement:
         """Tell the other ranks that this one cannot continue, instead of calling :meth:`agree`.
 
         Call it when a step has failed, before the error leaves the worker. The other ranks then
-        raise
-        `RankFailedError` rather than wait.
+        raise `RankFailedError` rather than wait.
 
         Raises:
             RankFailedError: Another rank did not take part.

@@ -111,15 +111,11 @@ class CaptureSizes:
         """Return the sizes rounded up to multiples of every factor.
 
         With sequence parallelism a batch is divided over the tensor-parallel ranks, and with
-        speculative
-        decoding every sequence has one row more than it has draft tokens. Every batch that fits
-        these sizes
-        also fits the rounded ones, so the largest size may grow, by less than the least common
-        multiple of
-        the factors. Create static buffers for `largest` of the result. vLLM's
-        ``adjust_cudagraph_sizes_for_spec_decode`` drops a size that would exceed the maximum
-        instead, so
-        its largest batches run eagerly.
+        speculative decoding every sequence has one row more than it has draft tokens. Every batch
+        that fits these sizes also fits the rounded ones, so the largest size may grow, by less than
+        the least common multiple of the factors. Create static buffers for `largest` of the result.
+        vLLM's ``adjust_cudagraph_sizes_for_spec_decode`` drops a size that would exceed the maximum
+        instead, so its largest batches run eagerly.
 
         Args:
             factors: such as the number of tensor-parallel ranks and ``1 + num_draft_tokens``.
@@ -152,10 +148,8 @@ def vllm_capture_sizes(
     speculative decoding, round the result with :meth:`CaptureSizes.rounded_to_multiples`.
 
     If the steps end below the largest decode batch, that batch is also a size. vLLM-Ascend omits it
-    and
-    runs batches of 9 to 12 eagerly for 12 sequences. As in vLLM, no size exceeds 512 tokens by
-    default;
-    for larger batches raise `max_capture_size`.
+    and runs batches of 9 to 12 eagerly for 12 sequences. As in vLLM, no size exceeds 512 tokens by
+    default; for larger batches raise `max_capture_size`.
 
     Args:
         max_num_sequences: most sequences of a batch.

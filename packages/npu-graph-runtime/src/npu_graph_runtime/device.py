@@ -177,10 +177,8 @@ class GraphDevice(TaskDevice, Protocol):
         However it is left, the device is not capturing afterwards and the previous stream is
         current again.
         After an exception, the graph is empty and must not be used any more, and the exception of
-        the body
-        propagates. It may be left again with an exception: that undoes only what an interrupt of
-        the first
-        time has left.
+        the body propagates. It may be left again with an exception: that undoes only what an
+        interrupt of the first time has left.
 
         Args:
             graph: an empty graph of this device.
@@ -190,8 +188,7 @@ class GraphDevice(TaskDevice, Protocol):
 
         Raises:
             RuntimeError: The stream is the default one or already capturing, the graph has already
-                been
-                captured, or the device rejects the captured work.
+                been captured, or the device rejects the captured work.
         """
 
     def synchronize(self) -> None:
@@ -207,9 +204,8 @@ class GraphDevice(TaskDevice, Protocol):
         """Return the number of streams that the device can still provide, or ``None``.
 
         A captured graph uses at least one for each stream that it was captured on, until it is
-        reset; none
-        if the device uses streams only while a graph runs. ``None`` if the device does not report
-        it.
+        reset; none if the device uses streams only while a graph runs. ``None`` if the device does
+        not report it.
         """
 
 
@@ -229,8 +225,7 @@ class GuardingDevice(Protocol):
 
     A captured graph may wait for something from outside, for instance for updates of its attention.
     If it were replayed in place of another graph, it would wait forever. The code that captures
-    such
-    work guards the graph, and the code around a replay says what it expects.
+    such work guards the graph, and the code around a replay says what it expects.
     """
 
     @property
@@ -242,8 +237,7 @@ class GuardingDevice(Protocol):
 
         Args:
             refusal: returns why the replay is rejected, or ``None``. Its argument is the ``step``
-                of
-                `expected_replay`. It must not keep the graph alive.
+                of `expected_replay`. It must not keep the graph alive.
 
         Returns:
             Whether there is such a graph, captured by :meth:`GraphDevice.capture`.

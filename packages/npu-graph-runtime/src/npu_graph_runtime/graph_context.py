@@ -42,10 +42,8 @@ class GraphContext:
     """Run mode and graph key of the current call, shared by the wrappers of one model.
 
     Create one and pass it to every wrapper; there is no global context. :meth:`run` ensures that
-    only
-    one host thread uses it at a time, so models that run concurrently need a context each. An
-    object of
-    your engine may replace it: see :class:`CallContext`.
+    only one host thread uses it at a time, so models that run concurrently need a context each. An
+    object of your engine may replace it: see :class:`CallContext`.
 
     Attributes:
         mode: run mode of the current call; ``EAGER`` outside :meth:`run`.
@@ -69,8 +67,7 @@ class GraphContext:
         Call it if you catch an exception raised by a signal handler, such as ``KeyboardInterrupt``,
         and
         continue: Python may call the handler just when a ``with`` statement is left, which then
-        remains
-        entered. Call it on the thread of the span, outside all spans.
+        remains entered. Call it on the thread of the span, outside all spans.
         """
         session = self.capture_session
         if session is not None:
@@ -82,8 +79,8 @@ class GraphContext:
         """Return a context manager that sets mode and key, and restores both however it ends.
 
         Spans can be nested, and the returned object can be entered again after it was left.
-        Entering raises
-        :class:`~npu_graph_runtime.ContextThreadError` while another thread is inside a span.
+        Entering raises :class:`~npu_graph_runtime.ContextThreadError` while another thread is
+        inside a span.
 
         Args:
             mode: run mode of the calls inside.

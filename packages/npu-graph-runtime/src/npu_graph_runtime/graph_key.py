@@ -20,10 +20,8 @@ class GraphKey:
     active LoRA adapters or in uniformity run other kernels, and must not share a graph. Keys are
     equal if their values are equal and have the same types: ``extra=(1,)`` and ``extra=(True,)``
     are different keys. You can pickle a key and send it to another process, where it finds the
-    graph
-    captured there with an equal key. The hash is computed once. If you keep one key object per
-    graph
-    (for example in a table by bucket), a look-up costs one identity comparison.
+    graph captured there with an equal key. The hash is computed once. If you keep one key object
+    per graph (for example in a table by bucket), a look-up costs one identity comparison.
 
     Attributes:
         num_tokens: tokens of the padded batch, at least 1.
@@ -129,8 +127,7 @@ def largest_first(keys: Iterable[GraphKey]) -> list[GraphKey]:
 
     The first capture then makes the shared pool as large as any later one needs, so smaller graphs
     reuse its blocks (vLLM's ``get_capture_descs`` and SGLang's graph runner use the same order).
-    Keys
-    of equal size keep their order.
+    Keys of equal size keep their order.
 
     Args:
         keys: any number of keys; not changed.

@@ -50,8 +50,7 @@ class GuardedReplays:
 
         Args:
             refusal: returns why the replay is rejected, or ``None``. Its argument is what the
-                replaying
-                thread is expected to replay. It must not keep the graph alive.
+                replaying thread is expected to replay. It must not keep the graph alive.
 
         Returns:
             Whether there is such a graph.

@@ -138,8 +138,7 @@ class RuntimeObserver(Protocol):
     """Receives the events of the callables and sessions that it is passed to.
 
     Without an observer, no time is measured and no event is created. It is called on the thread of
-    the
-    call it reports. Its exceptions reach the caller.
+    the call it reports. Its exceptions reach the caller.
     """
 
     def observe(self, event: RuntimeEvent, /) -> None:

@@ -1,8 +1,7 @@
 """The private names of torch that this package uses.
 
 Each function says in which versions of torch the name exists and why it is needed. All private
-names
-of torch_npu are in `npu_graph_runtime.devices.npu`.
+names of torch_npu are in `npu_graph_runtime.devices.npu`.
 """
 
 # ruff: noqa: SLF001 - this file is their place
@@ -102,8 +101,7 @@ def python_kernels() -> AbstractSet[str]:
     """Return which kernels are Python, registered by ``torch.library``: `namespace/name/key`.
 
     ``torch.library._impls``, torch 2.10 to 2.14: there is no public API. Empty if a later torch has
-    no
-    such set; an opaque operator is then recorded as one launch.
+    no such set; an opaque operator is then recorded as one launch.
     """
     kernels: AbstractSet[str] = getattr(torch.library, "_impls", frozenset())
     return kernels
@@ -113,8 +111,7 @@ def layout_guard(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
     """Return a function that checks whether the type and layout of tensors equal those of these.
 
     It compares shape, strides, dtype, device, gradients and dispatch keys, so torch's modes count
-    too,
-    but not addresses. It keeps no tensor alive, and takes a third of the time of Python.
+    too, but not addresses. It keeps no tensor alive, and takes a third of the time of Python.
 
     `torch._C._dynamo.guards.TensorGuards`, torch 2.10 to 2.14, with which Dynamo compares inputs.
 
@@ -157,8 +154,7 @@ def tensor_offset() -> int | None:
     """Return the offset in bytes of torch's own tensor in a tensor's Python object.
 
     `Tensor._cdata`, torch 2.10 to 2.14, is the address at that offset. It is 16 or 24, depending on
-    how
-    torch stores its tensor. ``None`` if a later torch stores it elsewhere.
+    how torch stores its tensor. ``None`` if a later torch stores it elsewhere.
     """
     tensor = torch.zeros(1)
     address = getattr(tensor, "_cdata", None)
@@ -210,8 +206,7 @@ def storage_owners(tensor: torch.Tensor) -> int:
     """Return the number of tensors and Python storage objects that refer to a tensor's memory.
 
     `torch._C._storage_Use_Count`, torch 2.10 to 2.14, which torch's graph trees also use: no public
-    API
-    tells whether memory is shared.
+    API tells whether memory is shared.
     """
     storage = tensor.untyped_storage()
     count: int = torch._C._storage_Use_Count(storage._cdata)

@@ -55,8 +55,7 @@ class BoundLaunches(ABC):
     """The launches of one plan, prepared once by an `Updater`; a step only passes changes.
 
     They refer to what the plan refers to: weak tensors, the workspace, and addresses that stay
-    valid as
-    long as the plan's task groups and events.
+    valid as long as the plan's task groups and events.
 
     Attributes:
         num_dispatched: Number of launches that torch dispatches to its current stream.
@@ -72,12 +71,9 @@ class BoundLaunches(ABC):
 
         Returns:
             For each slot, an empty mapping if its launches got other lengths than before, or
-            tensors
-            in other memory. Pass this to the next `run`, or pass all values of a later step. None
-            if
-            nothing was stored, as always in this base class; then call `UpdatePlan.check` to read
-            and
-            check the parameters.
+            tensors in other memory. Pass this to the next `run`, or pass all values of a later
+            step. None if nothing was stored, as always in this base class; then call
+            `UpdatePlan.check` to read and check the parameters.
         """
         del parameters
         return None
@@ -89,8 +85,7 @@ class BoundLaunches(ABC):
         Args:
             changes: Values for the slots; launches without a change keep their values.
             stream_address: Address of a stream that launches directly; it must be the current one
-                if
-                anything is dispatched.
+                if anything is dispatched.
 
         Returns:
             None, or where it stopped; the events from there on are not set.

@@ -187,8 +187,7 @@ def read_geometry(
 
     Args:
         arguments: The launch's arguments; reads ``query``, ``key``, ``input_layout``,
-            ``block_table``,
-            ``block_size``, ``atten_mask`` and ``sparse_mode``.
+            ``block_table``, ``block_size``, ``atten_mask`` and ``sparse_mode``.
         query_lengths: The query lengths of the captured launch, or None.
         key_lengths: The key lengths of the captured launch, or None.
 

@@ -60,8 +60,7 @@ class ContextParallelRank:
             value: If one-dimensional, the lengths of this process, returned unchanged. Otherwise a
                 CPU
                 tensor or array with the lengths of all: [sequences, dcp_size], or [sequences,
-                pcp_size,
-                dcp_size].
+                pcp_size, dcp_size].
             what: Name of the value in errors.
 
         Raises:

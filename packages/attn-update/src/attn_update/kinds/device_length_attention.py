@@ -1,8 +1,7 @@
 """Attention that reads its lengths on the device, and therefore needs no update.
 
 Sparse attention of recent models (SFA and DSA in vLLM-Ascend) has its lengths in device tensors.
-The
-caller writes new ones into them, and the replay reads them.
+The caller writes new ones into them, and the replay reads them.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """The fused attention operators of the NPU (FIA v1 and v2), and encoder attention over them.
 
 They accept their lengths as lists of host integers, which a captured launch keeps. Causal
-attention,
-sliding windows (``sparse_mode=4``), non-causal attention, quantised caches and the sinks of v2 are
-arguments of one operator, so they are one kind. Latent attention and attention under context
-parallelism call the same operators, and derive from `FusedInferAttention`.
+attention, sliding windows (``sparse_mode=4``), non-causal attention, quantised caches and the sinks
+of v2 are arguments of one operator, so they are one kind. Latent attention and attention under
+context parallelism call the same operators, and derive from `FusedInferAttention`.
 
 Each version consists of four operators: the functional one, its ``.out`` overload (the one that can
 be updated), a query for the largest workspace, and one that allocates the outputs. The versions
@@ -99,8 +98,7 @@ class FusedInferAttention:
         allows_fewer_sequences: Whether a step may have fewer sequences than were captured: fewer
             lengths and, with `rebind_block_table`, a block table with fewer rows. Only for ragged
             layouts. Engines use this for draft steps that they do not pad to the bucket; outputs
-            after
-            the last query token are undefined.
+            after the last query token are undefined.
     """
 
     family: OperatorFamily = FIA_V1
@@ -155,8 +153,7 @@ class FusedInferAttention:
         """Return a number of bytes that suffices for the longest lengths of these shapes.
 
         The query returns a tensor of the query's dtype with as many elements as bytes are needed;
-        its own
-        memory is freed at once.
+        its own memory is freed at once.
         """
         given = self.shapes(self.complete(arguments))
         given.pop("out", None)

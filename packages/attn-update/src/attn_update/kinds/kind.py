@@ -17,8 +17,7 @@ class Kind(Protocol):
 
     A kind is a small immutable object without state. Put it into a table from names to kinds; see
     `attn_update.kinds.default_kinds`. A kind that needs no update implements only this protocol;
-    one
-    that does implements `AttentionKind`.
+    one that does implements `AttentionKind`.
     """
 
     @property

@@ -1,9 +1,8 @@
 """Multi-head latent attention (MLA): queries and compressed keys with separate rotary parts.
 
 The operator accepts only powers of two of query heads (CANN, ``aclnnFusedInferAttentionScore``: 1
-to
-128 with a head dimension of 512). A model with another number calls this kind with its own number:
-query and outputs are padded here, and the model gets its own heads back.
+to 128 with a head dimension of 512). A model with another number calls this kind with its own
+number: query and outputs are padded here, and the model gets its own heads back.
 """
 
 from __future__ import annotations
@@ -42,10 +41,8 @@ class LatentAttention(FusedInferAttention):
     """Latent attention over one family of fused operators.
 
     Layouts: ``BNSD``, ``BSND``, ``BNSD_NBSD``, ``BSND_NBSD`` (the same number of query tokens, one
-    or
-    more, for every sequence), ``TND`` and ``TND_NTD`` (ragged, as with speculation). The part after
-    the
-    underscore is the layout of the output.
+    or more, for every sequence), ``TND`` and ``TND_NTD`` (ragged, as with speculation). The part
+    after the underscore is the layout of the output.
     """
 
     def check_arguments(self, arguments: Mapping[str, object]) -> None:

@@ -131,8 +131,7 @@ class UpdateLane:
     """Updates and replays captured graphs of one device, in order and without a host wait.
 
     Create one per device and share it between models. Steps of several threads run one after the
-    other,
-    for as long as the host needs to launch them. You own the lane and close it.
+    other, for as long as the host needs to launch them. You own the lane and close it.
 
     Args:
         device: The device of the graphs.
@@ -189,8 +188,7 @@ class UpdateLane:
             plan: Plan of the graph that `replay` replays.
             parameters: Parameters of this step.
             replay: Queues the replay on the current stream, and nothing that waits for it. By
-                default
-                replays the graph that was passed to `Recorder.recording`.
+                default replays the graph that was passed to `Recorder.recording`.
 
         Returns:
             The result of `replay`.
@@ -199,8 +197,7 @@ class UpdateLane:
             AttnUpdateError: From `UpdatePlan.check`; nothing was launched.
             LaneError: The lane is closed, this call is inside a `replay`, the current stream is
                 the lane's own, another lane updates this key, or `replay` belongs to another graph
-                than
-                the one recorded under the key; nothing was launched.
+                than the one recorded under the key; nothing was launched.
             UpdateError: An update failed; see Note [failure].
         """
         replay = _own_replay(plan, replay)
@@ -246,8 +243,7 @@ class UpdateLane:
         """Begin a step whose graph you replay yourself, on the current stream.
 
         After the replay call `finish`, or `abandon` if the replay failed. Until then the graph
-        waits on
-        the device, and the host must not wait for it. See Note [two phases].
+        waits on the device, and the host must not wait for it. See Note [two phases].
 
         Args:
             plan: Plan of the graph that is replayed.

@@ -63,8 +63,7 @@ class AutomaticRecording(OperatorWatch):  # type: ignore[no-untyped-call]
     Raises:
         UnknownNameError: The recorder has no such kind.
         RecordingError: A kind is updated through another operator than the one it is declared for,
-            so
-            the meaning of a call is unclear.
+            so the meaning of a call is unclear.
     """
 
     def __init__(

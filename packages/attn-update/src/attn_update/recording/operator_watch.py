@@ -27,8 +27,7 @@ class OperatorWatch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Intercepts calls of some operators; all others run unchanged.
 
     Engines wrap attention in custom operators, of which a dispatch mode sees only the outermost.
-    The
-    kernel of such an operator is therefore run with the mode still active.
+    The kernel of such an operator is therefore run with the mode still active.
 
     Args:
         operators: Operators to intercept, as ``namespace::name``, with or without overload.

@@ -53,10 +53,8 @@ class Recorder:
     """Records the attention launches of one model, by graph key and layer name.
 
     You own it. Several recorders (for a target and a draft model) are independent of each other. It
-    owns
-    the shared workspace and refers weakly to all other tensors. Only one thread at a time may
-    record
-    captures.
+    owns the shared workspace and refers weakly to all other tensors. Only one thread at a time may
+    record captures.
 
     Args:
         device: Device on which attention runs.
@@ -64,9 +62,8 @@ class Recorder:
         watch_inputs: Whether to watch the memory of all tensors that launches read, for debugging.
             Otherwise only caches, tables, masks and the like are watched, which their owner must
             keep alive. Activations are mostly the graph's own memory. With this option, an
-            activation
-            that the caller still refers to when the recording ends, and drops later, is also
-            reported.
+            activation that the caller still refers to when the recording ends, and drops later, is
+            also reported.
     """
 
     def __init__(
@@ -114,8 +111,7 @@ class Recorder:
         """Record the attention captured inside the context under a graph key.
 
         Wrap it around the capture, or around warm-up runs and capture: attention that runs inside
-        it
-        without a capture only measures the workspace. If the context ends with an exception,
+        it without a capture only measures the workspace. If the context ends with an exception,
         nothing is kept.
 
         Args:
@@ -167,8 +163,7 @@ class Recorder:
 
         Args:
             layer_name: Name of the launch, unique for each key. Several steps of speculative
-                decoding
-                in one graph need a name for each step and layer.
+                decoding in one graph need a name for each step and layer.
             kind: A name in the table of kinds, or a kind, such as one with options:
                 ``FusedInferAttention(rebind_block_table=True)``.
             arguments: The operator's arguments by name. Lengths may be lists, CPU tensors or
@@ -278,8 +273,7 @@ class Recorder:
         """Release a key, so that it can be captured again; plans created for it become invalid.
 
         Call it when the graph is destroyed, after its last replay has finished. The workspace is
-        freed with
-        the last key.
+        freed with the last key.
 
         Raises:
             UnknownNameError: The key is not recorded.

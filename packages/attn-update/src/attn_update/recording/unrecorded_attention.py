@@ -32,8 +32,7 @@ class UnrecordedAttention(OperatorWatch):  # type: ignore[no-untyped-call]
     """Rejects a captured launch of a known kind that has no record.
 
     Every replay would silently use the lengths of the capture. A launch without host lengths needs
-    no
-    update and is allowed.
+    no update and is allowed.
 
     Args:
         recorder: The recorder that should have recorded the launch. Known are the operators of its

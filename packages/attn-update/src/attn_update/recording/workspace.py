@@ -2,10 +2,8 @@
 
 A launch uses its workspace only while it runs, and the graphs of one recorder run one after the
 other. One buffer, as large as the largest need over all layers, kinds and keys, therefore serves
-all
-of them. The exception are layers captured on several streams of one graph, which may run at the
-same
-time: each such stream has a buffer of its own.
+all of them. The exception are layers captured on several streams of one graph, which may run at the
+same time: each such stream has a buffer of its own.
 """
 
 from __future__ import annotations
@@ -17,10 +15,8 @@ class Workspace:
     """Buffers that grow only while graphs are captured, never in a step.
 
     A buffer created during a capture comes from the capture's memory pool. If a larger one is
-    needed
-    later, earlier launches keep their buffer, which suffices for them. Capture the largest size
-    first,
-    or let warm-up runs measure, and there is one buffer.
+    needed later, earlier launches keep their buffer, which suffices for them. Capture the largest
+    size first, or let warm-up runs measure, and there is one buffer.
     """
 
     def __init__(self) -> None:

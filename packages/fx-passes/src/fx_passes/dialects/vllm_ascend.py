@@ -25,8 +25,7 @@ def vllm_ascend_dialect(
     """Return the rules that rewrite graphs of vLLM-Ascend into the form that the fusions match.
 
     Use them in a pass between `NormalizePass` and the fusions. The operators need not exist: rules
-    whose
-    operators the process does not have are not tried. In the order in which they are tried:
+    whose operators the process does not have are not tried. In the order in which they are tried:
 
     - `vllm_ascend_chunk_residual`: `vllm::maybe_chunk_residual` to its residual, if
       `whole_residuals` is set. Exact.
@@ -34,9 +33,8 @@ def vllm_ascend_dialect(
       `_C_ascend::npu_add_rms_norm_bias`, with or without bias, and its quantisation
       (`vllm::quantize`, `npu_dynamic_quant`, `npu_dynamic_mx_quant`), to the kernel that does both.
       If `vllm::maybe_all_gather_and_maybe_unpad` is between them, it then gathers the quantised
-      rows
-      and their scales. The scale is an argument of `vllm::quantize` next to its reciprocal,
-      so nothing is inverted. Rounding.
+      rows and their scales. The scale is an argument of `vllm::quantize` next to its reciprocal, so
+      nothing is inverted. Rounding.
     - `vllm_ascend_plain_norm_*`, `vllm_ascend_gathered_first_norm_mx_quant`: the same after
       `npu_add_rms_norm`, which the engine uses if it has no operators of its own, and after
       `npu_rms_norm`. Without gathering only for `vllm::quantize`, because the other forms do not
@@ -45,8 +43,7 @@ def vllm_ascend_dialect(
       norm moves after a reduce-scatter; otherwise it would be two operators. Rounding: the bias is
       added after rounding.
     - `vllm_ascend_gathered_quantize`: `vllm::quantize` of gathered rows to a gather of quantised
-      rows,
-      which are half the bytes. Exact.
+      rows, which are half the bytes. Exact.
     - `vllm_ascend_quantize`: other uses of `vllm::quantize` to `npu_quantize` by the reciprocal,
       as vLLM-Ascend implements it. Exact.
     - `vllm_ascend_own_chunk`: `vllm::sequence_parallel_chunk_impl` of an all-gather of the same
@@ -54,8 +51,7 @@ def vllm_ascend_dialect(
     - `vllm_ascend_gemm_all_reduce`, `vllm_ascend_all_reduce`: `vllm::all_reduce`, with
       or without a preceding `vllm::unquantized_gemm`, to `linear` and the functional collective.
       Rounding, because the engine may add in another order. Not applied if the in-place reduction
-      is
-      visible elsewhere, for example to the owner of a graph input.
+      is visible elsewhere, for example to the owner of a graph input.
     - `vllm_ascend_all_gather`: `vllm::all_gather` along the first dimension to the functional
       collective. Exact.
 

@@ -31,9 +31,8 @@ class FunctionalBackend:
     AOTAutograd turns the Dynamo graph into an ATen graph without writes: an in-place operator
     becomes its functional form, a custom operator that writes becomes a call of
     `auto_functionalized_v2`, and each written input gets one `copy_` at the end. The passes run on
-    that
-    graph, followed by a `ReinplacePass`. AOTAutograd's own wrapper, in the result of the backend,
-    handles inputs that share memory and results that are views of inputs.
+    that graph, followed by a `ReinplacePass`. AOTAutograd's own wrapper, in the result of the
+    backend, handles inputs that share memory and results that are views of inputs.
 
     Args:
         pipeline: The passes.

@@ -44,8 +44,7 @@ class MemoryMap:
 
     Values of a functional graph own their memory unless they are views. Two placeholders are
     distinct, as AOTAutograd creates them. Call `share` when values are written in place, to keep
-    the
-    map correct.
+    the map correct.
     """
 
     def __init__(self, graph: Graph) -> None:

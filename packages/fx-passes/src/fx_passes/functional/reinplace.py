@@ -300,8 +300,7 @@ class _Reinplacer:
         """Return where a value would be in memory if the new value were written over `base`.
 
         Known for the new value, for its views, and for the result of a scatter of it into the
-        memory
-        around `base`, if the scatter puts it where it already is.
+        memory around `base`, if the scatter puts it where it already is.
         """
         if node is new:
             return self._map.region(base)

@@ -53,9 +53,8 @@ class ShareEqualCallsPass(GraphPass):
     """Replaces a call by an earlier one with the same operator and arguments.
 
     Only for `preparing_operators`: the reciprocal of a scale, the mask of each attention, the rows
-    of a
-    cache of cosines. Chains of them are shared from their beginning, and calls that a rewrite left
-    without a user are removed. A call stays if its inputs are written in between, if its own
+    of a cache of cosines. Chains of them are shared from their beginning, and calls that a rewrite
+    left without a user are removed. A call stays if its inputs are written in between, if its own
     result is written, or if a user could tell one result from two.
     """
 

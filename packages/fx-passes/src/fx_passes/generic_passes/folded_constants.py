@@ -38,8 +38,7 @@ class FoldConstantsPass(GraphPass):
     without this call, call `PreparedValues.refresh` before a replay; see `prepared_values_of`.
 
     Only for `preparing_operators`, and for inputs only for results of at most one dimension. Values
-    that
-    the graph itself writes or returns, and values of weights that it writes, stay in the step.
+    that the graph itself writes or returns, and values of weights that it writes, stay in the step.
 
     Attributes:
         watches: Whether weights are watched. Disable it for graphs that are passed to another

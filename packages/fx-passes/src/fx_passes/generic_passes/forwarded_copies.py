@@ -38,10 +38,9 @@ class ForwardCopiesPass(GraphPass):
     reads `x`, so it can be fused with the computation of `x`, and nothing waits for the copy.
 
     A reader is redirected if it certainly reads the same values: source and buffer have the same
-    dtype,
-    shape, layout and device and share no memory, both run under the same labels as the reader, and
-    nothing writes either between copy and reader. A reader that views the buffer is redirected if
-    nothing writes either from the copy on and the view stays in the graph.
+    dtype, shape, layout and device and share no memory, both run under the same labels as the
+    reader, and nothing writes either between copy and reader. A reader that views the buffer is
+    redirected if nothing writes either from the copy on and the view stays in the graph.
 
     The copy itself is removed if nothing can read the buffer afterwards: nothing in the graph
     does, and the graph allocated the buffer itself. Inputs and tensors of the module may be read

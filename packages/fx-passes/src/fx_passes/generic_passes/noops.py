@@ -183,13 +183,10 @@ def remove_noops() -> tuple[Rule, ...]:
 
     A reshape, expansion, slice or cast whose result is its input; a copy that nobody writes and
     that stays in the graph; a product with one; a cast to a dtype that can represent every value,
-    and
-    back; `cat` of one tensor; `squeeze` after `unsqueeze`; a transposition done twice; the first of
-    two
-    reshapes, or the copy that AOTAutograd or a model inserts before one. All are exact, and no user
-    can
-    distinguish the results (`substitution_problem`). Places where the result differs are not near
-    misses.
+    and back; `cat` of one tensor; `squeeze` after `unsqueeze`; a transposition done twice; the
+    first of two reshapes, or the copy that AOTAutograd or a model inserts before one. All are
+    exact, and no user can distinguish the results (`substitution_problem`). Places where the result
+    differs are not near misses.
     """
     removals = (
         ("remove_reshape", (_reshape,), _nothing_changes),

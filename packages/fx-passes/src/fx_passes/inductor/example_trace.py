@@ -35,8 +35,7 @@ class TracedFunction:
         graph: The graph; placeholders are the tensor parameters, by name.
         outputs: The nodes returned, flattened.
         scalars: Literals in the graph that are parameters: maps (node, path in its arguments) to
-            the
-            name. A path is the position or keyword, then positions in nested lists.
+            the name. A path is the position or keyword, then positions in nested lists.
     """
 
     graph: Graph
@@ -50,9 +49,8 @@ class ExampleTracer:
     Args:
         parameters: Names of the functions' parameters, tensors and scalars, in order.
         examples: Example tensors, or a function that creates them, called under a fake mode, so
-            that
-            it may name a device that does not exist. Ranks, dtypes, devices and sizes of 0 or 1
-            count; other sizes are symbols.
+            that it may name a device that does not exist. Ranks, dtypes, devices and sizes of 0 or
+            1 count; other sizes are symbols.
         scalars: Values of the parameters that are not tensors. A float represents any float.
         dtypes: Dtypes that replace those of the examples, by parameter.
 
@@ -118,8 +116,7 @@ class ExampleTracer:
 
         Raises:
             PatternError: The function fails, returns something other than tensors, or behaves
-                differently
-                if a scalar has another value.
+                differently if a scalar has another value.
         """
         graph = self._graph(function, self._scalars, composite)
         floats = {k: v for k, v in self._scalars.items() if isinstance(v, float)}

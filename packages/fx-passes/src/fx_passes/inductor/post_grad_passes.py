@@ -101,9 +101,8 @@ class PostGradPasses(CustomGraphPass):
     """A pass manager for vLLM's `Platform.get_pass_manager_cls` and `post_grad_custom_*_pass`.
 
     The latter are options of Inductor, of npugraph_ex and of torchair. The last two cache
-    compilations
-    (`cache_compile`) under a key that does not include a custom pass, so give each pipeline a
-    cache folder of its own, for example named after `uuid()`.
+    compilations (`cache_compile`) under a key that does not include a custom pass, so give each
+    pipeline a cache folder of its own, for example named after `uuid()`.
 
     Args:
         pipeline: The pipeline; by default all NPU fusions, preceded by the rules that rewrite
@@ -163,8 +162,7 @@ class PostGradPasses(CustomGraphPass):
         """Append a pass, or one or several rules, each of which becomes a pass with its own name.
 
         You can also add passes of vLLM and Inductor. They are called after all passes added before,
-        once,
-        if they apply to the range of sizes, with the arguments of this object's call.
+        once, if they apply to the range of sizes, with the arguments of this object's call.
 
         Raises:
             PipelineError: The object is neither, or its name is already used.

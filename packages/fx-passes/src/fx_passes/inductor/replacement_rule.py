@@ -211,8 +211,7 @@ def rule_from_replacement(
     sizes. No device is needed, and nothing is traced again at a match, except once for dtypes that
     differ from the examples. Sizes that the functions compute from shapes are computed again at
     every match. Relations between sizes that held during the trace must also hold there; otherwise
-    the
-    rule does not apply and reports this.
+    the rule does not apply and reports this.
 
     The rule is `optional`: if the functions cannot be traced on the examples, it is omitted and
     the report says why. A match at which the replacement or `extra_check` fails is also omitted.
@@ -220,17 +219,14 @@ def rule_from_replacement(
     Differences from Inductor: nothing is registered; ranks of the examples count (create one
     rule for each), and so do their dtypes if the search function calls different operators for
     them; a float in `scalar_workaround` matches any value, other numbers there match only
-    themselves; a
-    value inside the match that is used elsewhere, written in between or on another stream prevents
-    the
-    match.
+    themselves; a value inside the match that is used elsewhere, written in between or on another
+    stream prevents the match.
 
     Args:
         search_fn: The pattern; returns one tensor or a tuple, list or dict of tensors.
         replace_fn: The replacement; same parameters, the same number of results in the same order.
         example_inputs: A tensor for each parameter that is not a scalar, in order; or a function
-            that
-            creates them, which may name a device that does not exist in the process.
+            that creates them, which may name a device that does not exist in the process.
         extra_check: Called at a match; False rejects it.
         scalar_workaround: Values of parameters that are numbers.
         name: Name of the rule; by default the qualified name of `search_fn`.
@@ -239,10 +235,9 @@ def rule_from_replacement(
 
     Raises:
         PatternError: The parameters of the functions differ. `Rule.compiled` of the rule also
-            raises it
-            if the functions cannot be traced, write memory, create constants, return different
-            numbers
-            of tensors, or compute with a scalar of `scalar_workaround` outside operators.
+            raises it if the functions cannot be traced, write memory, create constants, return
+            different numbers of tensors, or compute with a scalar of `scalar_workaround` outside
+            operators.
     """
     replacement = _Replacement(
         search_fn, replace_fn, example_inputs, extra_check, scalar_workaround or {}

@@ -23,8 +23,7 @@ def combine(first: Link, *others: Link) -> Callable[..., dict[str, Tensor]]:
 
     The parameters of the pattern are those of the links in order, without the first parameter of
     each link except the first one, which is the result of the previous link. An optional operator
-    is
-    thus a link that is present or not, instead of a second function that repeats all parameters.
+    is thus a link that is present or not, instead of a second function that repeats all parameters.
 
     Args:
         first: Has only inputs of the pattern as parameters.

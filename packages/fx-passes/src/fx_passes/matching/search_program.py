@@ -77,11 +77,10 @@ def compile_search(
 
     Returns:
         A function of a candidate, which is a call of the anchor's operator; of a function that
-        binds
-        the arguments of a call (see `SignatureTable.arguments`); of a list; and of the number of
-        wanted solutions. It appends solutions to the list: the node of each value of the pattern,
-        by
-        index. It returns the furthest failure with at least two calls, if there was one.
+        binds the arguments of a call (see `SignatureTable.arguments`); of a list; and of the number
+        of wanted solutions. It appends solutions to the list: the node of each value of the
+        pattern, by index. It returns the furthest failure with at least two calls, if there was
+        one.
     """
     writer = _Writer(pattern, unset)
     writer.begin()

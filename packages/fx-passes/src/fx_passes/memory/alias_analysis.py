@@ -29,9 +29,8 @@ class AliasAnalysis:
     The analysis ignores order: values that share memory anywhere count as sharing it everywhere.
     Placeholders are assumed to be distinct, unless their fake values share memory; so are
     tensors of the module, unless they share memory. It stays correct while nodes that write nothing
-    are
-    added and removed if you call `replace` and `forget`, and `forget_writes` for removed nodes that
-    wrote. Overlaps of inputs and the groups of writes are computed when first needed: most
+    are added and removed if you call `replace` and `forget`, and `forget_writes` for removed nodes
+    that wrote. Overlaps of inputs and the groups of writes are computed when first needed: most
     rewrites are where nothing is written.
 
     Args:

@@ -70,8 +70,7 @@ def needs_contiguous(node: Node, effects: EffectTable) -> Node | None:
     This is a `view` of the value or of something computed from it elementwise, which keeps its
     strides; a reader of strides; the caller, for a result; and every operator that may use the
     memory directly: all except matrix products and torch_npu's operators, which accept any strides
-    and
-    return contiguous results.
+    and return contiguous results.
     """
     pending, seen = [node], {node}
     while pending:

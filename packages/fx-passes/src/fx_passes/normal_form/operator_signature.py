@@ -53,8 +53,8 @@ class OperatorSignature:
         broadcast: Whether a single number is accepted for a list (`int[1] dim`).
         required: Number of required arguments (the first ones).
         repeated: For each argument the length of a list of symbolic numbers for which Python
-            accepts
-            a single number (`SymInt[2] padding`), else 0. Calls of operators only accept the list.
+            accepts a single number (`SymInt[2] padding`), else 0. Calls of operators only accept
+            the list.
     """
 
     names: tuple[str, ...]

@@ -25,12 +25,10 @@ class VerifyObserver:
     """Checks before and after every pass that the graph is well-formed and equivalent.
 
     No metadata may be lost. The fake value recorded for a new call must be the one that its
-    operator
-    computes (dtype, shape, strides); unknown properties, such as symbolic sizes, are assumed to be
-    right. The graph must write the same inputs and tensors of the module as before, except those
-    that a
-    pass declares unnecessary (`PassReport.no_longer_written`). Raises
-    a `PassError` that names the pass and its rules that matched.
+    operator computes (dtype, shape, strides); unknown properties, such as symbolic sizes, are
+    assumed to be right. The graph must write the same inputs and tensors of the module as before,
+    except those that a pass declares unnecessary (`PassReport.no_longer_written`). Raises a
+    `PassError` that names the pass and its rules that matched.
 
     Costs about 20 microseconds per node and pass, and a millisecond for each new call.
 

@@ -50,8 +50,7 @@ class CacheEntry:
 
     Attributes:
         entry: the code that Dynamo runs in place of the model: it receives the model's arguments
-            and
-            calls the graph.
+            and calls the graph.
         graph_name: the name by which it calls the graph.
         graph: the graph, or the stitched function of its pieces.
         functions: functions of the pieces.

@@ -23,9 +23,8 @@ class CacheFolder:
     """Files named ``<key>.<content>.npucompile``, both hashes; several processes may use it.
 
     A file appears by a rename after it was written completely, and is never changed. Any other file
-    of
-    that name is ignored with a warning. Entries are executed, so nobody else may be able to write
-    here.
+    of that name is ignored with a warning. Entries are executed, so nobody else may be able to
+    write here.
 
     Args:
         path: path of the folder; created when the first entry is written.

@@ -63,12 +63,9 @@ class CachedCall:
     """Calls a model with a cached compilation, or else with Dynamo, and then caches the result.
 
     An entry is used if everything that Dynamo read from the model is unchanged, and so is the code
-    that
-    Dynamo traced. This is compared with the entry once, and before each further call with the
-    values
-    found then, as Dynamo's guards do. Compilations that depend on something that cannot be compared
-    are
-    not cached; the compilation report gives the reason.
+    that Dynamo traced. This is compared with the entry once, and before each further call with the
+    values found then, as Dynamo's guards do. Compilations that depend on something that cannot be
+    compared are not cached; the compilation report gives the reason.
 
     Use it from one host thread at a time.
 

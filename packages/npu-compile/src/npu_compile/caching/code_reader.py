@@ -92,8 +92,7 @@ class CodeReader:
     Attributes:
         codes: all code objects included in hashes so far, with nested ones.
         absent: modules of functions, by address, with names that the functions use and the modules
-            do
-            not define, such as built-ins.
+            do not define, such as built-ins.
     """
 
     def __init__(self) -> None:
@@ -125,8 +124,7 @@ class CodeReader:
         """Return the hash of a function that Dynamo did not trace, and of everything it may call.
 
         This includes the globals it names, and modules, functions and classes in full, except those
-        of
-        Python and torch, which are identified by their versions.
+        of Python and torch, which are identified by their versions.
 
         Raises:
             UncacheableError: It reads something that cannot be compared.
@@ -275,8 +273,7 @@ def compared_members(kind: type) -> list[tuple[str, object]]:
 
     For a class of Python or torch these are members that were replaced or added, non-functions, and
     the entry points of a call. Its other methods follow from the version. torch_npu and Dynamo
-    replace
-    some of them when they are first used, which does not change graphs.
+    replace some of them when they are first used, which does not change graphs.
     """
     if kind.__module__ == "builtins":
         return []

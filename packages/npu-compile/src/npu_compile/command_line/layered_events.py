@@ -43,14 +43,12 @@ def with_layers(
     """Return the events with layer names added to those of updates.
 
     On its track, the record of an external event follows the update it signals. In a replay, the
-    wait,
-    the reset of the event, and attention follow each other.
+    wait, the reset of the event, and attention follow each other.
 
     Args:
         events: events from cann-sim. Tasks that write an external event's word, or wait for it,
-            have
-            its address as ``args["event"]``, and an arrow goes from a write to the wait that it
-            ended.
+            have its address as ``args["event"]``, and an arrow goes from a write to the wait that
+            it ended.
         layers: maps such an address to the layer.
 
     Returns:

@@ -35,8 +35,7 @@ class NamedModel:
         pipeline: as for `compile_model`.
         decode: more arguments of `DecodeRunner`: ``inputs`` (by default declared like the example
             inputs), ``recorder``, ``groups``, ``set_lengths``; and ``lengths``, a function of a
-            number
-            of padded rows and the number of the step, from 0, that returns the lengths for
+            number of padded rows and the number of the step, from 0, that returns the lengths for
             `DecodeRunner.run`. Without ``lengths`` and ``recorder`` the model has no attention with
             host lengths.
         prefill: arguments of `PrefillRunner`, and ``lengths``, the argument of its ``set_lengths``

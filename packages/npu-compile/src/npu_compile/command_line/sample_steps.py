@@ -29,9 +29,8 @@ class SampleSteps:
     """Runs the example inputs of a named model, step after step.
 
     Several instances may exist for one model at a time, one per mode: they share weights, recorder
-    and
-    context, and never replay each other's captures. Only one of them may capture attention in its
-    graphs, because the recorder stores records by graph key.
+    and context, and never replay each other's captures. Only one of them may capture attention in
+    its graphs, because the recorder stores records by graph key.
 
     Args:
         named: the model.

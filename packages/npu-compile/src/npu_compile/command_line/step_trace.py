@@ -60,8 +60,7 @@ class StepTrace:
         """Return counts over the traced steps, as plain data.
 
         ``updates`` counts launches whose arguments were updated; ``updates_in_time`` counts those
-        that were
-        complete when the replay reached their layer, so that it did not wait.
+        that were complete when the replay reached their layer, so that it did not wait.
         """
         spans = [
             event
@@ -90,8 +89,7 @@ def trace_model(
 
     Raises:
         ConfigError: The process failed (its output is on standard error), or the device's times
-            would
-            be virtual.
+            would be virtual.
     """
     if os.environ.get(_DEVICE_CLOCK):
         raise ConfigError(

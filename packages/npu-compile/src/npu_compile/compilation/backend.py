@@ -36,8 +36,7 @@ class Backend(GraphCompiler):
 
     Raises:
         ConfigError: The mode is another one, there is a compile cache, mode ``piecewise`` has no
-            device
-            or context, or a fusion name is unknown.
+            device or context, or a fusion name is unknown.
         SiblingVersionError: The version of a package that npu-compile uses is outside its range.
     """
 

@@ -19,8 +19,7 @@ class CompilationReport:
         plan: the split plan, or ``None`` if the graph was not split.
         num_captured_pieces: number of pieces wrapped for capture.
         cache: where the compile cache found or stored the graph, or why it could not; ``None``
-            without
-            a cache folder.
+            without a cache folder.
     """
 
     fusions: Report | None

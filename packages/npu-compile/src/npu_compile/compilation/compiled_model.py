@@ -48,14 +48,11 @@ class CompiledModel:
 
     Dynamo compiles at the first call. Outside a capture session a call runs eagerly, unless
     :attr:`context` names a run mode and a captured graph key. A replay enters neither Dynamo nor
-    the
-    model, because the key selects the graph. If nothing is fused and nothing is split, the model
-    runs
-    unchanged, without a compiler. It runs without autograd.
+    the model, because the key selects the graph. If nothing is fused and nothing is split, the
+    model runs unchanged, without a compiler. It runs without autograd.
 
     Use it from one host thread at a time. Compiled models share nothing: you can compile several in
-    one
-    process, also from one class with different configurations.
+    one process, also from one class with different configurations.
 
     Args:
         model: the model to compile; kept alive. Weights of a captured module are watched: you may
@@ -65,8 +62,7 @@ class CompiledModel:
         dynamic_arg_dims: maps tensor arguments to the dimensions whose size changes between calls,
             such as the number of tokens. All others are fixed by the first call.
         context: run mode and graph key of the next call; by default a new one. Pass yours if you
-            mark
-            the model's functions with ``runs_eagerly(context)`` before you compile it.
+            mark the model's functions with ``runs_eagerly(context)`` before you compile it.
         observer: receives captures and replays, and measured and chosen run modes.
         pipeline: rewrites the graph, instead of the pipeline named by ``config.fusions``.
 
@@ -221,9 +217,8 @@ class CompiledModel:
         Without this call, a replaced weight is detected at the next replay after its old memory is
         freed.
         Values that were computed from weights once for all steps, such as reciprocals of scales,
-        are
-        computed again. Each call notices weights written by an operator. Weights written through
-        ``weight.data`` are only noticed here.
+        are computed again. Each call notices weights written by an operator. Weights written
+        through ``weight.data`` are only noticed here.
 
         Raises:
             ReplacedWeightError: A weight is at another address, has another layout, or is gone.

@@ -27,13 +27,10 @@ def compile_graph(
         graph_module: the graph.
         example_inputs: example inputs from Dynamo.
         options: the keys of :class:`CompileConfig`, and ``pipeline``, an ``fx_passes.Pipeline``
-            that
-            replaces the one named by ``fusions``. Mode ``piecewise`` also needs ``device`` (a
+            that replaces the one named by ``fusions``. Mode ``piecewise`` also needs ``device`` (a
             ``GraphDevice``) and ``context`` (a ``GraphContext``), because the caller decides when
-            to
-            capture. The other capturing modes capture around the compiled model, so a backend does
-            not
-            support them.
+            to capture. The other capturing modes capture around the compiled model, so a backend
+            does not support them.
 
     Raises:
         ConfigError: An option is unknown or contradicts another one.

@@ -61,8 +61,7 @@ def call_of(model: Callable[..., Any]) -> types.FunctionType:
     """Return a function that calls the model and has its own code object.
 
     Dynamo stores compiled graphs, and limits their number, by code object. Functions with the same
-    code
-    would share both, so each gets a copy.
+    code would share both, so each gets a copy.
     """
 
     def forward(*args: Any, **kwargs: Any) -> Any:

@@ -75,8 +75,7 @@ class GraphCompiler:
         Args:
             graph_module: the Dynamo graph; the callable keeps it.
             example_inputs: example inputs from Dynamo, only for an inner compiler, because the
-                graph's
-                metadata has shapes and dtypes.
+                graph's metadata has shapes and dtypes.
 
         Raises:
             RuleError: A rule that the configuration requires matched nothing.

@@ -32,8 +32,7 @@ def compile_model(
 
     Args:
         model: a module or function on tensors that Dynamo traces as one graph. Wrap code that
-            Dynamo
-            must not trace (attention with host arguments) in a custom operator.
+            Dynamo must not trace (attention with host arguments) in a custom operator.
         config: the configuration. A mapping is read by :meth:`CompileConfig.from_mapping`; ``None``
             fuses and runs eagerly.
         device: the device; by default the current NPU.
@@ -42,10 +41,8 @@ def compile_model(
             ``breakable``, pass the context with which you marked functions by ``runs_eagerly``.
         observer: receives captures and replays.
         pipeline: rewrites the graph, instead of the pipeline named by ``config.fusions``. Use it
-            for
-            rules of your own, rules for collectives of ``fx_passes.fusions.parallel``, or passes
-            with
-            other arguments, such as ``ForwardCopiesPass(private=...)``.
+            for rules of your own, rules for collectives of ``fx_passes.fusions.parallel``, or
+            passes with other arguments, such as ``ForwardCopiesPass(private=...)``.
 
     Raises:
         ConfigError: The configuration is invalid.

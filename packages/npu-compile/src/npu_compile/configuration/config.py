@@ -39,19 +39,15 @@ class CompileMode(str, Enum):
         FULL: the whole model is captured for decode, including attention, whose step parameters are
             updated in the captured graph at each replay. Prefill runs as in ``EAGER``.
         PIECEWISE: the graph is split at the splitting ops. The pieces between them are captured;
-            the
-            splitting ops run eagerly.
+            the splitting ops run eagerly.
         FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in
             ``PIECEWISE``.
         BREAKABLE: like ``PIECEWISE``, but the model itself marks the functions that run eagerly,
-            with
-            ``npu_graph_runtime.runs_eagerly``. Without fusions no compiler is needed.
+            with ``npu_graph_runtime.runs_eagerly``. Without fusions no compiler is needed.
         TORCHAIR: like ``FULL``, but the fused graph is also compiled by a compiler of torch_npu,
-            chosen
-            by ``inner_compiler``.
+            chosen by ``inner_compiler``.
         MEASURED: each graph key uses the mode of ``measured_modes`` with the lowest host time per
-            step,
-            which the runners measure when they capture.
+            step, which the runners measure when they capture.
     """
 
     EAGER = "eager"
@@ -94,8 +90,7 @@ class InnerCompiler(str, Enum):
     Attributes:
         NPUGRAPH_EX: npugraph_ex, configured to run eagerly so that it captures nothing itself.
         TORCHAIR: torchair in its mode ``reduce-overhead``, also without capture. torch_npu
-            deprecates
-            it.
+            deprecates it.
     """
 
     NPUGRAPH_EX = "npugraph_ex"
@@ -107,8 +102,7 @@ class Fusions(str, Enum):
 
     Attributes:
         DEFAULT: ``fx_passes.default_npu_pipeline``, which fuses the torch_npu operators that a
-            model
-            calls.
+            model calls.
         RAISE: ``fx_passes.raising.raising_pipeline``, which first rewrites plain torch code (norms,
             rotary embedding, activations, attention) into these operators.
         NONE: no fusion.
@@ -125,10 +119,8 @@ class CaptureFailure(str, Enum):
     Attributes:
         RAISE: release all captured graphs and raise the error.
         SKIP_SIZE: warn and continue with the other sizes. Batches of this size are padded to the
-            next
-            captured size, or run eagerly if there is none. If the device rejects all sizes, the
-            first
-            error is raised.
+            next captured size, or run eagerly if there is none. If the device rejects all sizes,
+            the first error is raised.
     """
 
     RAISE = "raise"
@@ -143,29 +135,23 @@ class CompileConfig:
         mode: how the compiled model is executed; a string is accepted.
         splitting_ops: names of the operators (``"namespace::name"`` or
             ``"namespace::name.overload"``) at which the graph is split. Required by, and only used
-            in,
-            the modes ``piecewise`` and ``full_decode_and_piecewise``.
+            in, the modes ``piecewise`` and ``full_decode_and_piecewise``.
         allow_absent: whether splitting ops may be missing from a model, for a list that serves
-            several
-            models. A model that calls none of them is captured as one piece.
+            several models. A model that calls none of them is captured as one piece.
         side_inputs: maps a splitting op to the names of values that its piece receives in addition
-            to
-            the inputs that the graph shows; a mapping is accepted. See
+            to the inputs that the graph shows; a mapping is accepted. See
             ``piecewise_split.plan_split``.
         measured_modes: modes that ``measured`` chooses from: any of ``eager``, ``full``,
             ``piecewise``, ``full_decode_and_piecewise`` and ``breakable``, as strings or members.
-            If
-            steps cost the same, earlier modes win. Default: ``eager``, ``full`` and, with
+            If steps cost the same, earlier modes win. Default: ``eager``, ``full`` and, with
             ``splitting_ops``, ``piecewise``. Only used in mode ``measured``.
         inner_compiler: the compiler of mode ``torchair``; a string is accepted. Only used in that
             mode.
         capture_sizes: decode batch sizes (rows) to capture graphs for. A batch is padded to the
-            next
-            size, its bucket, in every mode. Sorted and unique after construction.
+            next size, its bucket, in every mode. Sorted and unique after construction.
         prefill_capture_sizes: numbers of tokens to capture prefill and mixed steps for. Steps are
             padded to these sizes in every mode, so that modes compare bitwise, and captured in
-            modes
-            that capture prefill. Sorted and unique after construction.
+            modes that capture prefill. Sorted and unique after construction.
         fuse: ``False`` disables the pipeline, like ``fusions="none"``.
         fusions: the pipeline: ``"default"``, ``"raise"``, ``"none"`` (see ``Fusions``), or
             ``"module:function"`` for a function without arguments that returns an
@@ -177,33 +163,26 @@ class CompileConfig:
         soc: name of the device, as returned by ``torch.npu.get_device_name()``, for fusions into
             kernels that not all devices have. Only used with ``"default"`` and ``"raise"``.
         address_check: when captured callables compare their inputs with those of the capture; a
-            string
-            is accepted. The runners own static buffers, so ``first_replay`` finds every mistake
-            that
-            they can make. In the ``torch.compile`` backend, a piece that reads the result of a
-            splitting op compares at every replay, unless this is ``never``.
+            string is accepted. The runners own static buffers, so ``first_replay`` finds every
+            mistake that they can make. In the ``torch.compile`` backend, a piece that reads the
+            result of a splitting op compares at every replay, unless this is ``never``.
         warmup_runs: eager runs of a callable before it is captured, at least 1. The first run of an
             operator may allocate or synchronise, which a capture forbids.
         capture_guard: ``off``, ``warn`` or ``raise``; a string is accepted. Unless ``off``, an
-            extra
-            eager run before each capture finds work that cannot be captured, and names its source
-            line. It makes captures slower; replays cost nothing.
+            extra eager run before each capture finds work that cannot be captured, and names its
+            source line. It makes captures slower; replays cost nothing.
         shadow_every: ``n``: run every ``n``-th captured step eagerly as well, and compare it with
-            its
-            graphs; a difference raises ``ShadowDifferenceError``. See
+            its graphs; a difference raises ``ShadowDifferenceError``. See
             ``npu_graph_runtime.ShadowValidation`` for the cost. A decode runner with run mode
-            ``FULL``
-            then needs ``set_lengths``. ``None`` compares no step.
+            ``FULL`` then needs ``set_lengths``. ``None`` compares no step.
         capture_failure: what runners do if the device rejects a size; a string is accepted.
         capture_budget: limits for the captured graphs of all runners of the model; a mapping is
             accepted. An empty mapping means everything the device has left. Sizes that do not fit,
             judged by the first two captures, are dropped. ``None`` measures nothing and captures
-            all
-            sizes.
+            all sizes.
         cache_folder: folder where `compile_model` stores compilations and looks for them; a path is
             accepted. ``None`` disables the cache. Files in it are executed, so nobody else may be
-            able
-            to write there.
+            able to write there.
 
     Raises:
         ConfigError: A value has the wrong type or is out of range, or two values contradict each
@@ -311,8 +290,7 @@ class CompileConfig:
 
         Raises:
             ConfigError: A key is unknown (the message names the nearest known one), a value is
-                invalid,
-                or two options contradict each other.
+                invalid, or two options contradict each other.
         """
         known = [field.name for field in dataclasses.fields(cls)]
         values = with_own_names(values)

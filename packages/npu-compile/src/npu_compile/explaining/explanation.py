@@ -49,8 +49,7 @@ class Explanation:
         config: the configuration.
         report: fusions with near misses, and the split plan.
         launches_before: operators that one step launches before fusion, not counting views, sizes
-            and
-            elements of tuples; ``None`` if no fusion rule ran.
+            and elements of tuples; ``None`` if no fusion rule ran.
         launches_after: the same after fusion.
         operators_before: the operators launched before fusion, including the opaque operators of
             attention, which the numbers do not count; ``None`` if no fusion rule ran.
@@ -194,10 +193,8 @@ def explain(
     """Trace, fuse and split a model as `compile_model` would, and report what was done.
 
     Nothing is run or captured, so you need no device, and tensors may be on ``meta``. NPU fusions
-    are
-    tried only if the process has their operators, that is, if torch_npu is imported. With cann-sim
-    you
-    can import it without an NPU.
+    are tried only if the process has their operators, that is, if torch_npu is imported. With
+    cann-sim you can import it without an NPU.
 
     Args:
         model: as for `compile_model`.

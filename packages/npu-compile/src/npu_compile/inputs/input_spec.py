@@ -25,12 +25,10 @@ class InputSpec:
     Attributes:
         dtype: dtype of the static buffer and of the values you pass.
         trailing_shape: all dimensions except the first, which is the padded size of the batch. A
-            value
-            may be narrower in the first trailing dimension; the rest is padded.
+            value may be narrower in the first trailing dimension; the rest is padded.
         pad_value: value for rows (and trailing columns) that the batch does not fill.
         per_sequence: whether the input has one row per sequence (a block table, say) instead of one
-            per
-            token. In a decode step both are the same.
+            per token. In a decode step both are the same.
         place: where the static buffer is; by default on the device.
 
     Raises:

@@ -63,8 +63,7 @@ class PackedLayout:
 
         Args:
             parts: for each place ``[part_bytes]``, uint8, contiguous, on any device. They own the
-                memory
-                and need not be adjacent.
+                memory and need not be adjacent.
         """
         views: dict[str, torch.Tensor] = {}
         for name, spec in self.specs.items():
@@ -89,8 +88,7 @@ class PackedLayout:
 
         Raises:
             InputError: An input is missing or unknown, has a wrong device, dtype or shape, or the
-                rows
-                differ between inputs or are too few or too many.
+                rows differ between inputs or are too few or too many.
         """
         if values.keys() != self.specs.keys():
             missing = sorted(self.specs.keys() - values.keys())

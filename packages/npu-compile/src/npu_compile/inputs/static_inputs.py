@@ -3,10 +3,9 @@
 A captured graph reads its inputs at the addresses of its capture. All device inputs therefore
 live in one packed buffer that never moves, and the graph of a smaller capture size reads the first
 rows of the same buffer. A step writes its batch and the padding into a packed host buffer and
-copies
-it with one asynchronous copy, so the host cost does not grow with the number of inputs. Values that
-are already on the device, such as the tokens just sampled, are copied there afterwards. Inputs
-declared for another place have a buffer there, which the host writes.
+copies it with one asynchronous copy, so the host cost does not grow with the number of inputs.
+Values that are already on the device, such as the tokens just sampled, are copied there afterwards.
+Inputs declared for another place have a buffer there, which the host writes.
 
 The copy reads host memory after the call has returned. Host buffers therefore come from a ring. A
 buffer is reused only after the event recorded after its copy has passed, so the host waits only if
@@ -71,9 +70,8 @@ class _HostBuffer:
         """Return the rows of each input as views; slicing them takes longer than filling them.
 
         The views are cached for batches whose sequences are all as long as those of the largest
-        step,
-        because decode batches repeat. Sizes of prefill rarely repeat, and there may be any number
-        of them.
+        step, because decode batches repeat. Sizes of prefill rarely repeat, and there may be any
+        number of them.
         """
         rows = self._rows.get((own, size))
         if rows is None:
@@ -111,15 +109,12 @@ class StaticInputs:
     """Static input buffers for captured steps, filled on the device by one copy per step.
 
     You can fill them in two ways. :meth:`load` copies the tensors of a batch, from the CPU or from
-    the
-    device. With :meth:`staging` and :meth:`commit`, your engine writes its batch directly where the
-    packed copy reads it, without another copy on the host.
+    the device. With :meth:`staging` and :meth:`commit`, your engine writes its batch directly where
+    the packed copy reads it, without another copy on the host.
 
     Owns the buffers. Host buffers are pinned unless the device is the CPU; those of inputs declared
-    for
-    the CPU are not. It must live as long as the graphs captured on :meth:`views`. Use it from one
-    host
-    thread.
+    for the CPU are not. It must live as long as the graphs captured on :meth:`views`. Use it from
+    one host thread.
 
     Args:
         specs: input names and their declarations.
@@ -172,8 +167,7 @@ class StaticInputs:
         """Return the views ``[rows, *trailing_shape]`` that a graph of this size reads.
 
         Each is in the place that its input is declared for. Every call returns the same tensors;
-        this
-        object owns the memory.
+        this object owns the memory.
 
         Raises:
             ConfigError: The size is not a `StepSize`.
@@ -202,8 +196,7 @@ class StaticInputs:
         """Move checked values to where a step that does not use these buffers needs them.
 
         Values for the device are copied there, pinned ones into new memory that no other step
-        writes;
-        values for the CPU are returned as they are.
+        writes; values for the CPU are returned as they are.
         """
         return {
             name: self._placed(value, self._layout.specs[name].place)
@@ -229,19 +222,14 @@ class StaticInputs:
         """Copy a batch into the static buffers, padded to ``size``, and return its own size.
 
         The copy is asynchronous and ordered on the current stream; you may change CPU tensors at
-        once. The
-        host waits only if it is ahead of the device by more steps than there are host buffers and,
-        if an
-        input is declared pinned, for all work queued before.
+        once. The host waits only if it is ahead of the device by more steps than there are host
+        buffers and, if an input is declared pinned, for all work queued before.
 
         Args:
             values: for each input a tensor ``[rows, ...]`` of its dtype, on the CPU or, for a
-                device
-                input, on the device, where it is read in the order of the current stream. All have
-                the same
-                number of rows (of tokens or of sequences), at least one. The first trailing
-                dimension may
-                be narrower than declared; the rest is padded.
+                device input, on the device, where it is read in the order of the current stream.
+                All have the same number of rows (of tokens or of sequences), at least one. The
+                first trailing dimension may be narrower than declared; the rest is padded.
             size: the size after padding, at most the largest.
 
         Raises:
@@ -288,12 +276,9 @@ class StaticInputs:
         """Return host views to write a batch into; :meth:`commit` copies them to the device.
 
         The views are filled with padding, so everything you do not write, such as unused columns of
-        a block
-        table, is padding on the device. Write to them only until :meth:`commit`, because the copy
-        may read
-        them later. If you call this again before :meth:`commit`, it starts over in the same memory.
-        It
-        waits for the device as :meth:`load` does.
+        a block table, is padding on the device. Write to them only until :meth:`commit`, because
+        the copy may read them later. If you call this again before :meth:`commit`, it starts over
+        in the same memory. It waits for the device as :meth:`load` does.
 
         Args:
             own: size of the batch; without rows for a step of padding only.
@@ -301,8 +286,7 @@ class StaticInputs:
 
         Returns:
             For each input a view ``[rows, *trailing_shape]`` of the batch's own rows, of the
-            declared
-            dtype, on the CPU. This object owns the memory.
+            declared dtype, on the CPU. This object owns the memory.
 
         Raises:
             ConfigError: A size is not a `StepSize`.
@@ -324,18 +308,15 @@ class StaticInputs:
 
         Args:
             on_device: device inputs whose values are already there, such as the tokens just
-                sampled,
-                each ``[rows, ...]`` as for :meth:`load`. They are copied after the packed copy, in
-                the
-                order of the current stream. Elements that they do not fill keep the staged values.
+                sampled, each ``[rows, ...]`` as for :meth:`load`. They are copied after the packed
+                copy, in the order of the current stream. Elements that they do not fill keep the
+                staged values.
 
         Raises:
             RunnerStateError: Nothing is staged, or a batch was loaded since; nothing was copied.
             InputError: An input is unknown, on the CPU, overlaps :meth:`views`, or does not match
-                its
-                declaration or the staged rows. Nothing was copied, and the staged values can still
-                be
-                committed.
+                its declaration or the staged rows. Nothing was copied, and the staged values can
+                still be committed.
         """
         staged = self._staged
         if staged is None or staged.num_steps != self._num_steps:

@@ -30,11 +30,9 @@ class CaptureSchedule:
 
     Args:
         compiled: the model. Its configuration says what to do with a size that the device rejects,
-            and
-            what budget all captures have.
+            and what budget all captures have.
         run_modes: how keys are captured and replayed. If there are several, each key gets the one
-            that
-            is measured to be the fastest.
+            that is measured to be the fastest.
         keys: the graph key of each size.
         what: the kind of steps, for messages, such as ``decode``.
 
@@ -43,8 +41,8 @@ class CaptureSchedule:
         all_keys: as given.
         modes: the run mode of each key.
         keys: the keys that steps may use, by size. Before captures begin, all keys; afterwards,
-            those
-            captured so far and those that run eagerly because that was measured to be the fastest.
+            those captured so far and those that run eagerly because that was measured to be the
+            fastest.
         pending: keys that are not captured yet, the largest first; empty before captures begin.
         skipped: sizes that the device rejected, each with its error.
         choices: measurements and the chosen mode, by size.
@@ -132,8 +130,7 @@ class CaptureSchedule:
 
         Raises:
             RunnerStateError: Everything is captured already, or another runner of the model has
-                captured
-                one of the keys. Nothing is changed.
+                captured one of the keys. Nothing is changed.
         """
         if self._is_begun and not self.pending:
             raise RunnerStateError(
@@ -172,8 +169,7 @@ class CaptureSchedule:
         Raises:
             ConfigError: No size fits the budget of the configuration.
             CaptureSizeError: Graphs of other runners have used up the budget, or the device does
-                not report
-                the streams that the budget limits.
+                not report the streams that the budget limits.
             DeviceError: The device rejected a size that may not be skipped, or all sizes.
         """
         self._choose_modes(capture, self.pending, exchange)
@@ -207,8 +203,7 @@ class CaptureSchedule:
             ConfigError: There is a budget, which can only be measured while nothing else runs.
             RunnerStateError: Another runner of the model has captured one of the keys.
             DeviceError: The device rejected the size, which stays pending; or it rejected all
-                sizes, and
-                sizes may be skipped. Captured sizes stay.
+                sizes, and sizes may be skipped. Captured sizes stay.
         """
         if self._compiled.config.capture_budget is not None:
             raise ConfigError(

@@ -85,12 +85,10 @@ class CapturedSteps:
 
         Args:
             inputs: the model's arguments for each key, on the device, at the addresses that all
-                steps
-                with this key will use.
+                steps with this key will use.
             prepare: called with each key before the model runs. It must set lengths for attention
-                that
-                fit, and fill the inputs with padding, because warm-up runs write where the inputs
-                say.
+                that fit, and fill the inputs with padding, because warm-up runs write where the
+                inputs say.
 
         Returns:
             The outputs of the model for each key; each replay overwrites them.
@@ -101,8 +99,7 @@ class CapturedSteps:
             DeviceError: The device rejected a capture.
             AttnUpdateError: The recorded attention cannot be updated.
             Exception: Any error of ``prepare`` or the model. After an error the graphs of this call
-                are
-                released; graphs of earlier calls stay.
+                are released; graphs of earlier calls stay.
         """
         require_prepare("capturing steps", prepare)
         taken = self._compiled.captured_keys.intersection(inputs)
@@ -145,8 +142,7 @@ class CapturedSteps:
             RunnerStateError: The key is not captured here.
             StepParameterError: The lengths do not fit; nothing was launched.
             InputAddressError: An input is at another address than at capture; nothing was launched.
-                The
-                option ``address_check`` says when addresses are compared.
+                The option ``address_check`` says when addresses are compared.
             UpdateError: An update failed.
         """
         if key not in self._plans.by_key:
@@ -161,8 +157,7 @@ class CapturedSteps:
 
         Args:
             keys: the keys to release; by default all of this object. Keys that are not captured
-                here
-                are ignored.
+                here are ignored.
         """
         own = self._plans.by_key
         self._release([key for key in (own if keys is None else keys) if key in own])

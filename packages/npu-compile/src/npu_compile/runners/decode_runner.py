@@ -32,8 +32,7 @@ class DecodeRunner(StepRunner):
     - Plain decode has one row per sequence.
     - Steps that verify drafts have ``1 + num_draft_tokens`` rows per sequence (`query_length`).
     - Steps of an encoder have any number of rows per sequence, within a budget of rows
-      (`query_length`
-      ``None``, see `pack_sequences`).
+      (`query_length` ``None``, see `pack_sequences`).
     - All draft steps of a draft model can be one step here, with one parameter group each, see
       `draft_lengths`.
 
@@ -41,14 +40,12 @@ class DecodeRunner(StepRunner):
     model's attention uses, and the lane, which all runners of a device share.
 
     Call :meth:`capture` once. Then, for each step, ask :meth:`padded_size`, pad the step's lengths
-    to
-    it, and call :meth:`run`.
+    to it, and call :meth:`run`.
 
     Args:
         compiled: the model. Its configuration has the capture sizes, in rows, and the mode.
         inputs: declarations of the model's arguments: tensors with one row per token or, if
-            declared
-            ``per_sequence``, one row per sequence.
+            declared ``per_sequence``, one row per sequence.
         recorder: the recorder that attention uses; required for run mode ``FULL``.
         lane: the update lane of the device; required for run mode ``FULL``.
         groups: the parameter groups of the update plans, as for ``UpdatePlan.compile``.
@@ -58,12 +55,11 @@ class DecodeRunner(StepRunner):
             compared (``shadow_every``). Without it, set them yourself before :meth:`run`; run mode
             ``FULL`` then rejects a batch that is larger than every capture size.
         query_length: rows of each sequence, at least 1. Capture sizes are rounded to multiples of
-            it,
-            none above the largest. ``None`` if sequences have any number of rows; lengths are then
-            those of the unpadded batch, and the groups pad them (``ParameterGroup(pad=True)``).
+            it, none above the largest. ``None`` if sequences have any number of rows; lengths are
+            then those of the unpadded batch, and the groups pad them
+            (``ParameterGroup(pad=True)``).
         max_sequences: required if, and only if, `query_length` is ``None``: the number of sequences
-            in
-            a captured step, in addition to one of padding. Batches with more run eagerly.
+            in a captured step, in addition to one of padding. Batches with more run eagerly.
 
     Attributes:
         compiled: as given.
@@ -71,12 +67,9 @@ class DecodeRunner(StepRunner):
     Raises:
         ConfigError: A capturing mode has no capture sizes, or none for `query_length` rows; mode
             ``full`` has no recorder or lane; mode ``measured``, or ``shadow_every`` in mode
-            ``full``,
-            has no ``set_lengths``; `query_length` or `max_sequences` is out of range or not
-            applicable;
-            no input has one row per token; an argument has the wrong type; or the inputs do not
-            match
-            the model's arguments.
+            ``full``, has no ``set_lengths``; `query_length` or `max_sequences` is out of range or
+            not applicable; no input has one row per token; an argument has the wrong type; or the
+            inputs do not match the model's arguments.
     """
 
     def __init__(

@@ -20,17 +20,15 @@ def draft_lengths(
     """Return the lengths of draft steps by parameter group, ``draft.0`` to ``draft.<n-1>``.
 
     A draft model proposes one token after another, and each sequence has one more token in the
-    cache at
-    each step. If all steps are in one graph, each step therefore has a parameter group of its own.
-    Record the attention of a step in its group:
+    cache at each step. If all steps are in one graph, each step therefore has a parameter group of
+    its own. Record the attention of a step in its group:
     ``recorder.attention(f"draft.{step}/{layer}", kind, arguments, group=f"draft.{step}")``.
 
     Args:
         first: lengths of the first draft step, by argument name.
         num_steps: number of draft steps in the graph, at least 1.
         growing: names of the arguments that count the cached tokens of each sequence. A length of
-            0,
-            which marks a row of padding, does not grow.
+            0, which marks a row of padding, does not grow.
 
     Raises:
         InputError: There is no step, or ``growing`` has a name that ``first`` does not have.

@@ -100,8 +100,7 @@ class PaddedSteps:
         """Capture the graph of a key on a step of padding; call it inside a capture session.
 
         Warm-up runs write where the static inputs say. The inputs therefore contain padding, rather
-        than
-        the last batch or uninitialised memory.
+        than the last batch or uninitialised memory.
 
         Raises:
             OutputError: An output does not have one row for each padded row, or each sequence.

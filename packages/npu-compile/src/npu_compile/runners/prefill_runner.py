@@ -23,20 +23,17 @@ class PrefillRunner(StepRunner):
     """Runs steps with any number of tokens per sequence: prefill, chunks of it, mixed batches.
 
     Such a step is captured in segments, and attention runs eagerly between them. One graph
-    therefore
-    serves every batch of up to its number of tokens, whatever its sequences are. Attention receives
-    padded tensors. It finds the number of real rows from the lengths, and may leave the other rows
-    unwritten. The runner owns its static input buffers.
+    therefore serves every batch of up to its number of tokens, whatever its sequences are.
+    Attention receives padded tensors. It finds the number of real rows from the lengths, and may
+    leave the other rows unwritten. The runner owns its static input buffers.
 
     Call :meth:`capture` once, then :meth:`run` for each step. In a mode that captures no prefill,
-    steps
-    are padded and run eagerly. Without prefill capture sizes they run without padding.
+    steps are padded and run eagerly. Without prefill capture sizes they run without padding.
 
     Args:
         compiled: the model. Its configuration has the prefill capture sizes and the mode.
         inputs: declarations of the model's arguments: tensors with one row per token or, if
-            declared
-            ``per_sequence``, one row per sequence.
+            declared ``per_sequence``, one row per sequence.
         max_sequences: sequences in every captured graph; steps with more run eagerly.
         set_lengths: sets the lengths of attention for a step; called before each step with the
             ``lengths`` of :meth:`run`.

@@ -24,8 +24,7 @@ def require_model_and_inputs(
 
     Raises:
         ConfigError: The model is not compiled, a declaration has the wrong type, or the names
-            differ
-            from the model's arguments.
+            differ from the model's arguments.
     """
     if not isinstance(compiled, CompiledModel):
         raise ConfigError(

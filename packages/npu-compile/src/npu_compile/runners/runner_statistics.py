@@ -141,8 +141,8 @@ class StepCounts:
         """Return the number of rows of frequent batches that are mostly padding, and their count.
 
         Batches larger than every capture size are not included: they have a warning of their own.
-        Batches
-        whose padding depended on another rank, or on incomplete captures, are not included either.
+        Batches whose padding depended on another rank, or on incomplete captures, are not included
+        either.
 
         Args:
             padded_size: returns the size that a batch with so many rows is padded to by itself.

@@ -39,8 +39,7 @@ class StepForm:
 
     Raises:
         ConfigError: A number is out of range, missing or not applicable, or no input has one row
-            per
-            token.
+            per token.
     """
 
     def __init__(

@@ -142,8 +142,7 @@ class StepRunner:
         """Return how the steps so far used the capture sizes: hits, padding, and eager steps.
 
         Steps are counted since the runner was created, also across :meth:`release`. Failed steps
-        are not
-        counted.
+        are not counted.
         """
         schedule = self._schedule
         return self._counts.statistics(lambda size: schedule.modes[schedule.all_keys[size]])
@@ -159,18 +158,16 @@ class StepRunner:
         """Return how to run a batch: as one step, or as two if those are faster.
 
         Padding a batch to the next capture size may cost more than two smaller steps. The decision
-        uses the
-        times that mode ``measured`` took at capture; in other modes the batch is one step. Run the
-        parts
-        one after another, and copy or use the output of the first before you run the second.
+        uses the times that mode ``measured`` took at capture; in other modes the batch is one step.
+        Run the parts one after another, and copy or use the output of the first before you run the
+        second.
 
         Args:
             num_rows: rows of the batch.
 
         Returns:
             The rows of each step, in order; they add up to ``num_rows``. Each has whole sequences
-            if all
-            sequences have the same number of rows.
+            if all sequences have the same number of rows.
         """
         schedule = self._schedule
         seconds = {size: choice.chosen_seconds for size, choice in schedule.choices.items()}
@@ -205,14 +202,11 @@ class StepRunner:
 
         Args:
             prepare: called with each size before the model runs. It must set attention lengths for
-                that
-                many padded rows, in :meth:`padded_sequences` sequences. For prefill, set lengths
-                that
-                the padding allows, for instance of no sequence.
+                that many padded rows, in :meth:`padded_sequences` sequences. For prefill, set
+                lengths that the padding allows, for instance of no sequence.
             on_captured: called after each size with (size, sizes done, total sizes).
             on_forecast: called once with the plan if the configuration has a ``capture_budget``,
-                when two
-                sizes are captured and the total is forecast.
+                when two sizes are captured and the total is forecast.
             exchange: a host collective, for ranks that must choose the same modes in mode
                 ``measured``:
                 all ranks whose steps contain collectives, see `npu_graph_runtime.RunModeChooser`.
@@ -220,8 +214,7 @@ class StepRunner:
         Raises:
             ConfigError: No size fits ``capture_budget``, or ``prepare`` is not callable.
             RunnerStateError: This runner, or another one of the model, has captured already.
-                Captured
-                graphs stay as they are.
+                Captured graphs stay as they are.
             DeviceError: The device rejected a capture, and the configuration does not skip the
                 size.
                 Captured graphs were released.
@@ -248,22 +241,15 @@ class StepRunner:
         """Capture the largest remaining size, for engines that serve in the meantime.
 
         Call it once before the first step, and then between steps, on the same thread, whenever you
-        have
-        time. It waits for the device, and no step can be queued until it returns. Until a size is
-        captured,
-        its batches are padded to the next larger captured size, or run eagerly if there is none.
-        See
-        :attr:`pending_sizes` and the observer's steps.
+        have time. It waits for the device, and no step can be queued until it returns. Until a size
+        is captured, its batches are padded to the next larger captured size, or run eagerly if
+        there is none. See :attr:`pending_sizes` and the observer's steps.
 
         Note [captures between steps]. Capturing in a second thread would gain little and be risky.
-        A
-        capture is Python code, which holds the GIL while steps need it. By default (in CANN and
-        torch_npu),
-        a capture forbids synchronous copies and similar calls in all threads; its other modes
-        forbid them
-        in the capturing thread, or nowhere. And torch_npu launches for all host threads from the
-        single
-        thread of its task queue.
+        A capture is Python code, which holds the GIL while steps need it. By default (in CANN and
+        torch_npu), a capture forbids synchronous copies and similar calls in all threads; its other
+        modes forbid them in the capturing thread, or nowhere. And torch_npu launches for all host
+        threads from the single thread of its task queue.
 
         Args:
             prepare: as for :meth:`capture`.
@@ -297,40 +283,30 @@ class StepRunner:
         """Run one step and return the model's output for the batch's own rows.
 
         Returns when the work is queued. The host waits only if it is ahead of the device by more
-        steps than
-        there are copies of the input buffers.
+        steps than there are copies of the input buffers.
 
         Failures on the device after that are raised by the next synchronisation, such as the one
-        that reads
-        the sampled tokens. A device stops at its first failure, so the process has to end. If you
-        reset the
-        device instead (``torch.npu.stop_device`` and ``restart_device``, an experimental feature of
-        CANN),
-        call :meth:`release` and :meth:`capture` before the next step. An interrupted replay may
-        leave
-        events set, and the next replay would then read the lengths of an earlier step.
+        that reads the sampled tokens. A device stops at its first failure, so the process has to
+        end. If you reset the device instead (``torch.npu.stop_device`` and ``restart_device``, an
+        experimental feature of CANN), call :meth:`release` and :meth:`capture` before the next
+        step. An interrupted replay may leave events set, and the next replay would then read the
+        lengths of an earlier step.
 
         Args:
             inputs: for each declared input a tensor ``[rows, ...]``. A CPU tensor may be changed as
-                soon as
-                this returns. A device tensor, such as the tokens just sampled, is read in the order
-                of the
-                current stream, without a host wait.
+                soon as this returns. A device tensor, such as the tokens just sampled, is read in
+                the order of the current stream, without a host wait.
             lengths: values by parameter group and argument name. For the padded size if all
-                sequences
-                have the same number of rows; for the unpadded batch if they have any number.
+                sequences have the same number of rows; for the unpadded batch if they have any
+                number.
             agreed: the agreement of all ranks for this step (`npu_graph_runtime.RankAgreement`).
-                The
-                batch is then padded to the agreed bucket, and may have no rows on an idle rank. If
-                ranks
-                agreed to run eagerly, an idle rank must pass rows of padding itself.
+                The batch is then padded to the agreed bucket, and may have no rows on an idle rank.
+                If ranks agreed to run eagerly, an idle rank must pass rows of padding itself.
 
         Returns:
             The model's output on the device: each tensor is ``[rows, ...]``, or ``[sequences,
-            ...]`` if all
-            sequences have the same number of rows. After a replay the tensors are views of the
-            graph's
-            memory, which the next step overwrites.
+            ...]`` if all sequences have the same number of rows. After a replay the tensors are
+            views of the graph's memory, which the next step overwrites.
 
         Raises:
             InputError: An input does not match its declaration, or rows and sequences do not match
@@ -338,8 +314,7 @@ class StepRunner:
             StepParameterError: The lengths do not fit; nothing was launched.
             OutputError: An output does not have one row for each row, or each sequence.
             ShadowDifferenceError: The step was compared (``shadow_every``), and the results of its
-                graph
-                and its eager run differ.
+                graph and its eager run differ.
             RunnerStateError: The graphs are not captured; or, in mode ``full``, the batch is to run
                 eagerly and there is no ``set_lengths``. Nothing was launched.
         """

@@ -29,8 +29,7 @@ class Flattened(NamedTuple):
 
     Attributes:
         structure: containers with their types, keys and lengths, and all values except tensors.
-            Equal
-            structures mean that a function which looks at nothing else does the same.
+            Equal structures mean that a function which looks at nothing else does the same.
         tensors: the tensors in order.
     """
 
@@ -43,8 +42,7 @@ def flatten(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Flattened:
 
     Raises:
         UnsupportedInputError: A value is neither a tensor, nor a container, nor plain. The error
-            has
-            no path; :func:`unsupported` returns it.
+            has no path; :func:`unsupported` returns it.
     """
     structure: list[Hashable] = [len(args)]
     tensors: list[Tensor] = []

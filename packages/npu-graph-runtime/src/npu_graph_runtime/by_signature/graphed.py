@@ -217,8 +217,7 @@ class Graphed:
             UnsupportedInputError: The call cannot be captured, and ``on_refusal`` is
                 ``MissPolicy.RAISE``.
             Exception: Any error of the function; and, for a function with breaks, a failure of a
-                capture
-                or replay of which a part has run.
+                capture or replay of which a part has run.
         """
         with self._lock:
             if self._is_inside:
@@ -626,31 +625,23 @@ def graphed(
     Call it like the original function. A signature consists of everything that may change the
     launches:
     shapes, strides, dtypes and `requires_grad` of all tensors, also in nested lists, tuples, dicts
-    and
-    dataclasses; which of them are the same object; all plain values with their types; and the modes
-    of
-    torch. A call copies its tensors into the graph's buffers, replays, and copies the results.
-    Values
-    that the function writes into its arguments are copied back into yours.
+    and dataclasses; which of them are the same object; all plain values with their types; and the
+    modes of torch. A call copies its tensors into the graph's buffers, replays, and copies the
+    results. Values that the function writes into its arguments are copied back into yours.
 
     The first call with a signature runs eagerly, and the function is then captured, so its Python
-    code
-    runs twice. If a capture fails, calls with this signature run eagerly; a warning gives the
-    reason,
-    once per kind of error, and ``counters`` count them. With ``breaks``, the second call is
-    captured,
-    and the capture is that call: an error after a part of it has run is raised.
+    code runs twice. If a capture fails, calls with this signature run eagerly; a warning gives the
+    reason, once per kind of error, and ``counters`` count them. With ``breaks``, the second call is
+    captured, and the capture is that call: an error after a part of it has run is raised.
 
     Everything else that the function reads (weights, buffers, closures) is watched as in
     :class:`~npu_graph_runtime.GraphedCallable`. If memory that a replay would use was freed, the
     function is captured again. If memory was replaced while something keeps the old memory alive,
-    only
-    :meth:`Graphed.check_weights` notices.
+    only :meth:`Graphed.check_weights` notices.
 
     Several threads may call it: one call runs at a time, and the others wait. Calls on several
-    streams
-    are ordered. While a graph is captured, other threads should not use the device. Inside another
-    capture, it calls the function, which becomes part of that capture.
+    streams are ordered. While a graph is captured, other threads should not use the device. Inside
+    another capture, it calls the function, which becomes part of that capture.
 
     Args:
         function: function or module to capture; without it a decorator is returned.
@@ -659,12 +650,10 @@ def graphed(
         breaks: context of the functions that :func:`~npu_graph_runtime.runs_eagerly` marks: the
             function is captured in segments between them.
         copy_outputs: whether you own the results. Without a copy they are in the graph's memory,
-            and
-            the next call overwrites them.
+            and the next call overwrites them.
         uncopied: arguments that are not copied, such as a key/value cache: positional ones by
-            index,
-            keyword arguments by name. The graph uses your memory, so the address is part of the
-            signature.
+            index, keyword arguments by name. The graph uses your memory, so the address is part of
+            the signature.
         name: name for messages; by default that of the function.
         on_refusal: whether a call that cannot be captured runs eagerly or raises.
         weights: as for :class:`~npu_graph_runtime.GraphedCallable`.

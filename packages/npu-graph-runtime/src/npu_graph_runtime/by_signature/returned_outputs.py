@@ -77,10 +77,8 @@ class ReturnedOutputs:
     """Returns the results of one graph.
 
     A result that is an argument is returned as the argument of the call, a view of an argument as a
-    view
-    of it, and a tensor that the function keeps elsewhere as that tensor. All others are in the
-    graph's
-    memory.
+    view of it, and a tensor that the function keeps elsewhere as that tensor. All others are in the
+    graph's memory.
 
     Args:
         result: result of the captured call; not kept.

@@ -34,16 +34,12 @@ def runs_eagerly(
     """Return a decorator for functions that break a breakable capture and run eagerly at replay.
 
     Use it for code that cannot be captured: attention whose kernel depends on host lengths,
-    collectives
-    started by the host, anything that synchronises. In a capture under ``BREAKABLE`` the current
-    graph
-    ends before the function, and a new one begins after it. Each replay calls the function again in
-    between, with the arguments of the capture: the same tensors, which contain new values, and the
-    same
-    other objects. Read anything else that changes between steps inside the function, for instance
-    from
-    the engine's forward context. In any other run mode, in warm-up runs, and inside another such
-    function, the function is simply called.
+    collectives started by the host, anything that synchronises. In a capture under ``BREAKABLE``
+    the current graph ends before the function, and a new one begins after it. Each replay calls the
+    function again in between, with the arguments of the capture: the same tensors, which contain
+    new values, and the same other objects. Read anything else that changes between steps inside the
+    function, for instance from the engine's forward context. In any other run mode, in warm-up
+    runs, and inside another such function, the function is simply called.
 
     Captured work after the function reads its result, so the result must be where it was at
     capture:
@@ -54,22 +50,18 @@ def runs_eagerly(
       one at each replay.
 
     Captured work must not read memory that the function allocates and keeps elsewhere without
-    returning
-    it, because each replay allocates other memory. This is an error at capture.
+    returning it, because each replay allocates other memory. This is an error at capture.
 
     Anything else raises :class:`~npu_graph_runtime.EagerSegmentError` at the replay. So does
-    another
-    number of results or another plain value, which later Python code may have used.
+    another number of results or another plain value, which later Python code may have used.
 
     Args:
         context: context of the callables that capture, as for
             :class:`~npu_graph_runtime.GraphedCallable`.
         at_capture: called instead of the function during the capture, with its arguments. Use it
-            for
-            work that only a real step may do, such as sending a layer's cache away. Must return
-            what
-            the function returns: tensors of the same layout, in the same memory or in new memory.
-            Warm-up runs call the function; set ``warmup_runs`` to 0 if they must not.
+            for work that only a real step may do, such as sending a layer's cache away. Must return
+            what the function returns: tensors of the same layout, in the same memory or in new
+            memory. Warm-up runs call the function; set ``warmup_runs`` to 0 if they must not.
     """
 
     def decorate(function: Function) -> Function:
@@ -89,8 +81,7 @@ def break_graph(context: CallContext) -> None:
     """End the captured segment here and begin another one, with nothing between them.
 
     Use it if a segment would be too long for the device, or if an observer should time its end.
-    Does
-    nothing outside a capture under ``BREAKABLE``. A replay calls one empty function for it.
+    Does nothing outside a capture under ``BREAKABLE``. A replay calls one empty function for it.
 
     Args:
         context: context of the callables that capture, as for
@@ -109,11 +100,9 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
     """Return a decorator that names work inside a captured segment.
 
     Errors use the name for the segment, and :func:`~npu_graph_runtime.find_first_difference`
-    compares
-    the function's result. A replay has no extra cost. Use it for example for the work of a layer
-    between two functions that run eagerly. A function that contains one of those names the segment
-    that
-    it ends in.
+    compares the function's result. A replay has no extra cost. Use it for example for the work of a
+    layer between two functions that run eagerly. A function that contains one of those names the
+    segment that it ends in.
 
     Args:
         context: context of the callables that capture, as for
@@ -139,10 +128,8 @@ class SegmentedGraph:
 
     It is a :class:`~npu_graph_runtime.DeviceGraph` like any other. The eager functions run on the
     replaying thread and stream. If one raises, the rest of the step does not run, and the graph
-    remains
-    usable. They run without gradients, or in inference mode, if the capture did, regardless of the
-    mode
-    at the replay.
+    remains usable. They run without gradients, or in inference mode, if the capture did, regardless
+    of the mode at the replay.
 
     Args:
         segments: graphs, and eager segments between them.
@@ -188,8 +175,7 @@ class SegmentedGraph:
 
         Args:
             tell: called after each segment; its last arguments are the start time and the duration
-                in
-                seconds, by ``time.perf_counter``.
+                in seconds, by ``time.perf_counter``.
 
         Raises:
             EagerSegmentError: as for :meth:`replay`, like all other errors.
@@ -285,8 +271,7 @@ class SegmentRecorder:
         """Capture the call and return its graph and its result.
 
         Each segment is replayed once as soon as it is captured, so that eager functions see the
-        values that
-        they will see later, and the result is written.
+        values that they will see later, and the result is written.
 
         Raises:
             CaptureSessionError: ``call`` caught the exception of an eager function and continued.

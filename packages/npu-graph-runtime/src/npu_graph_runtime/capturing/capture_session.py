@@ -87,42 +87,32 @@ class CaptureSession:
     """Allows captures by the callables of one context, on one stream, into one pool.
 
     While it is open, its stream is the current stream of the thread. Warm-up runs, captures and
-    eager
-    functions between captured pieces are therefore ordered without further synchronisation. Garbage
-    collection is paused, because a finaliser that frees a device object during a capture would
-    break
-    it, and because a collection for each of hundreds of pieces is slow. However the session ends,
-    it
-    restores the stream, the garbage collector and the context.
+    eager functions between captured pieces are therefore ordered without further synchronisation.
+    Garbage collection is paused, because a finaliser that frees a device object during a capture
+    would break it, and because a collection for each of hundreds of pieces is slow. However the
+    session ends, it restores the stream, the garbage collector and the context.
 
     Enter it on the thread that captures. A context has at most one open session.
 
     After a failed capture you can capture again, such as a smaller size after one that ran out of
     memory: the next capture first returns the memory of the failed one to the device. The frames of
-    an
-    :class:`~npu_graph_runtime.OutOfDeviceMemoryError` have no local variables any more, because
-    they
-    would keep that memory alive while you handle the error.
+    an :class:`~npu_graph_runtime.OutOfDeviceMemoryError` have no local variables any more, because
+    they would keep that memory alive while you handle the error.
 
     Args:
         device: device that captures and replays.
         context: the context of the callables that may capture.
         pool: a memory pool of ``device`` for all graphs of the session, for instance that of an
-            earlier
-            session; by default a new one.
+            earlier session; by default a new one.
         stream: the capture stream; by default a new one. Graphs that share a pool should also share
-            the
-            stream, so that the allocator can reuse their memory.
+            the stream, so that the allocator can reuse their memory.
         after_segment: in a breakable capture, called each time a captured segment has ended and was
             replayed, before the next eager function. Use it for a barrier between ranks whose
-            captures
-            take different times and whose eager functions run collectives. If it raises, the
-            capture
-            ends. Replays do not call it.
+            captures take different times and whose eager functions run collectives. If it raises,
+            the capture ends. Replays do not call it.
         observer: notified when the session opens and closes, with memory figures.
         memory_snapshot: a file to which all blocks of the allocator are written when the session
-            ends,
-            also after an error, for pytorch.org/memory_viz. Needs a `SnapshotDevice`.
+            ends, also after an error, for pytorch.org/memory_viz. Needs a `SnapshotDevice`.
 
     Attributes:
         device: as given.
@@ -137,8 +127,7 @@ class CaptureSession:
     Raises:
         FeatureNotSupportedError: The device does not support snapshots.
         CaptureSessionError: The session was entered twice, inside another session of the context,
-            or
-            while the device is capturing.
+            or while the device is capturing.
     """
 
     def __init__(
@@ -243,13 +232,11 @@ class CaptureSession:
             warmup_runs: eager runs before the capture.
             is_breakable: end the graph before each function marked by
                 :func:`~npu_graph_runtime.runs_eagerly`, and begin another one after it. Each graph
-                is
-                replayed once as soon as it is captured, so the result is written.
+                is replayed once as soon as it is captured, so the result is written.
             watch: records the memory that the capture allocates and uses; provided by
                 `GraphedCallable`.
             guard: runs the call once more before the capture, and finds work that cannot be
-                captured;
-                provided by `GraphedCallable`.
+                captured; provided by `GraphedCallable`.
 
         Raises:
             CaptureSessionError: The session is not open, a capture is already running, or the

@@ -16,8 +16,7 @@ class CapturedPart:
     Attributes:
         name: as given.
         result: its result, without keeping memory alive; valid after the replay of its segment
-            until
-            that of the next one. ``None`` if the work contains a break.
+            until that of the next one. ``None`` if the work contains a break.
     """
 
     name: str

@@ -37,8 +37,7 @@ class EagerSegment:
     Args:
         function: the function.
         args: positional arguments of the capture. Device tensors are referenced without keeping
-            their
-            memory alive, as in the captured segments.
+            their memory alive, as in the captured segments.
         kwargs: keyword arguments of the capture, referenced in the same way.
         result: result of the call at capture; its tensors are kept alive.
         fresh: addresses of memory in ``result`` that nothing else refers to.

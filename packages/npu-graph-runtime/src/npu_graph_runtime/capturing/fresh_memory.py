@@ -22,10 +22,9 @@ def memory_held_alone(results: list[Any]) -> frozenset[int]:
 
     A tensor that a module, a list or a closure also refers to is recognised by its Python reference
     count; a view of one by that of its base; any other alias by the owners of the storage. The
-    reference
-    count of a tensor without other references depends on the version of Python, so the counts are
-    compared with those of an imitation of the results. If the results cannot be imitated, none
-    counts.
+    reference count of a tensor without other references depends on the version of Python, so the
+    counts are compared with those of an imitation of the results. If the results cannot be
+    imitated, none counts.
 
     Args:
         results: Nested outputs, to which this list has the only reference.

@@ -111,33 +111,28 @@ class GraphedCallable:
     """Wraps a callable: captured by graph key inside a capture session, replayed elsewhere.
 
     At each call the context decides what to do. In another run mode than the wrapper's own, the
-    wrapper
-    calls the function, so a ``FULL`` wrapper may contain ``PIECEWISE`` ones. In its own run mode,
-    it
-    replays the graph of the context's key. If there is none and a capture session is open, it runs
-    the
-    function ``warmup_runs`` times, captures it and returns its outputs. A ``BREAKABLE`` wrapper is
-    captured in segments, between the functions that :func:`~npu_graph_runtime.runs_eagerly` marks.
+    wrapper calls the function, so a ``FULL`` wrapper may contain ``PIECEWISE`` ones. In its own run
+    mode, it replays the graph of the context's key. If there is none and a capture session is open,
+    it runs the function ``warmup_runs`` times, captures it and returns its outputs. A ``BREAKABLE``
+    wrapper is captured in segments, between the functions that
+    :func:`~npu_graph_runtime.runs_eagerly` marks.
 
     Arguments are not copied: keep them in buffers with fixed addresses and layouts, and write new
     values into the buffers before the call. Arguments that are not tensors are fixed at capture, so
     plain values (numbers, strings, None, enum members) must not change either; put values that
-    change
-    into the graph key.
+    change into the graph key.
 
     Outputs of a replay are in the memory pool of the graph. The next replay of any graph in that
-    pool
-    overwrites them, and releasing the graph frees them, so use or copy them at once. The outputs of
-    a
-    capturing call have no values until the graph is replayed, except under ``BREAKABLE``.
+    pool overwrites them, and releasing the graph frees them, so use or copy them at once. The
+    outputs of a capturing call have no values until the graph is replayed, except under
+    ``BREAKABLE``.
 
     Use it from one host thread at a time, like its context.
 
     The hooks ``around_capture`` and ``around_replay`` are for actions that must surround the
-    device's
-    work without being part of it, such as loading weights, or setting up an engine's memory
-    allocator.
-    They are called with the key and return a context manager. Their errors reach the caller.
+    device's work without being part of it, such as loading weights, or setting up an engine's
+    memory allocator. They are called with the key and return a context manager. Their errors reach
+    the caller.
 
     Args:
         function: function to capture; launches its work on the current stream, without
@@ -148,20 +143,14 @@ class GraphedCallable:
         name: name for messages and events.
         address_check: when inputs are compared with those of the capture.
         weights: returns the tensors that the function reads besides its arguments, by name; by
-            default
-            the parameters and buffers of a function that is an ``nn.Module``. They are compared
-            with
-            the capture at the first replay, at the next replay after memory of a weight was freed,
-            and
-            in :meth:`check_weights`; never with ``AddressCheck.NEVER``. If something keeps the old
-            memory of a replaced weight alive, only `check_weights` finds it. Other memory that
-            existed
-            before the capture is also watched, through the operators that use it; see the table in
-            the
-            README.
+            default the parameters and buffers of a function that is an ``nn.Module``. They are
+            compared with the capture at the first replay, at the next replay after memory of a
+            weight was freed, and in :meth:`check_weights`; never with ``AddressCheck.NEVER``. If
+            something keeps the old memory of a replaced weight alive, only `check_weights` finds
+            it. Other memory that existed before the capture is also watched, through the operators
+            that use it; see the table in the README.
         kept_memory: what to do if memory allocated by a capture is still in use afterwards and is
-            not
-            an output, such as a workspace that the function caches.
+            not an output, such as a workspace that the function caches.
         weak_outputs: keep outputs without keeping their memory alive, so that later captures of the
             pool reuse it (as in vLLM). Objects of classes with unknown fields are kept alive, with
             their memory. Set it to false for outputs that must survive replays of other
@@ -171,28 +160,19 @@ class GraphedCallable:
         guard: look for work that cannot be captured, in an additional eager run after the warm-up
             runs:
             reads and copies to the host, shapes that depend on values, synchronisations, seeds,
-            copies
-            from the host, and memory that is kept. Each is named with its operator, module, file
-            and
-            line. Work that only warm-up runs do, because they cache its result, is not reported.
-            Each
-            capture takes one eager run longer, in which each operator takes some 100 us more; a
-            replay costs nothing.
+            copies from the host, and memory that is kept. Each is named with its operator, module,
+            file and line. Work that only warm-up runs do, because they cache its result, is not
+            reported. Each capture takes one eager run longer, in which each operator takes some 100
+            us more; a replay costs nothing.
         lazy_session: allows a call to capture while serving, if its key is not captured and no
-            session
-            is open. Returns the session for this one capture, such as ``CaptureSession(device,
-            context,
-            pool, stream)``, or ``None`` to reject the call. The call also replays the new graph, so
-            its
-            outputs have values; a graph that waits for attention updates is rejected. The call
-            waits
-            for the device and collects garbage, so it takes long. Ranks that exchange data must
-            capture
-            at the same step.
+            session is open. Returns the session for this one capture, such as
+            ``CaptureSession(device, context, pool, stream)``, or ``None`` to reject the call. The
+            call also replays the new graph, so its outputs have values; a graph that waits for
+            attention updates is rejected. The call waits for the device and collects garbage, so it
+            takes long. Ranks that exchange data must capture at the same step.
         around_capture: entered before the warm-up runs of a capture, left after it.
         around_replay: entered after the inputs were compared, before the graph is launched; left
-            after
-            the call, when the device may still be working.
+            after the call, when the device may still be working.
         observer: receives captures, replays, misses and releases.
 
     Attributes:
@@ -365,8 +345,8 @@ class GraphedCallable:
         """Compare all memory that the graphs use but do not own, for example after a weight update.
 
         This covers weights, and tensors that the function reaches in other places: attributes,
-        lists,
-        closures. If your engine rebinds such a place at each step, do not call this between steps.
+        lists, closures. If your engine rebinds such a place at each step, do not call this between
+        steps.
 
         Raises:
             ReplacedWeightError: Memory was freed or moved, or a tensor is on other memory.

@@ -29,8 +29,7 @@ class AddressCheck(enum.Enum):
     """When the inputs of a replay are compared with those of the capture.
 
     A captured graph contains the addresses and layouts of its input tensors and the values of all
-    other
-    inputs. If one of them differs, the replay silently computes with old data.
+    other inputs. If one of them differs, the replay silently computes with old data.
     """
 
     ALWAYS = "always"
@@ -53,10 +52,9 @@ class InputLayout:
     """The arguments of a capture: addresses, layouts and plain values.
 
     Keeps no tensor alive. Lists, tuples, dicts and dataclasses are inspected, in positional and
-    keyword
-    arguments. Other values than tensors are compared with their types, because ``True`` and ``1``
-    may
-    launch different kernels; see `is_plain`. Objects that are equal only to themselves are ignored.
+    keyword arguments. Other values than tensors are compared with their types, because ``True`` and
+    ``1`` may launch different kernels; see `is_plain`. Objects that are equal only to themselves
+    are ignored.
 
     A replay may also compare memory that belongs to no argument: one tensor each time, in turn.
 
@@ -117,8 +115,7 @@ class InputLayout:
 
         Raises:
             InputAddressError: A tensor has another address or layout, another value differs, or the
-                number
-                of inputs differs.
+                number of inputs differs.
         """
         if self._is_compared:
             if tuple(kwargs) == self._keywords and self._holds((*args, *kwargs.values())):

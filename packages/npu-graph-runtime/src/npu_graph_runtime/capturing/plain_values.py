@@ -35,8 +35,7 @@ def is_plain(value: object) -> bool:
     """Return whether a value is fixed at capture and can be compared.
 
     True for numbers, strings, ranges and the like, NumPy scalars and arrays, sets, and objects of
-    any
-    class that defines equality and a hash. False for objects that are equal only to themselves.
+    any class that defines equality and a hash. False for objects that are equal only to themselves.
     """
     if isinstance(value, (*_PLAIN_TYPES, *_MUTABLE_TYPES)) or _is_numpy(value):
         return True

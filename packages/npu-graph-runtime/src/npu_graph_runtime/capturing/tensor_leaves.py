@@ -44,8 +44,7 @@ def map_tensors(value: Any, function: Callable[[Tensor], Tensor]) -> Any:
     """Return ``value`` with each tensor inside lists, tuples, dicts and dataclasses replaced.
 
     Containers are rebuilt with their own type. Containers without tensors, and objects of other
-    types,
-    are returned unchanged.
+    types, are returned unchanged.
 
     Args:
         value: nested outputs of a callable; not changed.

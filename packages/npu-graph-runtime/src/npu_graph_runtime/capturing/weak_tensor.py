@@ -16,8 +16,7 @@ def weak_tensor(tensor: Tensor, device: TaskDevice) -> Tensor:
     """Return a weak reference that is lazily conjugated or negated if the tensor is.
 
     The memory of such a tensor has other values than the tensor, and the bit that says so is not
-    part
-    of its layout.
+    part of its layout.
     """
     weak = device.weak_reference(tensor)
     if tensor.is_conj() and not weak.is_conj():

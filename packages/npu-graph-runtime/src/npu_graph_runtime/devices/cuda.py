@@ -40,10 +40,8 @@ class CudaDevice:
     Streams and events are not wrapped (``torch.cuda.Stream``, ``torch.cuda.Event``), and graphs are
     ``torch.cuda.CUDAGraph``. External events are words of device memory that streams write and wait
     for, through the driver's ``cuStreamWriteValue32`` and ``cuStreamWaitValue32``, because a CUDA
-    event
-    that is not recorded yet does not block a stream. There are no task groups, so attention must
-    read
-    its lengths from device memory. torch.cuda is initialised on construction.
+    event that is not recorded yet does not block a stream. There are no task groups, so attention
+    must read its lengths from device memory. torch.cuda is initialised on construction.
 
     Differences from ``torch.cuda.graph`` are those of :class:`~npu_graph_runtime.NpuDevice`: a
     capture neither synchronises nor empties caches, and an exception leaves nothing open.

@@ -40,25 +40,20 @@ class FakeDevice:
     """Captures the operators that run on CPU tensors, and runs them again at replay.
 
     Public test support: it reproduces the order of streams and events, the addresses, and the
-    errors of
-    a device. During a capture, existing memory is not written. After it, memory allocated in it
-    contains
-    NaN (the smallest value for integer dtypes) until the first replay, so that a premature read is
-    noticed. A wait that nothing can satisfy raises :class:`~npu_graph_runtime.DeadlockError` at the
-    next synchronisation instead of hanging.
+    errors of a device. During a capture, existing memory is not written. After it, memory allocated
+    in it contains NaN (the smallest value for integer dtypes) until the first replay, so that a
+    premature read is noticed. A wait that nothing can satisfy raises
+    :class:`~npu_graph_runtime.DeadlockError` at the next synchronisation instead of hanging.
 
     By default work runs as soon as nothing before it waits. With ``is_held``, work runs only in
     :meth:`advance`, in an order chosen by its random generator. You can thus keep the device any
-    number
-    of steps after the host, test any interleaving of its streams, and reproduce it from a seed.
+    number of steps after the host, test any interleaving of its streams, and reproduce it from a
+    seed.
 
     Limits: operators outside :meth:`use_stream` and :meth:`capture` are not seen, so they run at
-    once
-    even while the default stream waits; a graph replays its branches in the order of capture;
-    memory of
-    a pool is never reused by another graph of it; a graph keeps alive what it reads; only one
-    stream
-    captures at a time.
+    once even while the default stream waits; a graph replays its branches in the order of capture;
+    memory of a pool is never reused by another graph of it; a graph keeps alive what it reads; only
+    one stream captures at a time.
 
     Args:
         name: name for messages.
@@ -69,10 +64,8 @@ class FakeDevice:
         is_held: whether work waits for :meth:`advance`, or for a synchronisation.
         has_launch_queue: whether launches go through a host queue first, as with torch_npu's
             ``TASK_QUEUE_ENABLE=1``, except on direct streams. :meth:`advance` moves a random part
-            of it
-            to the streams; a replay, a task update, a query or a synchronisation moves all of it.
-            Only
-            with ``is_held``.
+            of it to the streams; a replay, a task update, a query or a synchronisation moves all of
+            it. Only with ``is_held``.
 
     Attributes:
         name: as given.
@@ -196,8 +189,7 @@ class FakeDevice:
 
         Raises:
             RuntimeError: The handle belongs to no live graph, the stream is capturing, or an update
-                is
-                open on it.
+                is open on it.
         """
         on = own_stream(stream, self._current)
         if not isinstance(handle, FakeTaskGroup) or not handle.graph.is_alive:
@@ -215,8 +207,7 @@ class FakeDevice:
 
         Raises:
             RuntimeError: No update is open, or other operators were launched than the group has.
-                The
-                group is then unchanged.
+                The group is then unchanged.
         """
         on = own_stream(stream, self._current)
         if on.update is None:

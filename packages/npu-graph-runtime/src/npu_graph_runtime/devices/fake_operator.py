@@ -67,8 +67,7 @@ def has_known_shape(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     """Return whether the shapes of the results follow from those of the arguments.
 
     Also true for two operators whose tag says otherwise: indexing by integers, and repetition into
-    an
-    output of a given size. The device captures both.
+    an output of a given size. The device captures both.
     """
     if torch.Tag.dynamic_output_shape not in func.tags:
         return True

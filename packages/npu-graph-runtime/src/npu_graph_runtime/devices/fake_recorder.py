@@ -121,8 +121,7 @@ class FakeRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Ignore operators in the block, which runs one that is recorded.
 
         Torch removes one mode from its stack while it is called. If a stream is used inside the use
-        of
-        another, as in every capture of a session, this recorder is on the stack twice.
+        of another, as in every capture of a session, this recorder is on the stack twice.
         """
         self._is_recording = True
         try:

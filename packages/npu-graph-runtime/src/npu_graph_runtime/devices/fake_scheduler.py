@@ -49,8 +49,7 @@ class FakeScheduler:
     """Runs the work of all queues on the thread that adds to one of them.
 
     Work runs as soon as nothing before it in its queue waits, so the order is deterministic. A
-    failed
-    kernel is reported by the next synchronisation, as on a device.
+    failed kernel is reported by the next synchronisation, as on a device.
 
     Args:
         deadlock_timeout: seconds for which a synchronisation lets other host threads add work

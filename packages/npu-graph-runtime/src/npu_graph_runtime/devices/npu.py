@@ -73,10 +73,8 @@ class NpuDevice:
     must call `bind_thread`.
 
     Differences from ``torch.npu.graph``: a capture neither synchronises nor empties caches, because
-    a
-    capture session does this once instead of once per piece. After an exception the capture is
-    ended,
-    the previous stream is current again, and the first error is raised.
+    a capture session does this once instead of once per piece. After an exception the capture is
+    ended, the previous stream is current again, and the first error is raised.
 
     Objects with the same index are equal and represent the same device: a callable of one can be
     captured in a session of another.
@@ -229,8 +227,7 @@ class NpuDevice:
         """Return addresses of the CANN functions that update task groups and order streams.
 
         They take effect at once, so use them only on a stream from `create_direct_stream`, or when
-        the
-        task queue is empty.
+        the task queue is empty.
 
         Returns:
             Addresses by name (acl/acl_rt.h of CANN 8): the two calls of a task update, the
@@ -304,8 +301,7 @@ class NpuDevice:
         """Return a tensor on the same device memory that does not keep it alive.
 
         A tensor that is not on an NPU is returned unchanged: its memory is not in a graph's pool,
-        so
-        only a strong reference keeps it alive.
+        so only a strong reference keeps it alive.
 
         Raises:
             DeviceUnavailableError: This version of torch_npu cannot create weak references.

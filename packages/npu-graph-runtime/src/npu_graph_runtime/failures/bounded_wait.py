@@ -27,8 +27,7 @@ def wait_for_device(
 
     Returns:
         ``None`` if all went well, a `DeviceTimeoutError` if the time was not enough, or the error
-        that
-        the device reported.
+        that the device reported.
     """
     errors: list[BaseException] = []
 

@@ -45,21 +45,16 @@ def find_first_difference(
     """Run one step eagerly and with its graphs, piece by piece, and return the first difference.
 
     Each piece, and each segment of a breakable capture, runs eagerly, is replayed on the same
-    inputs,
-    and is synchronised. Then its results and writes are compared. The first piece or segment that
-    fails,
-    hangs, produces NaN or differs is reported, with its layer's name, and the step ends there. Use
-    it
-    for diagnosis: each piece costs two synchronisations and copies to the host.
+    inputs, and is synchronised. Then its results and writes are compared. The first piece or
+    segment that fails, hangs, produces NaN or differs is reported, with its layer's name, and the
+    step ends there. Use it for diagnosis: each piece costs two synchronisations and copies to the
+    host.
 
     The results of pieces are compared. For a segment, the arguments of the eager function after it
-    are
-    compared, and the results of work that :func:`~npu_graph_runtime.runs_captured` names in it; and
-    the
-    results of the eager function, and ``written``. Values outside these are not compared, so name
-    them
-    if a difference is reported one segment late. A graph of run mode ``FULL`` is one piece and is
-    compared after ``call`` has returned, so ``call`` may update it after its replay.
+    are compared, and the results of work that :func:`~npu_graph_runtime.runs_captured` names in it;
+    and the results of the eager function, and ``written``. Values outside these are not compared,
+    so name them if a difference is reported one segment late. A graph of run mode ``FULL`` is one
+    piece and is compared after ``call`` has returned, so ``call`` may update it after its replay.
 
     Do not use it for functions that draw random numbers.
 
@@ -69,18 +64,14 @@ def find_first_difference(
         graphed: the callables whose graphs are compared, on one device and with one context: the
             pieces of one model, or a single callable.
         written: tensors that the step changes and that are not arguments of the graphed callables,
-            by
-            name, such as KV caches. They are restored between eager run and replay, and compared,
-            as
-            are arguments other than parameters. Each is copied a few times per segment. Tensors
-            that
-            a step writes again with the same values can be left out.
+            by name, such as KV caches. They are restored between eager run and replay, and
+            compared, as are arguments other than parameters. Each is copied a few times per
+            segment. Tensors that a step writes again with the same values can be left out.
         rtol: tolerated difference of floats, relative to the eager value. After a segment that is
             close enough, the next one starts from the eager values.
         atol: tolerated absolute difference of floats. If both are 0, values must be equal.
         num_tokens: real tokens of the step. In tensors with as many rows as the key has tokens,
-            only
-            these rows are compared, because padding need not be written.
+            only these rows are compared, because padding need not be written.
         seconds: time limit for one piece.
 
     Returns:

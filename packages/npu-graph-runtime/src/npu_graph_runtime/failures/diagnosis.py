@@ -33,8 +33,7 @@ def find_error_code(exception: BaseException) -> ErrorCode | None:
     """Return the device failure that an exception reports, or ``None``.
 
     The first runtime error code in the message counts (which torch_npu puts before CANN's own
-    lines),
-    then the known texts without a code.
+    lines), then the known texts without a code.
 
     Args:
         exception: any exception; only its message is read.
@@ -55,8 +54,7 @@ def is_of_device(exception: BaseException) -> bool:
 
     Args:
         exception: any exception; only its message is read. If torch_npu's task queue stops, the
-            message
-            repeats CANN's text without a code.
+            message repeats CANN's text without a code.
     """
     return find_error_code(exception) is not None or _REPORT.search(str(exception)) is not None
 
@@ -71,8 +69,7 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
 
     Returns:
         An error of the class in the table, whose ``code`` is the runtime error code. If the message
-        has
-        no known code or text, :class:`~npu_graph_runtime.UnknownDeviceError` with ``code``
+        has no known code or text, :class:`~npu_graph_runtime.UnknownDeviceError` with ``code``
         ``None``.
     """
     found = find_error_code(exception)

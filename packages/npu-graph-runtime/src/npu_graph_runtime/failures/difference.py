@@ -92,8 +92,7 @@ def compare_values(
 
     Returns:
         The attributes of the `FirstDifference`, or ``None`` if the values are equal. Objects other
-        than
-        tensors are compared if they have the same plain type; otherwise they count as equal.
+        than tensors are compared if they have the same plain type; otherwise they count as equal.
     """
     if not (isinstance(captured, Tensor) and isinstance(eager, Tensor)):
         return _compare_others(captured, eager)

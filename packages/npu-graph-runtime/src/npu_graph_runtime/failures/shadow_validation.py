@@ -20,10 +20,8 @@ class ShadowValidation:
     """Runs one in ``every`` steps eagerly as well, and compares it with the results of its graphs.
 
     Use it in a service to detect that a graph no longer computes what the model does: because a
-    value
-    was fixed at capture, a weight was replaced, or memory was reused. It compares the same values
-    as
-    :func:`~npu_graph_runtime.find_first_difference`.
+    value was fixed at capture, a weight was replaced, or memory was reused. It compares the same
+    values as :func:`~npu_graph_runtime.find_first_difference`.
 
     A compared step changes memory once, like any other step:
 

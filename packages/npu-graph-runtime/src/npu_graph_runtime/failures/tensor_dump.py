@@ -40,8 +40,7 @@ class DumpedTensor:
         shape: shape of the whole tensor.
         dtype: dtype of the tensor.
         value: the value on the host, with the shape of the tensor. If truncated, it has fewer rows,
-            or
-            is one-dimensional with the first elements, or is empty if nothing was kept.
+            or is one-dimensional with the first elements, or is empty if nothing was kept.
         cut: what is missing and why, or ``None``.
     """
 
@@ -76,11 +75,9 @@ class TensorDump:
     """Keeps values of captured graphs, which you can read after a replay.
 
     Insert ``x = dump.keep(x, "layers.3.mlp")`` after the value is computed. In a capture it becomes
-    a
-    copy into memory of this object; in eager code it copies at once. You can use it in captured
+    a copy into memory of this object; in eager code it copies at once. You can use it in captured
     segments, in functions that run eagerly, and in warm-up runs. The memory is allocated with the
-    object
-    and belongs to no graph, so values stay until their own graph is replayed again.
+    object and belongs to no graph, so values stay until their own graph is replayed again.
 
     Use it in code that runs as Python. In code that Dynamo traces, call it from a custom operator.
 

@@ -53,8 +53,7 @@ class CaptureAllocations:
             size: size of the capture.
             record: the allocator's actions since the last of ``earlier``.
             earlier: earlier captures, in order. Releases of memory that none of them allocated do
-                not
-                count, because it existed before.
+                not count, because it existed before.
         """
         held = {
             address: _Released(ago, index)

@@ -50,8 +50,7 @@ class CaptureMeter:
 
     A reading waits for the device and releases unused memory of the allocator, so that leftovers of
     warm-up runs do not count. Streams or memory used by others meanwhile, such as another process,
-    are
-    counted as well.
+    are counted as well.
 
     Note [forecast of captures]: graphs of one pool reuse each other's memory. The first and largest
     capture makes the pool as large as its peak, and a further one adds
@@ -64,10 +63,9 @@ class CaptureMeter:
       records its allocator's history, the allocations of the last capture are repeated, scaled
       to each further size, in a model of the allocator. Otherwise only kept tensors count, in
       proportion to the size. If the last capture made the pool grow, they first fill the rest of
-      that
-      growth, and then the pool grows by them. If it did not, they fit into unused memory as long as
-      it
-      has room for them besides what the size needs while it runs, which shrinks with the size.
+      that growth, and then the pool grows by them. If it did not, they fit into unused memory as
+      long as it has room for them besides what the size needs while it runs, which shrinks with the
+      size.
 
     Args:
         device: the measured device.

@@ -40,10 +40,8 @@ class CapturePlanner:
     remaining sizes it then keeps as many as its forecast says will fit the budget, evenly spaced by
     position, including the smallest. Capture sizes are denser for small batches, so even spacing by
     position accounts for the cost of padding. For streams it does so after the first capture, so
-    that
-    the second one stays. Every further capture is measured too, and the rest is planned again. Each
-    size
-    is returned once, so none is captured twice.
+    that the second one stays. Every further capture is measured too, and the rest is planned again.
+    Each size is returned once, so none is captured twice.
 
     With the forecast, an engine can size its key/value cache before the remaining graphs are
     captured. Graphs that contain addresses of the cache, as those of run mode ``FULL`` do, need its
@@ -110,8 +108,7 @@ class CapturePlanner:
 
         Returns:
             Whether its graph stays. If not, release it before anything else, because with it the
-            captures
-            exceed the budget.
+            captures exceed the budget.
 
         Raises:
             CaptureSizeError: Another size was requested.

@@ -44,8 +44,7 @@ class RunModeCandidate:
 
     Attributes:
         step: queues one step, as in serving, and returns. Each step must do everything that a step
-            with
-            new values does, without skipping work for equal values.
+            with new values does, without skipping work for equal values.
         capture: called once before all steps, if there is something to capture.
         release: called once after all steps if ``capture`` returned; releases what it captured.
     """
@@ -60,8 +59,7 @@ class RunModeChooser:
 
     Graphs captured for the measurement are released before :meth:`choose` returns, including the
     fastest. Capture them in a session of their own, whose memory pool is freed with its last graph,
-    and
-    the chosen ones afterwards in the session whose pool they share::
+    and the chosen ones afterwards in the session whose pool they share::
 
         chooser = RunModeChooser(device)
         with CaptureSession(device, context):
@@ -78,8 +76,7 @@ class RunModeChooser:
         clock: returns host time in seconds.
         exchange: a host collective, for ranks that must choose the same modes. All ranks choose
             for the same keys in the same order; a mode that one device rejects is rejected for all,
-            and
-            the slowest rank's time counts. Without it, this rank chooses by its own figures.
+            and the slowest rank's time counts. Without it, this rank chooses by its own figures.
         observer: receives each `RunModeChoice`.
 
     Raises:

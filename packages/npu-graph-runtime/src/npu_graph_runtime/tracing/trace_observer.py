@@ -32,12 +32,9 @@ class TraceObserver:
     """Writes captures, replays, misses and releases to a trace; implements `RuntimeObserver`.
 
     A replay is drawn on the track of the stream it was queued on, for the host time of queuing it.
-    A
-    replay in segments contains its segments and the functions between them. Only the device knows
-    what
-    it did and when: see :meth:`Trace.join`. A capture session shows the device's memory as a curve,
-    and
-    at its end a snapshot of the allocator, by memory pool.
+    A replay in segments contains its segments and the functions between them. Only the device knows
+    what it did and when: see :meth:`Trace.join`. A capture session shows the device's memory as a
+    curve, and at its end a snapshot of the allocator, by memory pool.
 
     Args:
         trace: the trace to write to.

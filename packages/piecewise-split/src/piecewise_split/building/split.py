@@ -24,9 +24,8 @@ class Piece:
     Attributes:
         planned: Its entry in the plan: nodes, cut reason, side inputs.
         graph: The piece's graph: its inputs in order, and a tuple of its outputs in order. Node
-            names
-            and metadata are those of the first piece with this structure. Copy it before you change
-            it.
+            names and metadata are those of the first piece with this structure. Copy it before you
+            change it.
     """
 
     def __init__(
@@ -103,8 +102,7 @@ def split(plan: SplitPlan) -> SplitGraph:
     """Build the pieces of a plan, one graph for each distinct structure.
 
     Time is linear in the nodes of the distinct structures. The planned graph is not changed. Python
-    code
-    is generated only when you read ``graph_module``.
+    code is generated only when you read ``graph_module``.
 
     Args:
         plan: A plan from :func:`plan_split`, whose graph has not been changed since.

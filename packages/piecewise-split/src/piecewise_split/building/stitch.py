@@ -21,9 +21,8 @@ class StitchedFunction(Protocol):
     """A plain Python function with the signature of the graph that was split.
 
     It owns the callables from ``compile_piece`` and the graph's constants, but neither the graph
-    nor
-    the pieces. Values passed between pieces are released as soon as no later piece needs them. The
-    caller keeps the arguments alive for the whole call.
+    nor the pieces. Values passed between pieces are released as soon as no later piece needs them.
+    The caller keeps the arguments alive for the whole call.
 
     Attributes:
         source: The Python source, which tracebacks also show.

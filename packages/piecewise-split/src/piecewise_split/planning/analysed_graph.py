@@ -52,8 +52,7 @@ class AnalysedGraph:
         output: The output node.
         body: Nodes that run in pieces, in order.
         constants: Maps a ``get_attr`` node to the node that represents its tensor (the first one
-            that
-            reads the same attribute).
+            that reads the same attribute).
         attachments: ``get_attr`` nodes that are copied into the pieces that use them.
         sizes: Replacements of the nodes that read whole sizes.
         is_plain: Whether no node is replaced by another.

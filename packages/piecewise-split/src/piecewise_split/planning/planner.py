@@ -50,10 +50,8 @@ def plan_split(
             piece.
         allow_absent: Accept splitting ops that the graph does not call.
         side_inputs: Maps a splitting op, or the name of a node that calls one, to names of values
-            that
-            its piece must receive although the graph does not pass them (for example a KV cache
-            that
-            the operator finds by layer name, or a step's lengths).
+            that its piece must receive although the graph does not pass them (for example a KV
+            cache that the operator finds by layer name, or a step's lengths).
 
     Returns:
         The plan, to be printed or passed to :func:`split`. It keeps the graph, which must not

@@ -43,8 +43,7 @@ class PlannedPiece:
         index: Position in the order of execution, from 0.
         name: ``piece_<index>``.
         is_splitting: Whether the piece consists of splitting ops and the ``getitem`` nodes that
-            unpack
-            their results.
+            unpack their results.
         nodes: Nodes that run in the piece, in order.
         merged: Those of ``nodes`` that came from a later piece that launched nothing.
         inputs: Values from outside, in the order of the piece's parameters.

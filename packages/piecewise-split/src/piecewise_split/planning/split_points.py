@@ -29,8 +29,7 @@ class SplitPoints:
 
     Attributes:
         operators: Maps a cutting node to the canonical name (``ns::op`` or ``ns::op.overload``)
-            that it
-            matched, in graph order.
+            that it matched, in graph order.
         requested: Every requested name, canonical, without repetition, in the caller's order.
         absent: The requested names that no node matches.
     """

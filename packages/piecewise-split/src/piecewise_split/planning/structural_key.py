@@ -3,8 +3,7 @@
 The structure of a piece is a text: the signature of every input (kind, dtype, shape with its
 symbols, stride, device, whether it requires a gradient), then a line for every node with its
 operation, target and arguments, in which a value is written as its position and a literal as
-itself,
-then the positions of the outputs. It contains no names and no tensor values: constants are
+itself, then the positions of the outputs. It contains no names and no tensor values: constants are
 inputs. Two pieces with equal structures run the same code on corresponding inputs.
 
 Modules and other non-tensor attributes are represented by their name in the graph, so pieces that

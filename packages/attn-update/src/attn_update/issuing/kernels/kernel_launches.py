@@ -45,9 +45,8 @@ class KernelLaunches(BoundLaunches):
     """Prepared launches of operators with known kernels; torch dispatches none of them.
 
     Used by one thread at a time. It takes no arguments in advance, because in Python that is not
-    faster
-    than `UpdatePlan.check`. It keeps the workspace alive, and the tensors of the launches as far as
-    their records do, which refer weakly to device memory.
+    faster than `UpdatePlan.check`. It keeps the workspace alive, and the tensors of the launches as
+    far as their records do, which refer weakly to device memory.
 
     Args:
         calls: The result of `AddressedDevice.native_calls`.

@@ -2,11 +2,9 @@
 
 Most of the cost of an update in Python is not the kernel: torch parses some thirty arguments again,
 and describes the same tensors to CANN again, for each layer of each step. This updater does it
-once,
-when a plan is bound. It needs no compiler, unlike `attn_update.issuing.native.native_updater`,
-which
-is faster still, supports any operator, and releases the GIL. The updates and their order are the
-same: see `attn_update.lane.update_lane`.
+once, when a plan is bound. It needs no compiler, unlike
+`attn_update.issuing.native.native_updater`, which is faster still, supports any operator, and
+releases the GIL. The updates and their order are the same: see `attn_update.lane.update_lane`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The values of a kernel's parameters, in the form that ctypes passes fastest.
 
 A value that never changes is a ctypes argument object, created once. A value that steps replace is
-a
-variable shared by all launches of a slot, so that setting it changes all of them at once.
+a variable shared by all launches of a slot, so that setting it changes all of them at once.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """Builds the native updater, once for each source, torch, Python and compiler.
 
 The result is stored in a cache folder under a key of everything it depends on. The location of
-torch
-is not part of the key, so environments with the same versions share it. It is moved into place when
-it is complete, so several processes may build at once. Its name contains the digest of its content:
-loading a file that was truncated later, by a full disk or an interrupted copy, would end the
-process, so such a file is recognised by its name, removed and built again.
+torch is not part of the key, so environments with the same versions share it. It is moved into
+place when it is complete, so several processes may build at once. Its name contains the digest of
+its content: loading a file that was truncated later, by a full disk or an interrupted copy, would
+end the process, so such a file is recognised by its name, removed and built again.
 """
 
 from __future__ import annotations

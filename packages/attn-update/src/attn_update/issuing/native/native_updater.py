@@ -35,8 +35,7 @@ class NativeLaunches(BoundLaunches):
 
     Attributes:
         num_dispatched: Number of launches that torch dispatches to its current stream. The others,
-            FIA
-            v1 and v2 if the device provides its kernels, are two C calls on arguments that were
+            FIA v1 and v2 if the device provides its kernels, are two C calls on arguments that were
             described to CANN once.
     """
 

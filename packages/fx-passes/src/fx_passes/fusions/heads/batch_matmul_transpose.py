@@ -157,16 +157,13 @@ def fuse_batch_matmul_transpose() -> Rule:
 
     Matches the head projections of latent attention (MLA) with absorbed weights:
     `[tokens, heads, inner]` times `[heads, inner, columns]`. With and without the same
-    transposition
-    before the product; written as `transpose` or `permute`, `bmm` or `matmul` of three dimensions.
-    The
-    result is contiguous, so a later reshape does not copy.
+    transposition before the product; written as `transpose` or `permute`, `bmm` or `matmul` of
+    three dimensions. The result is contiguous, so a later reshape does not copy.
 
     Source of the table: aclnnTransposeBatchMatMul accepts x1 and x2 of the same dtype (float32,
     float16 or bfloat16); the batch and the columns below 65536, and also the inner size, times the
-    batch
-    if x1 has tokens first. Older releases of CANN reject an inner size or columns that are not
-    multiples of 128. The kernel may add in another order: the numerics are `rounding`.
+    batch if x1 has tokens first. Older releases of CANN reject an inner size or columns that are
+    not multiples of 128. The kernel may add in another order: the numerics are `rounding`.
     """
     return Rule(
         name="fuse_batch_matmul_transpose",

@@ -207,14 +207,12 @@ def fuse_split_qkv_rms_norm_mrope(
 
     Matches SGLang's form: q and k are split into heads by one reshape and joined by another, in any
     shape; positions [T], or [m, T] with m sections (multimodal RoPE); optional bias after the
-    norms;
-    partial RoPE if the cache is narrower than a head. Cosines and sines are looked up and
+    norms; partial RoPE if the cache is narrower than a head. Cosines and sines are looked up and
     doubled once for all layers that share positions and cache (`ShareEqualCallsPass`).
 
     Applies only if a suitable vendor kernel is installed: without one, the fused operator rotates q
-    and
-    k by one operator each, while `npu_mrope` rotates both. With `kernels=()` this is done, with the
-    same bits.
+    and k by one operator each, while `npu_mrope` rotates both. With `kernels=()` this is done, with
+    the same bits.
 
     Args:
         kernels: Vendor kernels, in order of preference.

@@ -139,9 +139,8 @@ def fuse_add_rms_norm_cast() -> tuple[Rule, ...]:
 
     Source of the dtype table: aclnnAddRmsNormCast accepts x1, x2 and gamma of one type, float16 or
     bfloat16, with 1 to 8 dimensions; x1 and x2 have the same shape; its float32 result is the
-    rounded
-    one. Norms with quantisation are left to the quantisation rules. The kernel does not round
-    intermediate values as the operators do: the numerics are `rounding`.
+    rounded one. Norms with quantisation are left to the quantisation rules. The kernel does not
+    round intermediate values as the operators do: the numerics are `rounding`.
     """
     operators = (
         "npu::npu_rms_norm",

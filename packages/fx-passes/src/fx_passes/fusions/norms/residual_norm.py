@@ -50,8 +50,8 @@ def residual_norm_patterns(*closing: Link) -> tuple[Pattern, ...]:
     """Return the patterns of a residual add, RMSNorm, an optional bias, and further links.
 
     Their inputs are `x`, `residual`, `weight`, `epsilon`, optionally `beta`, and those of the
-    links;
-    the output `total` is the sum, and the label `total_source` is on the node that computes it.
+    links; the output `total` is the sum, and the label `total_source` is on the node that computes
+    it.
 
     Args:
         closing: The links after the norm; the first parameter of the first one is the norm.

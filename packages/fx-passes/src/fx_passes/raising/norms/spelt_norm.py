@@ -175,8 +175,7 @@ def spelt_rms_norm() -> Rule:
 
     Any eps; squares as `pow`, `square` or a product; the root as `rsqrt`, powers, a reciprocal or a
     division; in any floating-point dtype of 16 or 32 bits. `raise_rms_norm` rewrites it to a
-    kernel,
-    with the weight and the casts around it, and must come after this rule.
+    kernel, with the weight and the casts around it, and must come after this rule.
 
     If x has 16 bits, the torch operators round after each step, the kernel once: the numerics
     are `rounding`.

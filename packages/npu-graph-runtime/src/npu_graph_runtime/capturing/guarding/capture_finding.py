@@ -76,8 +76,7 @@ class CaptureFinding:
         module: qualified name of the ``nn.Module`` whose method it is; empty outside modules.
         detail: more details for messages; may be empty.
         is_of_first_call: whether a second call did not do it, for example because a function fills
-            a
-            cache. A capture after a warm-up run does not meet it.
+            a cache. A capture after a warm-up run does not meet it.
     """
 
     kind: FindingKind

@@ -28,9 +28,8 @@ class PretendedDevice(TorchFunctionMode):
     """Treats CPU tensors as device tensors, unless the run puts them on the host.
 
     On the host are: tensors made by `torch.tensor` without a device, tensors made on or moved to
-    the
-    CPU, pinned tensors, and everything computed from these alone. If a function names ``"npu"`` or
-    ``"cuda"``, the CPU is used. For all other tensors, the function sees a device of torch's
+    the CPU, pinned tensors, and everything computed from these alone. If a function names ``"npu"``
+    or ``"cuda"``, the CPU is used. For all other tensors, the function sees a device of torch's
     out-of-tree backend, whose name is ``npu`` once torch_npu is imported.
 
     Args:

@@ -83,13 +83,10 @@ def find_uncapturable(
     """Call a function twice without gradients, and find work that a capture could not record.
 
     You need no device. If all tensors are on the CPU, they are treated as device tensors: those
-    that
-    exist before the call, and all that the function creates, except those it puts on the host
+    that exist before the call, and all that the function creates, except those it puts on the host
     explicitly (``"cpu"``, `torch.tensor` without a device, pinned memory). If a tensor is on
-    another
-    device, that device is used. The function really runs, with all its side effects; compiled
-    functions
-    run eagerly. A finding that only the first call has is marked as such.
+    another device, that device is used. The function really runs, with all its side effects;
+    compiled functions run eagerly. A finding that only the first call has is marked as such.
 
     It cannot find work that shows in no operator and no Python call: reads in a C++ kernel, work of
     other threads and, on the CPU, moves to ``torch.device("cpu")`` (the string ``"cpu"`` is found),
@@ -100,8 +97,7 @@ def find_uncapturable(
         args: its positional arguments.
         kwargs: its keyword arguments.
         context: context of functions marked by :func:`~npu_graph_runtime.runs_eagerly`, which are
-            then
-            skipped, as in a breakable capture. ``None`` if the graph does not break at them.
+            then skipped, as in a breakable capture. ``None`` if the graph does not break at them.
     """
     kwargs = kwargs or {}
     calls: list[list[CaptureFinding]] = []

@@ -69,8 +69,7 @@ class NativeComparison:
         """Return a function that compares other values with these, or ``None`` if there is none.
 
         Compares address, shape, strides, dtype and type of tensors, type and value of plain values,
-        and the
-        type of anything else. Keeps no tensor.
+        and the type of anything else. Keeps no tensor.
 
         Args:
             values: device tensors or CPU tensors, plain values, others; ``None`` compares no
@@ -104,8 +103,7 @@ def find_native_comparison(folder: Path | None = None) -> NativeComparison | Non
     """Return the comparison in C, built if necessary, or ``None``.
 
     There is none without a C compiler or Python's headers, if the folder cannot be written, or if
-    this
-    torch has another memory layout. Callers then compare in Python, which is slower.
+    this torch has another memory layout. Callers then compare in Python, which is slower.
 
     Args:
         folder: folder of built files; by default ``~/.cache/npu-graph-runtime``.

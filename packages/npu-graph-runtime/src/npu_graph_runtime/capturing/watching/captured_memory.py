@@ -108,15 +108,13 @@ class CapturedMemory(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees the operators of one capture. Enter it while the device is capturing.
 
     Memory that kernels use without having it as an argument, such as memory kept inside a C++
-    operator,
-    is not seen. Neither are kernels launched without a torch operator.
+    operator, is not seen. Neither are kernels launched without a torch operator.
 
     Args:
         device: device whose memory is tracked.
         exempt: tensors whose memory is watched elsewhere, such as the arguments of the capture.
         of_pool: memory allocated in captures of the same pool, by the identity of its storage;
-            memory
-            allocated by this capture is added.
+            memory allocated by this capture is added.
         freed: receives an item when existing memory that the capture uses is freed.
 
     Attributes:
