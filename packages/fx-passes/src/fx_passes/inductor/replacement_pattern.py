@@ -115,11 +115,11 @@ class ReplacementPattern:
         Args:
             name: Name of the function, for messages.
             traced: The trace.
-            prefix: What the names of parameters for sizes begin with.
+            prefix: Prefix of the names of parameters for sizes.
 
         Raises:
-            PatternError: The graph writes memory, has parts that no output needs, or calls what is
-                no operator.
+            PatternError: The graph writes memory, has parts that no output needs, or calls
+                something that is not an operator.
         """
         return _Reader(traced, prefix).read(name)
 

@@ -113,7 +113,7 @@ class VerifyObserver:
         match: MatchRecord,
         replaced: Mapping[str, str],
     ) -> str | None:
-        """Return how a rewrite is not what it replaced."""
+        """Return how a rewrite differs from the nodes it replaced."""
         for name in match.created:
             if name in nodes and (problem := recorded_value_problem(nodes[name])) is not None:
                 return problem
@@ -157,7 +157,7 @@ class TimingObserver:
 
 
 class DiffObserver:
-    """Keeps what each pass changed, as a unified diff of the graph's text.
+    """Keeps the changes of each pass, as a unified diff of the graph's text.
 
     Attributes:
         diffs: For each pass that changed the graph its name and the diff.
