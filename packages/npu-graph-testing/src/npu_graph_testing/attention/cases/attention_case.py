@@ -104,7 +104,7 @@ class CaseModel(CapturedModel[Step]):
         return self.step(lane, drawn.key, drawn.step)
 
     def prepared(self, drawn: DrawnStep) -> tuple[UpdatePlan, StepParameters, Callable[[], None]]:
-        """Return the step parameters for a lane."""
+        """Return the arguments of `UpdateLane.run` for a step."""
         parameters = self.parameters(drawn.key, drawn.step)
         return self.plans[drawn.key], parameters, self.graphs[drawn.key].replay
 
