@@ -1,7 +1,6 @@
-"""Compile a model for NPU graph execution.
+"""Compile a model for graph execution on NPUs.
 
-Fusion, splitting, capture, replay and attention update, composed from four packages that know
-nothing of each other.
+Combines fusion, splitting, capture, replay and attention update from four independent packages.
 """
 
 from npu_compile.__about__ import __version__

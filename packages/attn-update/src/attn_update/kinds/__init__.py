@@ -1,4 +1,4 @@
-"""Attention kinds, one file for each family of operators, and what a kind of your own needs."""
+"""Attention kinds, one file per family of operators, and the protocols for your own kinds."""
 
 from attn_update.kinds.attention_geometry import AttentionGeometry, LengthRule, TensorForm
 from attn_update.kinds.context_parallel_attention import (

@@ -1,4 +1,4 @@
-"""A road from graphs that write memory to functional graphs and back."""
+"""Converts graphs that write memory to functional graphs and back."""
 
 from fx_passes.functional.functional_backend import FunctionalBackend
 from fx_passes.functional.reinplace import ReinplacePass, reinplace_graph

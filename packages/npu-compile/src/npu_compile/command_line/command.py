@@ -1,4 +1,4 @@
-"""What each command of ``npu-compile`` does. Its arguments are read by ``npu_compile_command``."""
+"""The implementation of each ``npu-compile`` command; ``npu_compile_command`` parses arguments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run the command that the options name.
+    """Run the command selected by the options.
 
     Returns:
         The exit status: 0, or 1 if something is wrong.

@@ -1,4 +1,4 @@
-"""What captures cost, which capture sizes fit a device, and which run mode is fastest."""
+"""Plans captures: their cost, the sizes that fit a device, and the fastest run mode."""
 
 from npu_graph_runtime.planning.capture_cost import CaptureBudget, CaptureCost
 from npu_graph_runtime.planning.capture_plan import CapturePlan

@@ -86,7 +86,7 @@ def breakable(look: Look) -> None:
 
 
 def forecast(look: Look) -> None:
-    """Capture by a planner, and compare its forecast after two captures with what all take."""
+    """Capture with a planner, and compare its forecast after two captures with actual use."""
     device, context = open_device(look), GraphContext()
     if device.free_streams() is None:
         look.not_tried("this device does not tell how many streams it has left")
