@@ -39,7 +39,7 @@ class DeviceContract:
     Subclass it as ``Test<Device>`` with a fixture ``device`` that returns the implementation.
     Override :meth:`issue_updatable` if the device can only update certain operators. Tests of task
     groups and external events are skipped if the device raises
-    :class:`~npu_graph_runtime.FeatureNotSupportedError` for them.
+    :class:`~npu_graph_runtime.errors.FeatureNotSupportedError` for them.
     """
 
     @staticmethod

@@ -170,8 +170,8 @@ class CompileConfig:
             source line. It makes captures slower; replays cost nothing.
         shadow_every: ``n``: run every ``n``-th captured step eagerly as well, and compare it with
             its graphs; a difference raises ``ShadowDifferenceError``. See
-            ``npu_graph_runtime.ShadowValidation`` for the cost. A decode runner with run mode
-            ``FULL`` then needs ``set_lengths``. ``None`` compares no step.
+            ``npu_graph_runtime.diagnosis.ShadowValidation`` for the cost. A decode runner with run
+            mode ``FULL`` then needs ``set_lengths``. ``None`` compares no step.
         capture_failure: what runners do if the device rejects a size; a string is accepted.
         capture_budget: limits for the captured graphs of all runners of the model; a mapping is
             accepted. An empty mapping means everything the device has left. Sizes that do not fit,

@@ -205,7 +205,8 @@ class StepRunner:
                 when two sizes are captured and the total is forecast.
             exchange: a host collective, for ranks that must choose the same modes in mode
                 ``measured``:
-                all ranks whose steps contain collectives, see `npu_graph_runtime.RunModeChooser`.
+                all ranks whose steps contain collectives, see
+                `npu_graph_runtime.planning.RunModeChooser`.
 
         Raises:
             ConfigError: No size fits ``capture_budget``, or ``prepare`` is not callable.

@@ -56,16 +56,6 @@ Hook: TypeAlias = "Callable[[GraphKey], AbstractContextManager[object]]"
 """Called with the key of a graph; what it returns is entered around the device's work."""
 
 
-class MissPolicy(enum.Enum):
-    """What a call does if its key is not captured and no capture session is open."""
-
-    RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.GraphNotCapturedError`."""
-
-    RUN_EAGERLY = "run_eagerly"
-    """Run the function, and warn once a callable."""
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class GraphCounters:
     """Counts the events of a graphed callable since it was created.
