@@ -65,7 +65,7 @@ def test_tests_and_sources_of_the_package_are_no_users(root: Path) -> None:
         "from first_one import Graph as G\nfrom first_one.kinds import Kind\n",
         "import first_one\nimport first_one.kinds\nfirst_one.Graph(first_one.kinds.Kind)\n",
         "import first_one as f\nfrom first_one import kinds\nf.Graph(kinds.Kind)\n",
-        "if TYPE_CHECKING:\n    from first_one import Graph\n    from first_one.kinds import Kind\n",
+        "def call():\n    from first_one import Graph\n    from first_one.kinds import Kind\n",
         'NAMES = ("first_one:Graph", "first_one.kinds.Kind")\n',
     ],
 )
