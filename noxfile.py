@@ -345,6 +345,12 @@ def wheels(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def readmes(session: nox.Session) -> None:
+    """Run the programs of all READMEs from wheels; they print what the READMEs say."""
+    _release(session, "readmes", *_wheel_options(session), *session.posargs)
+
+
+@nox.session(default=False)
 def older_siblings(session: nox.Session) -> None:
     """Test npu-compile with the oldest siblings in its ranges; see that others are refused."""
     _release(session, "older-siblings", *_wheel_options(session), *session.posargs)
