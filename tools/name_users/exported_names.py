@@ -32,8 +32,8 @@ class NoModuleError(Exception):
 def exported_names(package: Package) -> dict[str, tuple[str, ...]]:
     """Return the public modules of a package, each with the names in its ``__all__``.
 
-    ``__version__`` is left out. A module without ``__all__`` has none, as a plugin of pytest, whose
-    hooks nobody imports.
+    ``__version__`` is left out. Of a module without ``__all__`` all that it defines counts, except
+    private names and hooks of pytest.
 
     Raises:
         NoModuleError: A listed module has no file.
@@ -58,17 +58,12 @@ def definition(package: Package, module: str, name: str) -> tuple[str, ast.stmt]
     """
     path = _file_of(package, module)
     for statement in [] if path is None else parsed(path).body:
-        match statement:
-            case ast.FunctionDef(name=found) | ast.ClassDef(name=found) if found == name:
-                return module, statement
-            case (
-                ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found))
-            ) if found == name:
-                return module, statement
-            case ast.ImportFrom(module=str(source), names=names):
-                for alias in names:
-                    if (alias.asname or alias.name) == name:
-                        return definition(package, source, alias.name)
+        if _defined(statement) == name:
+            return module, statement
+        if isinstance(statement, ast.ImportFrom):
+            for alias in statement.names:
+                if (alias.asname or alias.name) == name:
+                    return definition(package, str(statement.module), alias.name)
     return None
 
 
@@ -98,4 +93,18 @@ def _exported(tree: ast.Module) -> list[str]:
                 | ast.AnnAssign(target=ast.Name(id="__all__"), value=ast.expr() as value)
             ):
                 return [str(name) for name in ast.literal_eval(value)]
-    return []
+    # pytest calls its hooks by their names.
+    names = [name for name in map(_defined, tree.body) if name is not None]
+    return [name for name in names if not name.startswith(("_", "pytest_"))]
+
+
+def _defined(statement: ast.stmt) -> str | None:
+    match statement:
+        case (
+            ast.FunctionDef(name=name)
+            | ast.ClassDef(name=name)
+            | ast.Assign(targets=[ast.Name(id=name)])
+            | ast.AnnAssign(target=ast.Name(id=name))
+        ):
+            return name
+    return None

@@ -51,6 +51,15 @@ def test_names_of_a_package_and_of_its_public_modules_are_public(root: Path) -> 
     assert set(users(root)) == {PublicName("first-one", "Graph"), PublicName("first-one", "Kind")}
 
 
+def test_a_module_without_a_list_promises_what_it_defines(root: Path) -> None:
+    source = (
+        "from typing import Any\nclass Kind: ...\nclass _Own: ...\ndef pytest_configure(): ...\n"
+    )
+    write(root, "packages/first-one/src/first_one/kinds.py", source)
+
+    assert set(used(root)) == {"Graph", "Kind"}
+
+
 def test_tests_and_sources_of_the_package_are_no_users(root: Path) -> None:
     source = "from first_one import Graph\nfrom first_one.kinds import Kind\n"
     write(root, "packages/first-one/tests/test_graph.py", source)
