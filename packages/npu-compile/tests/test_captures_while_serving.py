@@ -18,12 +18,13 @@ from npu_compile import (
     PrefillRunner,
     RunnerStateError,
 )
-from npu_graph_runtime import DeviceError, FakeDevice
+from npu_graph_runtime import FakeDevice
+from npu_graph_runtime.errors import DeviceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import DeviceGraph
+    from npu_graph_runtime.device import DeviceGraph
 
 PADDING_SLOT = 7
 SPECS = {

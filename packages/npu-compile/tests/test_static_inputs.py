@@ -16,7 +16,7 @@ from npu_compile import (
     StepSize,
 )
 from npu_compile.inputs.static_inputs import RING_DEPTH
-from npu_graph_runtime import DeadlockError
+from npu_graph_runtime.errors import DeadlockError
 
 if TYPE_CHECKING:
     from npu_graph_runtime import FakeDevice

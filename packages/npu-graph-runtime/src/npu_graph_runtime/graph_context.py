@@ -79,8 +79,8 @@ class GraphContext:
         """Return a context manager that sets mode and key, and restores both however it ends.
 
         Spans can be nested, and the returned object can be entered again after it was left.
-        Entering raises :class:`~npu_graph_runtime.ContextThreadError` while another thread is
-        inside a span.
+        Entering raises :class:`~npu_graph_runtime.errors.ContextThreadError` while another thread
+        is inside a span.
 
         Args:
             mode: run mode of the calls inside.

@@ -11,10 +11,11 @@ import pytest
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from npu_graph_runtime import FeatureNotSupportedError
+from npu_graph_runtime.errors import FeatureNotSupportedError
 
 if TYPE_CHECKING:
-    from npu_graph_runtime import DeviceGraph, GraphDevice, Stream
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph, Stream
 
 _Test = TypeVar("_Test", bound=Callable[..., None])
 
@@ -38,7 +39,7 @@ class DeviceContract:
     Subclass it as ``Test<Device>`` with a fixture ``device`` that returns the implementation.
     Override :meth:`issue_updatable` if the device can only update certain operators. Tests of task
     groups and external events are skipped if the device raises
-    :class:`~npu_graph_runtime.FeatureNotSupportedError` for them.
+    :class:`~npu_graph_runtime.errors.FeatureNotSupportedError` for them.
     """
 
     @staticmethod

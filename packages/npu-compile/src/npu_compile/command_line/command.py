@@ -24,7 +24,8 @@ from npu_compile.command_line.step_trace import trace_model
 from npu_compile.command_line.transformers_model import transformers_model
 from npu_compile.configuration.config import CompileConfig, CompileMode
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import CaptureBudget, find_uncapturable
+from npu_graph_runtime.diagnosis import find_uncapturable
+from npu_graph_runtime.planning import CaptureBudget
 
 if TYPE_CHECKING:
     import argparse

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from npu_graph_runtime import ERROR_CODES, ErrorCode, find_error_code
+from npu_graph_runtime.diagnosis import ERROR_CODES, ErrorCode, find_error_code
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,7 +14,7 @@ from npu_compile.errors import ConfigError
 if TYPE_CHECKING:
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.command_line.progress import Progress
-    from npu_graph_runtime import CaptureBudget, CaptureCost, CapturePlan
+    from npu_graph_runtime.planning import CaptureBudget, CaptureCost, CapturePlan
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

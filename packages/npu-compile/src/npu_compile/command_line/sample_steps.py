@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from npu_compile.command_line.named_model import NamedModel
     from npu_compile.configuration.config import CompileConfig
     from npu_compile.runners.step_runner import DecodeObserver
-    from npu_graph_runtime import CapturePlan, GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.observer import RuntimeObserver
+    from npu_graph_runtime.planning import CapturePlan
 
 
 class SampleSteps:

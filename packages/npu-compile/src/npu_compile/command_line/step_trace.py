@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from npu_compile.command_line.layered_events import UPDATE, is_replay, with_layers
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import Trace
+from npu_graph_runtime.tracing import Trace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from npu_compile.command_line.named_model import TOLD_ERRORS, NamedModel
 from npu_compile.command_line.progress import Progress
 from npu_compile.command_line.sample_steps import SampleSteps
 from npu_compile.configuration.config import CompileConfig
-from npu_graph_runtime import Trace, TraceObserver
+from npu_graph_runtime.tracing import Trace, TraceObserver
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

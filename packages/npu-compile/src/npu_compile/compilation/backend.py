@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fx_passes import Pipeline
-    from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphContext, GraphDevice
+    from npu_graph_runtime.observer import RuntimeObserver
     from piecewise_split import Piece
 
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from fx_passes import Pipeline
     from npu_compile.compilation.compilation_report import CompilationReport
     from npu_compile.configuration.config import CompileConfig
-    from npu_graph_runtime import CapturePlan, GraphDevice, GraphKey, RuntimeObserver
+    from npu_graph_runtime import GraphDevice, GraphKey
+    from npu_graph_runtime.observer import RuntimeObserver
+    from npu_graph_runtime.planning import CapturePlan
     from piecewise_split import Piece
 
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fx_passes import Pipeline
-    from npu_graph_runtime import GraphContext, GraphDevice, RuntimeObserver
+    from npu_graph_runtime import GraphContext, GraphDevice
+    from npu_graph_runtime.observer import RuntimeObserver
 
 
 def compile_model(

@@ -14,13 +14,10 @@ from npu_compile.configuration.config_values import is_whole, name_hint, require
 from npu_compile.configuration.option_aliases import OPTION_ALIASES, with_own_names
 from npu_compile.configuration.option_flags import read_flags
 from npu_compile.errors import ConfigError
-from npu_graph_runtime import (
-    AddressCheck,
-    CaptureBudget,
-    CaptureGuard,
-    CaptureSizeError,
-    RunMode,
-)
+from npu_graph_runtime import AddressCheck, RunMode
+from npu_graph_runtime.diagnosis import CaptureGuard
+from npu_graph_runtime.errors import CaptureSizeError
+from npu_graph_runtime.planning import CaptureBudget
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -173,8 +170,8 @@ class CompileConfig:
             source line. It makes captures slower; replays cost nothing.
         shadow_every: ``n``: run every ``n``-th captured step eagerly as well, and compare it with
             its graphs; a difference raises ``ShadowDifferenceError``. See
-            ``npu_graph_runtime.ShadowValidation`` for the cost. A decode runner with run mode
-            ``FULL`` then needs ``set_lengths``. ``None`` compares no step.
+            ``npu_graph_runtime.diagnosis.ShadowValidation`` for the cost. A decode runner with run
+            mode ``FULL`` then needs ``set_lengths``. ``None`` compares no step.
         capture_failure: what runners do if the device rejects a size; a string is accepted.
         capture_budget: limits for the captured graphs of all runners of the model; a mapping is
             accepted. An empty mapping means everything the device has left. Sizes that do not fit,

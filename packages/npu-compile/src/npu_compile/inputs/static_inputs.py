@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
     from npu_compile.inputs.input_spec import InputSpec
     from npu_compile.inputs.step_size import StepSize
-    from npu_graph_runtime import Event, GraphDevice
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import Event
 
 # Engines prepare at most one step while another runs; two more absorb jitter.
 RING_DEPTH = 4

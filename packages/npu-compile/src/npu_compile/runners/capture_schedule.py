@@ -7,22 +7,17 @@ from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config import CaptureFailure
 from npu_compile.errors import ConfigError, InputError, RunnerStateError
-from npu_graph_runtime import (
-    CaptureCost,
-    CapturePlanner,
-    CaptureSizes,
-    DeviceError,
-    RunMode,
-    RunModeChooser,
-    largest_first,
-)
+from npu_graph_runtime import CaptureSizes, RunMode, largest_first
+from npu_graph_runtime.errors import DeviceError
+from npu_graph_runtime.planning import CaptureCost, CapturePlanner, RunModeChooser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.runners.step_capture import StepCapture
-    from npu_graph_runtime import AgreedStep, CapturePlan, Exchange, GraphKey, RunModeChoice
+    from npu_graph_runtime import AgreedStep, Exchange, GraphKey
+    from npu_graph_runtime.planning import CapturePlan, RunModeChoice
 
 
 class CaptureSchedule:

@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from attn_update import StepParameters
-from npu_graph_runtime import RunMode, RunModeCandidate
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.planning import RunModeCandidate
 
 if TYPE_CHECKING:
     from collections.abc import Callable

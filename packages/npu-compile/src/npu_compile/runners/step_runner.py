@@ -15,7 +15,8 @@ from npu_compile.runners.padded_steps import PaddedSteps
 from npu_compile.runners.runner_arguments import require_prepare
 from npu_compile.runners.runner_statistics import RunnerStatistics, StepCounts
 from npu_compile.runners.step_capture import StepCapture
-from npu_graph_runtime import RunMode, ShadowValidation
+from npu_graph_runtime import RunMode
+from npu_graph_runtime.diagnosis import ShadowValidation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,14 +28,9 @@ if TYPE_CHECKING:
     from npu_compile.inputs.step_size import StepSize
     from npu_compile.runners.recorded_plans import RecordedPlans
     from npu_compile.runners.step_form import StepForm
-    from npu_graph_runtime import (
-        AgreedStep,
-        CapturePlan,
-        DeviceError,
-        Exchange,
-        GraphKey,
-        RunModeChoice,
-    )
+    from npu_graph_runtime import AgreedStep, Exchange, GraphKey
+    from npu_graph_runtime.errors import DeviceError
+    from npu_graph_runtime.planning import CapturePlan, RunModeChoice
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -209,7 +205,8 @@ class StepRunner:
                 when two sizes are captured and the total is forecast.
             exchange: a host collective, for ranks that must choose the same modes in mode
                 ``measured``:
-                all ranks whose steps contain collectives, see `npu_graph_runtime.RunModeChooser`.
+                all ranks whose steps contain collectives, see
+                `npu_graph_runtime.planning.RunModeChooser`.
 
         Raises:
             ConfigError: No size fits ``capture_budget``, or ``prepare`` is not callable.

@@ -38,7 +38,7 @@ from npu_graph_runtime.capturing.breakable_capture import SegmentedGraph
 from npu_graph_runtime.capturing.capture_session import CaptureSession
 from npu_graph_runtime.capturing.eager_segment import EagerSegment
 from npu_graph_runtime.capturing.fresh_memory import memory_of
-from npu_graph_runtime.capturing.graphed_callable import GraphedCallable, MissPolicy
+from npu_graph_runtime.capturing.graphed_callable import GraphedCallable
 from npu_graph_runtime.capturing.input_layout import AddressCheck
 from npu_graph_runtime.capturing.watching.capture_watch import KeptMemory
 from npu_graph_runtime.capturing.watching.captured_memory import CapturedMemory
@@ -129,6 +129,7 @@ class Graphed:
         "_has_warned",
         "_is_copied",
         "_is_inside",
+        "_is_strict",
         "_latest",
         "_lock",
         "_mode",
@@ -136,7 +137,6 @@ class Graphed:
         "_most",
         "_name",
         "_numbers",
-        "_on_refusal",
         "_pool",
         "_recaptures",
         "_refused",
@@ -156,7 +156,7 @@ class Graphed:
         is_copied: bool,
         uncopied: Collection[int | str],
         name: str | None,
-        on_refusal: MissPolicy,
+        strict: bool,
         weights: NamedTensors | None,
         kept_memory: KeptMemory,
         observer: RuntimeObserver | None,
@@ -179,7 +179,7 @@ class Graphed:
         self._mode = RunMode.FULL if breaks is None else RunMode.BREAKABLE
         self._is_copied = is_copied
         self._uncopied = frozenset(uncopied)
-        self._on_refusal = on_refusal
+        self._is_strict = strict
         self._pool = device.create_memory_pool() if pool is None else pool
         self._stream = device.create_stream()
         self._graphed = GraphedCallable(
@@ -214,8 +214,7 @@ class Graphed:
         """Replay the graph of the call's signature, or run the function.
 
         Raises:
-            UnsupportedInputError: The call cannot be captured, and ``on_refusal`` is
-                ``MissPolicy.RAISE``.
+            UnsupportedInputError: The call cannot be captured, and ``strict`` is true.
             Exception: Any error of the function; and, for a function with breaks, a failure of a
                 capture or replay of which a part has run.
         """
@@ -588,7 +587,7 @@ class Graphed:
             self._report(error)
 
     def _report(self, error: Exception) -> None:
-        if self._on_refusal is MissPolicy.RAISE:
+        if self._is_strict:
             raise error
         if type(error) in self._has_warned:
             return
@@ -614,7 +613,7 @@ def graphed(
     copy_outputs: bool = True,
     uncopied: Collection[int | str] = (),
     name: str | None = None,
-    on_refusal: MissPolicy = MissPolicy.RUN_EAGERLY,
+    strict: bool = False,
     weights: NamedTensors | None = None,
     kept_memory: KeptMemory = KeptMemory.RAISE,
     observer: RuntimeObserver | None = None,
@@ -655,7 +654,7 @@ def graphed(
             index, keyword arguments by name. The graph uses your memory, so the address is part of
             the signature.
         name: name for messages; by default that of the function.
-        on_refusal: whether a call that cannot be captured runs eagerly or raises.
+        strict: raise an error if a call cannot be captured, instead of running it eagerly.
         weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
         kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
         observer: receives captures, replays and releases.
@@ -676,7 +675,7 @@ def graphed(
         is_copied=copy_outputs,
         uncopied=uncopied,
         name=name,
-        on_refusal=on_refusal,
+        strict=strict,
         weights=weights,
         kept_memory=kept_memory,
         observer=observer,

@@ -52,7 +52,7 @@ def runs_eagerly(
     Captured work must not read memory that the function allocates and keeps elsewhere without
     returning it, because each replay allocates other memory. This is an error at capture.
 
-    Anything else raises :class:`~npu_graph_runtime.EagerSegmentError` at the replay. So does
+    Anything else raises :class:`~npu_graph_runtime.errors.EagerSegmentError` at the replay. So does
     another number of results or another plain value, which later Python code may have used.
 
     Args:
@@ -99,10 +99,11 @@ def _nothing_between_segments() -> None:
 def runs_captured(context: CallContext, name: str) -> Callable[[Function], Function]:
     """Return a decorator that names work inside a captured segment.
 
-    Errors use the name for the segment, and :func:`~npu_graph_runtime.find_first_difference`
-    compares the function's result. A replay has no extra cost. Use it for example for the work of a
-    layer between two functions that run eagerly. A function that contains one of those names the
-    segment that it ends in.
+    Errors use the name for the segment, and
+    :func:`~npu_graph_runtime.diagnosis.find_first_difference` compares
+    the function's result. A replay has no extra cost. Use it for example for the work of a layer
+    between two functions that run eagerly. A function that contains one of those names the segment
+    that it ends in.
 
     Args:
         context: context of the callables that capture, as for
@@ -126,10 +127,10 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
 class SegmentedGraph:
     """Captured segments with eager functions between them, replayed as one graph.
 
-    It is a :class:`~npu_graph_runtime.DeviceGraph` like any other. The eager functions run on the
-    replaying thread and stream. If one raises, the rest of the step does not run, and the graph
-    remains usable. They run without gradients, or in inference mode, if the capture did, regardless
-    of the mode at the replay.
+    It is a :class:`~npu_graph_runtime.device.DeviceGraph` like any other. The eager functions run
+    on the replaying thread and stream. If one raises, the rest of the step does not run, and the
+    graph remains usable. They run without gradients, or in inference mode, if the capture did,
+    regardless of the mode at the replay.
 
     Args:
         segments: graphs, and eager segments between them.

@@ -96,8 +96,8 @@ class CaptureSession:
 
     After a failed capture you can capture again, such as a smaller size after one that ran out of
     memory: the next capture first returns the memory of the failed one to the device. The frames of
-    an :class:`~npu_graph_runtime.OutOfDeviceMemoryError` have no local variables any more, because
-    they would keep that memory alive while you handle the error.
+    an :class:`~npu_graph_runtime.errors.OutOfDeviceMemoryError` have no local variables any more,
+    because they would keep that memory alive while you handle the error.
 
     Args:
         device: device that captures and replays.

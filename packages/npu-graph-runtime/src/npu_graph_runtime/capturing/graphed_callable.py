@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import enum
 import functools
 import time
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
@@ -55,16 +54,6 @@ if TYPE_CHECKING:
 
 Hook: TypeAlias = "Callable[[GraphKey], AbstractContextManager[object]]"
 """Called with the key of a graph; what it returns is entered around the device's work."""
-
-
-class MissPolicy(enum.Enum):
-    """What a call does if its key is not captured and no capture session is open."""
-
-    RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.GraphNotCapturedError`."""
-
-    RUN_EAGERLY = "run_eagerly"
-    """Run the function, and warn once a callable."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

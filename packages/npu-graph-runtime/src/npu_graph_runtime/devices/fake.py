@@ -43,7 +43,7 @@ class FakeDevice:
     errors of a device. During a capture, existing memory is not written. After it, memory allocated
     in it contains NaN (the smallest value for integer dtypes) until the first replay, so that a
     premature read is noticed. A wait that nothing can satisfy raises
-    :class:`~npu_graph_runtime.DeadlockError` at the next synchronisation instead of hanging.
+    :class:`~npu_graph_runtime.errors.DeadlockError` at the next synchronisation instead of hanging.
 
     By default work runs as soon as nothing before it waits. With ``is_held``, work runs only in
     :meth:`advance`, in an order chosen by its random generator. You can thus keep the device any

@@ -69,8 +69,8 @@ def diagnose(exception: BaseException, *, doing: str, subject: str) -> DeviceErr
 
     Returns:
         An error of the class in the table, whose ``code`` is the runtime error code. If the message
-        has no known code or text, :class:`~npu_graph_runtime.UnknownDeviceError` with ``code``
-        ``None``.
+        has no known code or text, :class:`~npu_graph_runtime.errors.UnknownDeviceError` with
+        ``code`` ``None``.
     """
     found = find_error_code(exception)
     said = _said(str(exception)) or type(exception).__name__

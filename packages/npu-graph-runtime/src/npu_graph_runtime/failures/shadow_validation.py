@@ -21,7 +21,7 @@ class ShadowValidation:
 
     Use it in a service to detect that a graph no longer computes what the model does: because a
     value was fixed at capture, a weight was replaced, or memory was reused. It compares the same
-    values as :func:`~npu_graph_runtime.find_first_difference`.
+    values as :func:`~npu_graph_runtime.diagnosis.find_first_difference`.
 
     A compared step changes memory once, like any other step:
 

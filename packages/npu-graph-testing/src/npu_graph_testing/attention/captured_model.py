@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
     from attn_update import Lengths, ParameterGroup, UpdateLane
     from attn_update.kinds import Kind
-    from npu_graph_runtime import DeviceGraph, GraphDevice
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph
 
 _Step = TypeVar("_Step")
 

@@ -43,7 +43,7 @@ class CaptureGuard(enum.Enum):
     """Warn of what the run finds, and go on to the capture."""
 
     RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.UncapturableError`; nothing is captured."""
+    """Raise :class:`~npu_graph_runtime.errors.UncapturableError`; nothing is captured."""
 
 
 class GuardedRun:

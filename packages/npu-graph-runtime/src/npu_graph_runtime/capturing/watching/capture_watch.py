@@ -44,7 +44,7 @@ class KeptMemory(enum.Enum):
     """What a capture does if memory that it allocated is kept outside and is not an output."""
 
     RAISE = "raise"
-    """Raise :class:`~npu_graph_runtime.KeptMemoryError`; nothing is captured."""
+    """Raise :class:`~npu_graph_runtime.errors.KeptMemoryError`; nothing is captured."""
 
     WARN = "warn"
     """Warn once a callable: for who knows that nobody relies on what lies there."""

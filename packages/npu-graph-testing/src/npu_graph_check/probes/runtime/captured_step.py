@@ -8,8 +8,6 @@ import torch
 
 from npu_graph_check.opened_device import open_device
 from npu_graph_runtime import (
-    CaptureBudget,
-    CapturePlanner,
     CaptureSession,
     GraphContext,
     GraphedCallable,
@@ -17,6 +15,7 @@ from npu_graph_runtime import (
     RunMode,
     runs_eagerly,
 )
+from npu_graph_runtime.planning import CaptureBudget, CapturePlanner
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
