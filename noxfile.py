@@ -60,7 +60,7 @@ RELEASES = [nox.param(release, id=release.name) for release in releases()]
 
 @nox.session(tags=["gate"])
 def lint(session: nox.Session) -> None:
-    """Check style, format and architecture."""
+    """Check style, format, architecture, and that every public name has a user."""
     python = find_installer(session).environment(
         "lint", tool_requirements("lint"), python=sys.executable
     )
@@ -72,6 +72,7 @@ def lint(session: nox.Session) -> None:
         "ruff format": ([str(folder / "ruff"), "format", "--check", "."], {}),
         "import-linter": ([str(folder / "lint-imports"), "--no-cache"], imports),
         "architecture": ([python, "tools/check_architecture.py", *sources, "examples"], {}),
+        "public names": ([sys.executable, "-m", "name_users"], {"PYTHONPATH": str(ROOT / "tools")}),
     }
     failed = [
         name
@@ -341,6 +342,12 @@ def wheels(session: nox.Session) -> None:
     for package in packages(ROOT):
         wheel = shutil.copy(installer.wheel(package), folder)
         session.log(f"wrote {Path(wheel).relative_to(ROOT)}")
+
+
+@nox.session(default=False)
+def readmes(session: nox.Session) -> None:
+    """Run the programs of all READMEs from wheels; they print what the READMEs say."""
+    _release(session, "readmes", *_wheel_options(session), *session.posargs)
 
 
 @nox.session(default=False)

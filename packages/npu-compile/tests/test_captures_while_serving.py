@@ -9,15 +9,8 @@ import torch
 from torch import nn
 
 import npu_compile
-from npu_compile import (
-    CompileConfig,
-    ConfigError,
-    DecodeRunner,
-    InputSpec,
-    OutputError,
-    PrefillRunner,
-    RunnerStateError,
-)
+from npu_compile import CompileConfig, ConfigError, DecodeRunner, InputSpec, PrefillRunner
+from npu_compile.errors import OutputError, RunnerStateError
 from npu_graph_runtime import FakeDevice
 from npu_graph_runtime.errors import DeviceError
 

@@ -11,14 +11,8 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, UpdateLane
-from npu_compile import (
-    CompileConfig,
-    ConfigError,
-    DecodeRunner,
-    InputSpec,
-    PrefillRunner,
-    RunnerStateError,
-)
+from npu_compile import CompileConfig, ConfigError, DecodeRunner, InputSpec, PrefillRunner
+from npu_compile.errors import RunnerStateError
 from npu_compile.runners import capture_schedule
 from npu_graph_runtime import FakeDevice, GraphContext, GraphKey, RunMode
 from npu_graph_runtime.errors import OutOfDeviceMemoryError

@@ -10,7 +10,8 @@ import torch
 
 import npu_compile
 from attn_update import Recorder, UpdateLane
-from npu_compile import CompileConfig, DecodeRunner, InputSpec, RunnerStateError
+from npu_compile import CompileConfig, DecodeRunner, InputSpec
+from npu_compile.errors import RunnerStateError
 from npu_graph_runtime import FakeDevice, RunMode
 from npu_graph_runtime.errors import OutOfDeviceMemoryError
 

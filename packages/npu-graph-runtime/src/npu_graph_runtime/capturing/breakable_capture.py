@@ -100,10 +100,9 @@ def runs_captured(context: CallContext, name: str) -> Callable[[Function], Funct
     """Return a decorator that names work inside a captured segment.
 
     Errors use the name for the segment, and
-    :func:`~npu_graph_runtime.diagnosis.find_first_difference` compares
-    the function's result. A replay has no extra cost. Use it for example for the work of a layer
-    between two functions that run eagerly. A function that contains one of those names the segment
-    that it ends in.
+    :func:`~npu_graph_runtime.diagnosis.find_first_difference` compares the function's result. A
+    replay has no extra cost. Use it for example for the work of a layer between two functions that
+    run eagerly. A function that contains one of those names the segment that it ends in.
 
     Args:
         context: context of the callables that capture, as for
