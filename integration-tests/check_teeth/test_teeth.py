@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parents[1]
 _SHARE = 8
 _PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
-_WORDS = """Each probe is *confirmed* by the simulator. `./nox -s check_teeth` runs it again with each of its
-faults, injected between the probe and the simulator, and expects the verdict in the last column.
-`-- --write-teeth` writes this page."""
+_WORDS = """Each probe is *confirmed* by the simulator. `./nox -s check_teeth` runs it again with
+each of its faults, injected between the probe and the simulator, and expects the verdict in the
+last column. `-- --write-teeth` writes this page."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
