@@ -173,7 +173,7 @@ class CompiledModelRunner:
 
     @property
     def run_mode_choices(self) -> tuple[RunModeChoice, ...]:
-        """The choices of mode ``measured`` for each prefill and decode capture size, with reasons."""
+        """The choices of mode ``measured`` per prefill and decode capture size, with reasons."""
         runners = (self._prefill_runner, self._decode_runner)
         return tuple(choice for each in runners for choice in each.run_mode_choices.values())
 
