@@ -162,7 +162,7 @@ class Workload:
         self._take(texts, counts, logits.cpu())
 
     def _mix(self) -> None:
-        """Run some sequences that decode and some with a chunk of their prompt, if there are both."""
+        """Run some sequences that decode and some with a chunk of their prompt, if both exist."""
         ready = [text for text in self._texts if text.is_prefilled]
         others = [text for text in self._texts if not text.is_prefilled]
         texts = [*(self._some(ready) if ready else []), *(self._some(others) if others else [])]
