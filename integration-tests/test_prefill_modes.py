@@ -1,4 +1,4 @@
-"""Prefill in captured segments: every mode gives what eager gives, and the right tokens."""
+"""Prefill in captured segments: every mode matches eager and generates the right tokens."""
 
 from __future__ import annotations
 

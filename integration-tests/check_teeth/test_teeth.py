@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 _FOLDER = Path(__file__).parents[1]
 _SHARE = 8
 _PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
-_WORDS = """Each probe is *confirmed* over the simulator. `./nox -s check_teeth` runs it again with
-each of its faults, which are put between the probe and the simulator, and expects the verdict in
-the last column; `-- --write-teeth` writes this page."""
+_WORDS = """Each probe is *confirmed* by the simulator. `./nox -s check_teeth` runs it again with
+each of its faults, injected between the probe and the simulator, and expects the verdict in the
+last column. `-- --write-teeth` writes this page."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -48,7 +48,7 @@ def test_every_fault_has_a_probe() -> None:
 
 
 def test_page_of_faults_is_in_step(pytestconfig: pytest.Config) -> None:
-    lines = ["# What would change a verdict of npu-graph-check", "", _WORDS, ""]
+    lines = ["# Faults that change a verdict of npu-graph-check", "", _WORDS, ""]
     lines += ["| probe | a device on which | verdict |", "|---|---|---|"]
     for probe, faults in TEETH.items():
         lines += [f"| `{probe}` | {fault.what} | otherwise |" for fault in faults]

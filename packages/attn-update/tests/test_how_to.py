@@ -1,4 +1,4 @@
-"""The program of docs/how-to/add-an-attention-kind.md runs as it stands."""
+"""Runs the program of docs/how-to/add-an-attention-kind.md."""
 
 from __future__ import annotations
 

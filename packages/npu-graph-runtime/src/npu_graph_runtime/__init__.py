@@ -1,4 +1,4 @@
-"""Capture and replay device graphs, on any device that fits one small protocol.
+"""Capture and replay device graphs, on any device that implements one small protocol.
 
 More names are in the submodules ``planning``, ``tracing``, ``diagnosis``, ``observer``, ``device``
 (the protocols of a device) and ``errors``.

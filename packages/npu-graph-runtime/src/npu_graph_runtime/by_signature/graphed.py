@@ -654,7 +654,7 @@ def graphed(
             index, keyword arguments by name. The graph uses your memory, so the address is part of
             the signature.
         name: name for messages; by default that of the function.
-        strict: raise for a call that cannot be captured, instead of running it eagerly.
+        strict: raise an error if a call cannot be captured, instead of running it eagerly.
         weights: as for :class:`~npu_graph_runtime.GraphedCallable`.
         kept_memory: as for :class:`~npu_graph_runtime.GraphedCallable`.
         observer: receives captures, replays and releases.
