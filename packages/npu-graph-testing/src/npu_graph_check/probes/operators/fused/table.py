@@ -69,7 +69,7 @@ FUSED: tuple[Probe, ...] = tuple(
             "infer_attention",
             "quantised_output",
             "fia-24",
-            "An output in int8 is scaled, moved and rounded to even",
+            "An output in int8 is scaled, moved and rounded",
         ),
         (
             "sparse-attention",
