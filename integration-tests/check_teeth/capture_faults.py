@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from typing import TYPE_CHECKING, Any
 
 from check_teeth.fault import Fault, answer, called_with, nothing_done, setting
@@ -59,6 +60,12 @@ def _twice() -> None:
     npu.NPUGraph.replay = replay
 
 
+def _without_queue() -> None:
+    # torch_npu has read the setting when the probe chooses its own.
+    os.environ["TASK_QUEUE_ENABLE"] = "0"
+    _npu()
+
+
 CAPTURE: Mapping[str, Sequence[Fault]] = {
     "capture.default-stream": [
         answer("aclmdlRICaptureBegin", 107000, 107027),
@@ -102,6 +109,9 @@ CAPTURE: Mapping[str, Sequence[Fault]] = {
             what="every second `torch.npu.Stream.wait_stream` does nothing",
             apply=_every_second_wait,
         )
+    ],
+    "capture.dead-task-queue": [
+        Fault(what="torch_npu works without its task queue", apply=_without_queue)
     ],
     "capture.memory-of-arguments": [nothing_done("aclmdlRIDestroy")],
     "capture.replayed-random-numbers": [

@@ -127,6 +127,10 @@ def _off_by_one(value: torch.Tensor, _: Mapping[str, Any] | None = None) -> torc
     return bits.view(host.dtype).to(value.device)
 
 
+def _zero(value: torch.Tensor) -> torch.Tensor:
+    return value * 0
+
+
 def _third(value: torch.Tensor) -> torch.Tensor:
     return value / 3
 
@@ -185,6 +189,24 @@ OPERATORS: Mapping[str, Sequence[Fault]] = {
         computes("npu_add_rms_norm_cast", "is wider in float32", _wider)
     ],
     "operators.quantised-norm": [off_by_one("npu_add_rms_norm_quant")],
+    "operators.dynamic-sum": [doubles("npu_add_rms_norm_dynamic_quant")],
+    "operators.with-beta": [off_by_one("npu_add_rms_norm_quant")],
+    "operators.scale-dtypes": [takes("npu_add_rms_norm_quant")],
+    "operators.interleaved": [doubles("npu_interleave_rope")],
+    "operators.lstm-cell": [doubles("_thnn_fused_lstm_cell")],
+    "operators.matrix-vector": [off_by_one("addmv")],
+    "operators.one-length": [doubles(_FIA)],
+    "operators.older-attention": [
+        doubles("npu_prompt_flash_attention"),
+        doubles("npu_incre_flash_attention"),
+    ],
+    "operators.latent-statistics": [doubles(_FIA)],
+    "operators.quantised-latent-keys": [doubles("npu_kv_quant_sparse_flash_attention")],
+    "operators.prolog": [writes("npu_mla_prolog_v3", "kv_cache", "is off by one", _off_by_one)],
+    "operators.prolog-by-tile": [writes("npu_mla_prolog_v3", "kv_cache", "stores 0", _zero)],
+    "operators.image-formats": [off_by_one("npu_format_cast")],
+    "operators.normalised-rows": [writes("npu_kv_rmsnorm_rope_cache", 6, "stores 0", _zero)],
+    "operators.quantised-blocks": [off_by_one("npu_dynamic_block_quant")],
     "operators.gelu": [doubles("gelu")],
     "operators.geglu": [doubles("npu_geglu")],
     "operators.rotary": [doubles("npu_rotary_mul")],

@@ -92,6 +92,12 @@ CAPTURE = (
         rows=("capture-12",),
     ),
     Probe(
+        id="capture.dead-task-queue",
+        title="What is refused in torch_npu's task queue is reported once; later work is dropped",
+        run=f"{_MODULES}.with_torch:dead_task_queue",
+        rows=("version-19",),
+    ),
+    Probe(
         id="capture.streams-taken",
         title="A captured graph takes a stream, and another for each 2,016 of its tasks",
         run=f"{_MODULES}.events_in_captures:streams_taken",

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from npu_graph_check.cann.runtime import DEVICE_TO_HOST, Cann, Handle
 from npu_graph_check.opened_device import open_device
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npu_graph_check.probe import Look
 
 _CAPTURES = 5
@@ -59,6 +63,42 @@ def pinned_copy_behind_a_wait(look: Look) -> None:
         except RuntimeError as error:
             seen = "107025" if "107025" in str(error) else str(error)
         look.expect(f"capture {number}", seen, "captured")
+
+
+def dead_task_queue(look: Look) -> None:
+    """Let a call be refused in torch_npu's task queue, and look at what comes behind it.
+
+    Only the queue of this process ends.
+    """
+    os.environ["TASK_QUEUE_ENABLE"] = "1"
+    device = open_device(look)
+    npu, on = _npu(), device.torch_device
+    values = torch.zeros(4, device=on)
+    device.synchronize()
+
+    def copy_in_a_capture() -> None:
+        with npu.graph(npu.NPUGraph()):
+            torch.ones(2).to(on, non_blocking=True)
+
+    def add() -> None:
+        values.add_(1)
+        device.synchronize()
+
+    look.doing("copying pageable memory in a capture")
+    reported = [_fails(call) for call in (copy_in_a_capture, add, add)]
+    look.expect("how often the refusal was reported", sum(reported), 1)
+    cann = Cann()
+    host = (ctypes.c_float * 4)()
+    cann.ok("aclrtMemcpy", ctypes.byref(host), 16, Handle(values.data_ptr()), 16, DEVICE_TO_HOST)
+    look.expect("what two kernels behind it added", list(host), [0.0] * 4)
+
+
+def _fails(call: Callable[[], None]) -> bool:
+    try:
+        call()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> float:

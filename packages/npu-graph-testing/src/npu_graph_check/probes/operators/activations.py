@@ -56,5 +56,17 @@ def rotary(look: Look) -> None:
             expect_close(look, f"{dtype}: {mode}", seen, expected, share)
 
 
+def interleaved(look: Look) -> None:
+    """Sort neighbours into halves, and rotate these."""
+    on, operators = open_device(look).torch_device, _operators()
+    x, angles = drawn(2, 3, 5, 64, seed=0).half(), drawn(2, 1, 5, 64, seed=1)
+    cos, sin = angles.cos().half(), angles.sin().half()
+    seen = operators.npu_interleave_rope(x.to(on), cos.to(on), sin.to(on))
+    halves = torch.cat([x[..., ::2], x[..., 1::2]], -1).double()
+    turned = torch.cat([-halves[..., 32:], halves[..., :32]], -1)
+    expected = halves * cos.double() + turned * sin.double()
+    expect_close(look, "float16", seen, expected, 1e-3)
+
+
 def _operators() -> Any:
     return torch.ops.npu

@@ -12,6 +12,7 @@ from npu_graph_check.probes.operators.agreement import (
     drawn,
     expect_close,
     expect_equal,
+    expect_refused,
 )
 
 if TYPE_CHECKING:
@@ -83,6 +84,60 @@ def quantised_norm(look: Look) -> None:
         expected = (held.double() / scale.double()).round()
         seen = y.cpu().reshape(-1)[:2].double()
         expect_equal(look, f"{dtype}: 1 and 3", seen, expected)
+
+
+def dynamic_sum(look: Look) -> None:
+    """Quantise the norm of a sum that float16 would round: its scale tells which was normalised."""
+    on, operators = open_device(look).torch_device, _operators()
+    half = torch.float16
+    x = torch.full((1, _WIDTH), 2048.0, dtype=half)
+    one = torch.zeros_like(x)
+    one[0, 0] = 1.0
+    gamma = torch.ones(_WIDTH, dtype=half)
+    found = operators.npu_add_rms_norm_dynamic_quant(x.to(on), one.to(on), gamma.to(on))
+    scale = found[3].reshape(1, 1)
+    total = x.double() + one.double()
+    expected = total.amax() / total.square().mean().sqrt() / 127
+    # A rounded sum would be off by one in 2,048.
+    expect_close(look, "scale of 2048 + 1", scale, expected.view(1, 1), 1e-5)
+
+
+def with_beta(look: Look) -> None:
+    """Add a bias to a norm before it is quantised; rows of 1 and -1 are their own norm."""
+    on, operators = open_device(look).torch_device, _operators()
+    for dtype in HALVES:
+        x = torch.tensor([1.0, -1.0] * (_WIDTH // 2), dtype=dtype).view(1, -1).to(on)
+        gamma, beta = (torch.full((_WIDTH,), value, dtype=dtype).to(on) for value in (3.0, 0.5))
+        quantised = torch.float32 if dtype is torch.float16 else dtype
+        scales = torch.full((_WIDTH,), 0.25, dtype=quantised).to(on)
+        y, *_ = operators.npu_add_rms_norm_quant(
+            x, torch.zeros_like(x), gamma, scales, None, beta=beta, epsilon=1e-12
+        )
+        expected = torch.tensor([14, -10] * (_WIDTH // 2), dtype=torch.int8).view(1, -1)
+        expect_equal(look, f"{dtype}: (norm * 3 + 0.5) / 0.25", y, expected)
+
+
+def scale_dtypes(look: Look) -> None:
+    """Quantise a norm with scales of another dtype than its table has."""
+    on, operators = open_device(look).torch_device, _operators()
+    half = torch.float16
+    x, gamma = torch.ones(2, _WIDTH, dtype=half).to(on), torch.ones(_WIDTH, dtype=half).to(on)
+    scales, zeros = torch.ones(_WIDTH).to(on), torch.zeros(_WIDTH, dtype=torch.int32).to(on)
+    y, *_ = operators.npu_add_rms_norm_quant(x, torch.zeros_like(x), gamma, scales, zeros)
+    expect_equal(
+        look, "float32 scales and int32 zero points", y, torch.ones(2, _WIDTH).to(torch.int8)
+    )
+    for name, own, points in (
+        ("float16 scales", scales.half(), zeros),
+        ("int8 zero points", scales, zeros.to(torch.int8)),
+    ):
+        expect_refused(
+            look,
+            name,
+            lambda own=own, points=points: operators.npu_add_rms_norm_quant(
+                x, x, gamma, own, points
+            ),
+        )
 
 
 def _operators() -> Any:

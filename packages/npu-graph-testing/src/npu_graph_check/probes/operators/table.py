@@ -83,6 +83,30 @@ PLAIN: tuple[Probe, ...] = tuple(
             ("quantise-12", "quantise-13"),
             "AddRmsNormQuant rounds the norm in float16, not in bfloat16",
         ),
+        (
+            "norms",
+            "dynamic_sum",
+            ("quantise-16",),
+            "AddRmsNormDynamicQuant normalises the float32 sum in float16 too",
+        ),
+        (
+            "norms",
+            "with_beta",
+            ("quantise-14",),
+            "A bias is added to the norm before it is quantised",
+        ),
+        (
+            "norms",
+            "scale_dtypes",
+            ("quantise-10", "quantise-11"),
+            "AddRmsNormQuant takes float32 scales and int32 zero points beside float16",
+        ),
+        (
+            "activations",
+            "interleaved",
+            ("rotary-2",),
+            "Interleaved rotary embeddings sort neighbours into halves",
+        ),
         ("activations", "gelu", ("arithmetic-12",), "GELU is the tanh form, whatever is asked"),
         (
             "activations",
@@ -119,6 +143,18 @@ PLAIN: tuple[Probe, ...] = tuple(
             "pooling_gradient",
             ("arithmetic-18",),
             "The gradient of a maximum finds its place again",
+        ),
+        (
+            "training",
+            "lstm_cell",
+            ("arithmetic-20",),
+            "The gates of a fused LSTM cell are input, forget, candidate and output",
+        ),
+        (
+            "training",
+            "matrix_vector",
+            ("arithmetic-23", "arithmetic-24"),
+            "addmv scales the vector by beta and the product by alpha",
         ),
         (
             "sampling",

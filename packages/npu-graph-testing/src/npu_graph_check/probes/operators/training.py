@@ -77,3 +77,26 @@ def pooling_gradient(look: Look) -> None:
     out, mask = torch.ops.aten.max_pool2d_with_indices(x.to(on), [2, 2])
     look.expect("dtype of the mask", str(mask.dtype), "torch.int8")
     look.figure("bytes of the mask of an output", mask.numel() / out.numel(), "bytes")
+
+
+def lstm_cell(look: Look) -> None:
+    """Step a fused cell, whose gates are input, forget, candidate and output."""
+    on = open_device(look).torch_device
+    inputs, hidden = drawn(3, 24, seed=0), drawn(3, 24, seed=1)
+    state = drawn(3, 6, seed=2)
+    cell = getattr(torch.ops.aten, "_thnn_fused_lstm_cell")  # noqa: B009 - a name of torch's own
+    seen = cell(inputs.to(on), hidden.to(on), state.to(on))
+    first, forget, candidate, out = (inputs + hidden).double().chunk(4, 1)
+    kept = forget.sigmoid() * state.double() + first.sigmoid() * candidate.tanh()
+    expect_close(look, "hidden state", seen[0], out.sigmoid() * kept.tanh(), 1e-4)
+    expect_close(look, "state of the cell", seen[1], kept, 1e-4)
+
+
+def matrix_vector(look: Look) -> None:
+    """Add a scaled product to a scaled vector: 2 * 10 + 3 * 4."""
+    on = open_device(look).torch_device
+    vector, matrix = torch.full((2,), 10.0), torch.ones(2, 4)
+    seen = torch.addmv(vector.to(on), matrix.to(on), torch.ones(4).to(on), beta=2, alpha=3)
+    expect_equal(look, "addmv", seen, torch.full((2,), 32.0))
+    wide = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    expect_equal(look, "a sum in float64", (wide.to(on) + wide.to(on)).cpu().double(), wide * 2)

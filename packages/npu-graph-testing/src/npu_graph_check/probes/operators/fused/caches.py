@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from npu_graph_check.opened_device import open_device
-from npu_graph_check.probes.operators.agreement import drawn, expect_equal
+from npu_graph_check.probes.operators.agreement import drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
     from npu_graph_check.probe import Look
@@ -81,6 +81,47 @@ def plain_format(look: Look) -> None:
     seen = _operators().npu_format_cast(x.to(on), _NZ)
     look.expect("the format", int(_format(seen)), _ND)
     expect_equal(look, "values", seen, x)
+
+
+def image_formats(look: Look) -> None:
+    """Cast images and volumes to the formats of their channels, and back."""
+    on = open_device(look).torch_device
+    _allow_internal_formats()
+    for name, number, plain, shape in (
+        ("NC1HWC0", 3, 0, (2, 18, 3, 5)),
+        ("FRACTAL_Z", 4, 0, (4, 18, 3, 5)),
+        ("NDC1HWC0", 32, 30, (2, 18, 2, 3, 4)),
+    ):
+        x = torch.arange(torch.Size(shape).numel()).remainder(97).view(shape).half()
+        cast = _operators().npu_format_cast(x.to(on), number)
+        look.expect(f"{name}: the format", int(_format(cast)), number)
+        expect_equal(look, f"{name}: cast back", _operators().npu_format_cast(cast, plain), x)
+
+
+def normalised_rows(look: Look) -> None:
+    """Normalise, rotate and store latent rows, one of them at a negative slot."""
+    on, half = open_device(look).torch_device, torch.float16
+    rows, gamma = drawn(2, 1, 2, 576, seed=0, dtype=half), drawn(512, seed=1, dtype=half)
+    angles = drawn(2, 1, 2, 64, seed=2)
+    cos, sin = angles.cos().half(), angles.sin().half()
+    slots = torch.tensor([3, -1, 40, 17])
+    caches = [
+        torch.full((_BLOCKS, _BLOCK, 1, width), 9.0, dtype=half).to(on) for width in (64, 512)
+    ]
+    _operators().npu_kv_rmsnorm_rope_cache(
+        rows.to(on), gamma.to(on), cos.to(on), sin.to(on), slots.to(on), *caches, cache_mode="PA"
+    )
+    wide = rows.double()
+    latent = wide[..., :512]
+    norm = latent * (latent.square().mean(-1, keepdim=True) + 1e-5).rsqrt() * gamma.double()
+    halves = torch.cat([wide[..., 512::2], wide[..., 513::2]], -1)
+    turned = torch.cat([-halves[..., 32:], halves[..., :32]], -1)
+    rotated = halves * cos.double() + turned * sin.double()
+    for name, cache, own in (("rotary", caches[0], rotated), ("latent", caches[1], norm)):
+        seen = cache.cpu().view(_BLOCKS * _BLOCK, -1)
+        expected = torch.full_like(seen, 9.0).double()
+        expected[[3, 40, 17]] = own.reshape(4, -1)[[0, 2, 3]]
+        expect_close(look, name, seen, expected, 1e-3)
 
 
 def _format(tensor: torch.Tensor) -> int:

@@ -138,3 +138,80 @@ def quantised_output(look: Look) -> None:
     output = attention.run(quant_scale2=torch.tensor([10.0]), quant_offset2=torch.tensor([3.2]))
     look.expect("dtype", str(output.dtype), "torch.int8")
     look.expect("0.75 * 10 + 3.2", sorted({int(v) for v in output.unique()}), [11])
+
+
+def one_length(look: Look) -> None:
+    """Give one length for all sequences."""
+    attention = _Attention(look)
+    output = attention.run(actual_seq_lengths_kv=[4])
+    for index in range(_BATCH):
+        query, key, value = (t[index] for t in (attention.query, attention.key, attention.value))
+        expected = _attend(query, key[:, :4], value[:, :4])
+        expect_close(look, f"sequence {index}", output[index], expected, _SHARE)
+
+
+def older_names(look: Look) -> None:
+    """Call the operators that fused attention has replaced."""
+    attention, operators = _Attention(look), _operators()
+    query, key, value = (
+        t.to(attention.on) for t in (attention.query, attention.key, attention.value)
+    )
+    prompt = operators.npu_prompt_flash_attention(
+        query,
+        key,
+        value,
+        num_heads=_HEADS,
+        num_key_value_heads=_HEADS,
+        scale_value=_SCALE,
+        input_layout="BNSD",
+        pre_tokens=65535,
+        next_tokens=65535,
+    )
+    expected = _attend(attention.query, attention.key, attention.value)
+    expect_close(look, "PromptFlashAttention", prompt, expected, _SHARE)
+    last = operators.npu_incre_flash_attention(
+        query[:, :, :1].contiguous(),
+        key,
+        value,
+        num_heads=_HEADS,
+        scale_value=_SCALE,
+        input_layout="BNSD",
+        actual_seq_lengths=[4, 6],
+    )
+    for index, keys in enumerate((4, 6)):
+        own, seen, values = (t[index] for t in (attention.query, attention.key, attention.value))
+        expected = _attend(own[:, :1], seen[:, :keys], values[:, :keys])
+        expect_close(look, f"IncreFlashAttention, {keys} keys", last[index], expected, _SHARE)
+
+
+def latent_statistics(look: Look) -> None:
+    """Ask for log-sum-exps of latent keys with rotary parts, which documents exclude."""
+    on, half = _Attention(look).on, torch.bfloat16
+    query, rope = drawn(1, 8, 512, seed=1, dtype=half), drawn(1, 8, 64, seed=2, dtype=half)
+    key, key_rope = drawn(1, 128, 512, seed=3, dtype=half), drawn(1, 128, 64, seed=4, dtype=half)
+    keys, scale = 50, 576**-0.5
+    output, sums = _operators().npu_fused_infer_attention_score(
+        query.view(1, 8, 1, 512).to(on),
+        key.to(on),
+        key.to(on),
+        query_rope=rope.view(1, 8, 1, 64).to(on),
+        key_rope=key_rope.to(on),
+        block_table=torch.tensor([[0]], dtype=torch.int32).to(on),
+        block_size=128,
+        actual_seq_lengths_kv=[keys],
+        num_heads=8,
+        num_key_value_heads=1,
+        scale=scale,
+        input_layout="BNSD",
+        softmax_lse_flag=True,
+    )
+    own = torch.cat([query[0], rope[0]], -1).double()
+    rows = torch.cat([key[0, :keys], key_rope[0, :keys]], -1).double()
+    scores = own @ rows.T * scale
+    expected = scores.softmax(-1) @ rows[:, :512]
+    expect_close(look, "output", output.reshape(8, 512), expected, 2e-2)
+    expect_close(look, "log-sum-exp", sums.reshape(8), scores.logsumexp(-1), 1e-3)
+
+
+def _operators() -> Any:
+    return torch.ops.npu

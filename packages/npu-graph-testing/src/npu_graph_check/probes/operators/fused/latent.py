@@ -65,6 +65,13 @@ def sparse_attention(look: Look) -> None:
     zeros = torch.zeros_like(output[0, 1])
     expect_equal(look, "a query that selects nothing", output[0, 1], zeros)
     expect_equal(look, "a row past the length", output[1, 1], zeros)
+    expect_refused(
+        look,
+        "sinks",
+        lambda: operators.npu_sparse_flash_attention(
+            **moved, **fixed, sinks=torch.ones(_HEADS).to(on)
+        ),
+    )
     del moved["key_rope"]
     expect_refused(
         look,
@@ -177,3 +184,38 @@ def delta_rule(look: Look) -> None:
             state=own, **{**moved, "query": moved["query"].half()}
         ),
     )
+
+
+def quantised_keys(look: Look) -> None:
+    """Attend to rows of int8 keys, rotary parts and scales; the tensor of values is not read."""
+    on, half, tile = open_device(look).torch_device, torch.bfloat16, 128
+    query = drawn(1, 1, _HEADS, _LATENT + _ROPE, seed=1, dtype=half)
+    generator = torch.Generator().manual_seed(2)
+    latent = torch.randint(-127, 128, (_BLOCK, _LATENT), generator=generator).to(torch.int8)
+    rope, sizes = drawn(_BLOCK, _ROPE, seed=3, dtype=half), drawn(_BLOCK, 4, seed=4).abs() / 64
+    rows = torch.cat([latent, rope.view(torch.int8), sizes.view(torch.int8)], -1)
+    look.expect("bytes of a row", rows.shape[-1], 656)
+    cache = rows.view(1, _BLOCK, 1, -1)
+    selection, scale = [5, 2, 9], (_LATENT + _ROPE) ** -0.5
+    operators: Any = torch.ops.npu
+    output = operators.npu_kv_quant_sparse_flash_attention(
+        query=query.to(on),
+        key=cache.to(on),
+        value=torch.zeros_like(cache).to(on),
+        sparse_indices=torch.tensor([*selection, -1], dtype=torch.int32).view(1, 1, 1, 4).to(on),
+        scale_value=scale,
+        key_quant_mode=2,
+        value_quant_mode=2,
+        block_table=torch.tensor([[0]], dtype=torch.int32).to(on),
+        actual_seq_lengths_query=torch.tensor([1], dtype=torch.int32).to(on),
+        actual_seq_lengths_kv=torch.tensor([12], dtype=torch.int32).to(on),
+        sparse_block_size=1,
+        layout_query="BSND",
+        layout_kv="PA_BSND",
+        sparse_mode=0,
+        attention_mode=2,
+    )
+    values = (latent.float() * sizes.repeat_interleave(tile, -1)).to(half).double()
+    keys = torch.cat([values, rope.double()], -1)[selection]
+    weights = (query[0, 0].double() @ keys.T * scale).softmax(-1)
+    expect_close(look, "output", output[0, 0], weights @ values[selection], 1e-2)

@@ -180,5 +180,15 @@ def weights_of_int8(look: Look) -> None:
     expect_close(look, "rows of the matrix", seen, expected, 1.01 * torch.finfo(torch.float16).eps)
 
 
+def blocks(look: Look) -> None:
+    """Quantise each 128 values of a row with a scale of their own."""
+    on = open_device(look).torch_device
+    x = torch.cat([torch.arange(128.0), torch.arange(128.0) * 2]).view(1, -1).half()
+    seen, scale = _operators().npu_dynamic_block_quant(x.to(on))
+    expected = torch.arange(128).to(torch.int8).repeat(2).view(1, -1)
+    expect_equal(look, "values", seen, expected)
+    look.expect("scales", scale.cpu().reshape(-1).tolist(), [1.0, 2.0])
+
+
 def _operators() -> Any:
     return torch.ops.npu
