@@ -189,7 +189,7 @@ def delta_rule(look: Look) -> None:
 def quantised_keys(look: Look) -> None:
     """Attend to rows of int8 keys, rotary parts and scales; the tensor of values is not read."""
     on, half, tile = open_device(look).torch_device, torch.bfloat16, 128
-    query = drawn(1, 1, _HEADS, _LATENT + _ROPE, seed=1, dtype=half)
+    query = drawn(1, 2, _HEADS, _LATENT + _ROPE, seed=1, dtype=half)
     generator = torch.Generator().manual_seed(2)
     latent = torch.randint(-127, 128, (_BLOCK, _LATENT), generator=generator).to(torch.int8)
     rope, sizes = drawn(_BLOCK, _ROPE, seed=3, dtype=half), drawn(_BLOCK, 4, seed=4).abs() / 64
@@ -197,17 +197,19 @@ def quantised_keys(look: Look) -> None:
     look.expect("bytes of a row", rows.shape[-1], 656)
     cache = rows.view(1, _BLOCK, 1, -1)
     selection, scale = [5, 2, 9], (_LATENT + _ROPE) ** -0.5
+    # The second query selects nothing.
+    indices = torch.tensor([[*selection, -1], [-1] * _CHOSEN], dtype=torch.int32)
     operators: Any = torch.ops.npu
     output = operators.npu_kv_quant_sparse_flash_attention(
         query=query.to(on),
         key=cache.to(on),
         value=torch.zeros_like(cache).to(on),
-        sparse_indices=torch.tensor([*selection, -1], dtype=torch.int32).view(1, 1, 1, 4).to(on),
+        sparse_indices=indices.view(1, 2, 1, _CHOSEN).to(on),
         scale_value=scale,
         key_quant_mode=2,
         value_quant_mode=2,
         block_table=torch.tensor([[0]], dtype=torch.int32).to(on),
-        actual_seq_lengths_query=torch.tensor([1], dtype=torch.int32).to(on),
+        actual_seq_lengths_query=torch.tensor([2], dtype=torch.int32).to(on),
         actual_seq_lengths_kv=torch.tensor([12], dtype=torch.int32).to(on),
         sparse_block_size=1,
         layout_query="BSND",
@@ -219,3 +221,5 @@ def quantised_keys(look: Look) -> None:
     keys = torch.cat([values, rope.double()], -1)[selection]
     weights = (query[0, 0].double() @ keys.T * scale).softmax(-1)
     expect_close(look, "output", output[0, 0], weights @ values[selection], 1e-2)
+    none = torch.zeros(_HEADS, _LATENT, dtype=half)
+    expect_equal(look, "a query that selects nothing", output[0, 1], none)

@@ -96,7 +96,7 @@ FUSED: tuple[Probe, ...] = tuple(
             "quantised-latent-keys",
             "latent",
             "quantised_keys",
-            "kvquant-1 kvquant-2 kvquant-3",
+            "kvquant-1 kvquant-2 kvquant-3 kvquant-4",
             "A row of 656 bytes holds a latent key, its rotary part and its scales",
         ),
         (
