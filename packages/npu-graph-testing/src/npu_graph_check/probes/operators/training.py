@@ -11,6 +11,8 @@ from npu_graph_check.opened_device import open_device
 from npu_graph_check.probes.operators.agreement import HALVES, drawn, expect_close, expect_equal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from npu_graph_check.probe import Look
 
 
@@ -37,12 +39,13 @@ def layer_norms(look: Look) -> None:
     for dtype in HALVES:
         x = drawn(4, 8, 64, seed=0, dtype=dtype)
         share = 1.01 * torch.finfo(dtype).eps / 2
-        for name, norm in (
-            ("layer_norm", lambda value: functional.layer_norm(value, (64,))),
-            ("group_norm", lambda value: functional.group_norm(value, 4)),
-            ("softmax", lambda value: functional.softmax(value, -1)),
-            ("log_softmax", lambda value: functional.log_softmax(value, -1)),
-        ):
+        norms: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+            "layer_norm": lambda value: functional.layer_norm(value, (64,)),
+            "group_norm": lambda value: functional.group_norm(value, 4),
+            "softmax": lambda value: functional.softmax(value, -1),
+            "log_softmax": lambda value: functional.log_softmax(value, -1),
+        }
+        for name, norm in norms.items():
             expect_close(look, f"{dtype}: {name}", norm(x.to(on)), norm(x.double()), share)
 
 
