@@ -16,4 +16,6 @@ DECODE: Mapping[str, Sequence[Fault]] = {
     "decode.full": [setting("CANN_SIM_FAULTS", "task_update:3")],
     "decode.piecewise": [RUNS],
     "decode.full-decode-and-piecewise": [setting("CANN_SIM_FAULTS", "task_update:3")],
+    "decode.breakable": [RUNS],
+    "decode.measured": [setting("CANN_SIM_FAULTS", "task_update:3")],
 }

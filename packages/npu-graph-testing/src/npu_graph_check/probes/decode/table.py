@@ -12,5 +12,5 @@ DECODE = tuple(
         argument=mode,
         limit_s=240,
     )
-    for mode in ("full", "piecewise", "full_decode_and_piecewise")
+    for mode in ("full", "piecewise", "full_decode_and_piecewise", "breakable", "measured")
 )

@@ -35,7 +35,8 @@ def fused_graph(look: Look, name: str) -> None:
         call = fx_passes.trace_call(lambda inputs=inputs: form.function(*inputs), name=name)
         before = call.outputs
         report = pipeline.run(call.graph_module).report
-        look.expect(f"{dtype}: fused", len(report.matches(name)), 1)
+        why_not = [miss.reason for miss in report.near_misses(name)]
+        look.expect(f"{dtype}: fused", len(report.matches(name)) or why_not, 1)
         fused = call.run()
         for number, (found, wanted) in enumerate(zip(fused, before, strict=True)):
             _figures(look, f"{dtype}: result {number}", found.cpu(), wanted.cpu(), dtype)

@@ -155,8 +155,8 @@ def _weighted_sum(routed: Tensor, shared: Tensor, weight: Tensor) -> tuple[Tenso
 
 
 def _cut(qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    size = _HEADS * _HEAD_DIM
-    return qkv[:, :size], qkv[:, size : 2 * size], qkv[:, 2 * size :]
+    q, k, v = qkv.split([_HEADS * _HEAD_DIM] * 3, dim=-1)  # type: ignore[no-untyped-call]
+    return q, k, v
 
 
 def _given_angles(
