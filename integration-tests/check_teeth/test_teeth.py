@@ -25,9 +25,9 @@ _SHARE = 8
 _PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
 # What is measured there has no right value, and the simulator has no profiler.
 _NO_CLAIM, _NOT_OVER_THE_SIMULATOR = {"times.stall"}, {"times.kernels"}
-_WORDS = """Each probe is *confirmed* over the simulator, or *answered* where it asks an open question.
-`./nox -s check_teeth` runs it again with each of its faults, which are put between the probe and the
-simulator, and expects what is in the last column; `-- --write-teeth` writes this page."""
+_WORDS = """Each probe is *confirmed* over the simulator, or *answered* where it asks an open
+question. `./nox -s check_teeth` runs it again with each of its faults, which are put between the
+probe and the simulator, and expects the last column; `-- --write-teeth` writes this page."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -24,16 +24,16 @@ td,th{padding:.1rem .7rem .1rem 0;text-align:left;vertical-align:top}
 th{font-weight:600;color:#59636e}code{font-size:90%}
 details{border-top:1px solid #d1d9e0;padding:.35rem 0}summary{cursor:pointer}
 .v{display:inline-block;min-width:6.5rem;font-weight:600}.confirmed .v{color:#1a7f37}
-.otherwise .v{color:#cf222e}.answered .v{color:#0969da}.not-tried .v{color:#9a6700}.differs td{color:#cf222e}
-.small{color:#59636e;font-size:90%}
+.otherwise .v{color:#cf222e}.not-tried .v{color:#9a6700}.differs td{color:#cf222e}
+.answered .v{color:#0969da}.small{color:#59636e;font-size:90%}
 """
 
 
 def as_page(results: Results) -> str:
-    """Return a page that needs no other file: what is otherwise is open, the rest closed.
+    """Return a self-contained page on which unexpected results are open and the rest closed.
 
     Args:
-        results: of a run.
+        results: results of a run.
     """
     parts = [
         "<!doctype html><html lang=en><meta charset=utf-8>",

@@ -70,12 +70,7 @@ def decode(look: Look, mode: str) -> None:
         }
 
     look.doing(f"compiling and capturing in mode {mode}")
-    chosen: dict[str, Any] = {"mode": mode, "capture_sizes": list(_SIZES), "fusions": "none"}
-    if mode not in ("full", "breakable"):
-        chosen["splitting_ops"] = ["npu_graph_check::attention"]
-    if mode == "measured":
-        chosen["measured_modes"] = ["full", "piecewise"]
-    config = CompileConfig.from_mapping(chosen)
+    config = CompileConfig.from_mapping(_chosen(mode))
     compiled = npu_compile.compile_model(
         model,
         config,
@@ -94,7 +89,7 @@ def decode(look: Look, mode: str) -> None:
         set_lengths=(lambda told: lengths.update(told["default"])) if mode == "measured" else None,
     )
     runner.capture(prepare=lambda size: lengths.update(of([1] * size)))
-    updates = mode not in ("piecewise", "breakable")
+    updates = mode not in {"piecewise", "breakable"}
     for step, size in itertools.product(range(3), _SIZES):
         look.doing(f"running step {step} of {size} sequences in mode {mode}")
         keys = [1 + (17 * step + 11 * row) % (_BLOCK * _COLUMNS) for row in range(size)]
@@ -111,3 +106,13 @@ def decode(look: Look, mode: str) -> None:
         equal = torch.equal(output.cpu(), expected.cpu())
         look.expect(f"step {step} of {size} sequences, bitwise eager", equal, True)
     lane.close()
+
+
+def _chosen(mode: str) -> dict[str, Any]:
+    """Return the configuration of a mode."""
+    chosen: dict[str, Any] = {"mode": mode, "capture_sizes": list(_SIZES), "fusions": "none"}
+    if mode not in {"full", "breakable"}:
+        chosen["splitting_ops"] = ["npu_graph_check::attention"]
+    if mode == "measured":
+        chosen["measured_modes"] = ["full", "piecewise"]
+    return chosen

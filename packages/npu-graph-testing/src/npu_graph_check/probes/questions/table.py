@@ -19,7 +19,7 @@ QUESTIONS = tuple(
             "graph_costs",
             "queue_depth",
             (),
-            "How many tasks does a stream take before a launch waits?",
+            "How many tasks does a stream hold at most?",
         ),
         (
             "graph_costs",
