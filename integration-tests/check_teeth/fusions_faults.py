@@ -35,7 +35,7 @@ _FUSED = (
     ("batch-matmul-transpose", "npu_transpose_batchmatmul"),
     ("multiply-add", "addcmul"),
     ("split-qkv-rms-norm-rope", "split_qkv_rms_norm_rope"),
-    ("split-qkv-rms-norm-mrope", "split_qkv_rms_norm_mrope"),
+    ("split-qkv-rms-norm-mrope", "split_qkv_rms_norm_rope"),
 )
 
 FUSIONS: Mapping[str, Sequence[Fault]] = {

@@ -5,8 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from check_teeth.contract_faults import NO_UPDATE
-from check_teeth.fault import Fault, change_calls, nothing_done
+from check_teeth.fault import Fault, change_calls, nothing_done, setting
 from check_teeth.operators_faults import computes
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ QUESTIONS: Mapping[str, Sequence[Fault]] = {
         Fault(what="`aclnnInplaceAdds` waits behind 1,024 kernels", apply=_blocks)
     ],
     "questions.graph-costs": [nothing_done("aclrtGetStreamAvailableNum")],
-    "questions.kernels-by-length": [NO_UPDATE],
+    "questions.kernels-by-length": [setting("CANN_SIM_FAULTS", "task_update:3")],
     "questions.unmasked-decode": [
         computes("npu_fused_infer_attention_score", "adds 1 behind a mask", _reads_its_mask)
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,7 +33,7 @@ def fused_graph(look: Look, name: str) -> None:
     for dtype in form.dtypes:
         look.doing(f"running {name} in {dtype}")
         inputs = form.inputs(dtype, on)
-        call = fx_passes.trace_call(lambda inputs=inputs: form.function(*inputs), name=name)
+        call = fx_passes.trace_call(functools.partial(form.function, *inputs), name=name)
         before = call.outputs
         report = pipeline.run(call.graph_module).report
         why_not = [miss.reason for miss in report.near_misses(name)]

@@ -28,14 +28,14 @@ _THE_SAME = "what the operator gives"
 def repeated_executor(look: Look) -> None:
     """Launch an executor twice as it is, then with another query, cache and output."""
     device = open_device(look)
-    library, stream = ctypes.CDLL("libopapi.so"), torch.npu.current_stream()
+    npu: Any = vars(torch)["npu"]
+    library, stream = ctypes.CDLL("libopapi.so"), npu.current_stream()
     layers = [_Layer(device.torch_device, seed) for seed in (1, 2)]
     expected = [layer.by_operator() for layer in layers]
     device.synchronize()
     first, second = layers
     call = _Call(library, first)
-    launched = call.make_repeatable()
-    look.answer("status of aclSetAclOpExecutorRepeatable", launched)
+    look.answer("status of aclSetAclOpExecutorRepeatable", call.make_repeatable())
     handle = Handle(stream.npu_stream)
     for turn in ("first", "second"):
         look.doing(f"launching for the {turn} time")
