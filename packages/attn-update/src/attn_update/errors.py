@@ -1,7 +1,8 @@
 """Errors of attn_update.
 
 Each is also a built-in error, so that a caller who knows nothing of this package can still sort
-them. All but `CaptureError` and `UpdateError` are raised before anything is launched.
+them. All but `CaptureError`, `ProducerError` and `UpdateError` are raised before anything is
+launched.
 """
 
 from __future__ import annotations
@@ -74,6 +75,18 @@ class UpdateError(AttnUpdateError, RuntimeError):
         super().__init__(message)
         self.layer_name = layer_name
         self.operator = operator
+
+
+class ProducerError(AttnUpdateError, RuntimeError):
+    """A producer failed. Nothing was replayed, and the next step of the key works.
+
+    Attributes:
+        producer: The name of the producer.
+    """
+
+    def __init__(self, message: str, *, producer: str) -> None:
+        super().__init__(message)
+        self.producer = producer
 
 
 class NativeUnavailableError(AttnUpdateError, RuntimeError):

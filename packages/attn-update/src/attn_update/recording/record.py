@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from attn_update.recording.tensor_watch import TensorWatch
+from attn_update.task_device import find_guarding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
     from attn_update.kinds.kind import AttentionKind
-    from attn_update.task_device import ExternalEvent
+    from attn_update.recording.layer_producers import LayerProducers
+    from attn_update.task_device import ExternalEvent, TaskDevice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,8 +67,9 @@ class KeyRecords:
         released: Whether the recorder let go of the key; its plans are then void.
         graph: What is captured under the key, if the caller said so: an object with a method
             `replay`, referenced weakly; a call returns it, or None once it is gone.
-        is_guarded: Whether the device asks `replay_refusal` before each replay of the graph.
+        is_guarded: Whether the device asks before each replay of the graph.
         owner: What knows of the replays of the graph, once there was a step.
+        producers: What makes metadata for its layers, where something does.
     """
 
     def __init__(self, key: Hashable, graph: object = None) -> None:
@@ -78,6 +81,14 @@ class KeyRecords:
         self.released = False
         self.is_guarded = False
         self.owner: ReplayOwner | None = None
+        self.producers: LayerProducers | None = None
+
+    def guard(self, device: TaskDevice) -> None:
+        """Let the device ask before each replay of the graph that is captured now, if it can."""
+        guarding = find_guarding(device)
+        if guarding is not None:
+            asked = self.replay_refusal if self.producers is None else self._produced_refusal
+            self.is_guarded = guarding.guard_replays(asked)
 
     def replay_refusal(self, expected: object) -> str | None:
         """Return why the graph of this key may not be replayed now, or None; note the replay.
@@ -92,6 +103,11 @@ class KeyRecords:
                 return refusal
         return None if owner is None else owner.note_replay()
 
+    def _produced_refusal(self, expected: object) -> str | None:
+        producers = self.producers
+        refusal = None if producers is None else producers.replay_refusal()
+        return self.replay_refusal(expected) if refusal is None else refusal
+
     def release(self) -> None:
         """Let go of the records; plans made from them are void."""
         self.released = True
@@ -99,6 +115,7 @@ class KeyRecords:
         self.fixed.clear()
         self.watch.clear()
         self.owner = None
+        self.producers = None
 
 
 def _weakly(value: object) -> Callable[[], Any]:
