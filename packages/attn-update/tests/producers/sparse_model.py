@@ -12,7 +12,6 @@ from attn_update.producers import Producer, ProducerLane, ProducerStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from contextlib import AbstractContextManager
     from random import Random
 
     from npu_graph_runtime import DeviceGraph, NpuDevice
@@ -53,12 +52,15 @@ class Buffers:
 
     @classmethod
     def make(cls) -> Buffers:
-        integers = {"dtype": torch.int32, "device": "npu"}
+
+        def integers(*shape: int) -> torch.Tensor:
+            return torch.ones(shape, dtype=torch.int32).to("npu")
+
         return cls(
-            ends=torch.ones(MOST_SEQUENCES, **integers),
-            lengths=torch.ones(MOST_SEQUENCES, **integers),
-            chosen=torch.full((MOST_TOKENS, 1, CHOSEN), -1, **integers),
-            given=torch.ones(2, MOST_SEQUENCES, **integers),
+            ends=integers(MOST_SEQUENCES),
+            lengths=integers(MOST_SEQUENCES),
+            chosen=integers(MOST_TOKENS, 1, CHOSEN),
+            given=integers(2, MOST_SEQUENCES),
         )
 
 
@@ -172,7 +174,7 @@ class SparseModel:
         second = self.recorder.attention("layers.1", "fused_infer_attention_v1", fused)[0]
         return [first, second, self._sparse(2, ends, lengths, chosen)]
 
-    def capture(self, recording: Callable[[], AbstractContextManager[None]] | None = None) -> None:
+    def capture(self) -> None:
         """Capture the graph."""
         host = {"actual_seq_lengths": self._ends([1] * self.sequences)}
         host["actual_seq_lengths_kv"] = [LONGEST] * self.sequences
@@ -225,13 +227,14 @@ class SparseModel:
 
     def run(self, drawn: DrawnStep) -> list[torch.Tensor]:
         """Run one step and return copies of its outputs, queued after the replay."""
-        parameters = StepParameters(key=self.key, groups={"default": dict(drawn.host)})
-        self.lane.run(self.plan, parameters, lambda: self.replay(drawn))
+        self.run_with(drawn, lambda: self.replay_graph(drawn))
         return [out.clone() for out in self.outputs]
 
-    def replay(self, drawn: DrawnStep) -> None:
-        """Run the producers and the graph of a step."""
-        self.producers.run(self.step(drawn), lambda: self.replay_graph(drawn))
+    def run_with(self, drawn: DrawnStep, replay: Callable[[], None]) -> None:
+        """Run one step with a replay of its graph."""
+        parameters = StepParameters(key=self.key, groups={"default": dict(drawn.host)})
+        step = self.step(drawn)
+        self.lane.run(self.plan, parameters, lambda: self.producers.run(step, replay))
 
     def replay_graph(self, drawn: DrawnStep) -> None:
         """Replay the graph, which reads its inputs anew where it has the producers."""

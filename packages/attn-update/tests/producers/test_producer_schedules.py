@@ -11,8 +11,7 @@ import torch
 import cann_sim
 from attn_update import UpdateLane
 from attn_update.producers import ProducerLane
-
-from .sparse_model import Buffers, SparseModel
+from producers.sparse_model import Buffers, SparseModel
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice

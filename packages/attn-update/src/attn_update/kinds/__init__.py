@@ -14,10 +14,11 @@ from attn_update.kinds.fused_infer_attention import (
     FusedInferAttention,
     OperatorFamily,
 )
-from attn_update.kinds.kind import AttentionKind, Kind, RuledKind, needs_update
+from attn_update.kinds.kind import AttentionKind, Kind, ProducedKind, RuledKind, needs_update
 from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds
 from attn_update.kinds.latent_attention import LatentAttention
 from attn_update.kinds.lengths import LengthArray
+from attn_update.kinds.metadata_operator import MetadataOperator
 from attn_update.kinds.paged_attention import PagedAttention
 
 __all__ = [
@@ -35,8 +36,10 @@ __all__ = [
     "LatentAttention",
     "LengthArray",
     "LengthRule",
+    "MetadataOperator",
     "OperatorFamily",
     "PagedAttention",
+    "ProducedKind",
     "RuledKind",
     "TensorForm",
     "context_parallel_kinds",

@@ -15,7 +15,7 @@ from attn_update.errors import (
 from attn_update.recording.tensor_memory import MemorySpan, tensors_in
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 
     import torch
 
@@ -32,6 +32,7 @@ class KeyProducers:
         device: Runs it.
         producers: Checked here.
         captured: Whether they are captured into the graph.
+        on_release: Called when the recorder forgets the key.
 
     Attributes:
         key: As given.
@@ -47,7 +48,7 @@ class KeyProducers:
         awaits_replay: Whether the graph was not replayed in that step yet.
         is_guarded: Whether the graph asks before each replay.
         unsettled: Whether events may be left set, because a step was not finished.
-        released: Whether the lane let go of the key.
+        released: Whether the recorder forgot the key.
         refusal: Why a replay was refused in the step under way.
 
     Raises:
@@ -56,7 +57,13 @@ class KeyProducers:
     """
 
     def __init__(
-        self, key: Hashable, device: TaskDevice, producers: Sequence[Producer], *, captured: bool
+        self,
+        key: Hashable,
+        device: TaskDevice,
+        producers: Sequence[Producer],
+        *,
+        captured: bool,
+        on_release: Callable[[KeyProducers], None],
     ) -> None:
         self.key = key
         self.captured = captured
@@ -75,7 +82,9 @@ class KeyProducers:
         self.released = False
         self.refusal: str | None = None
         self._device = device
+        self._on_release = on_release
         self._waiting: dict[int, list[Stream]] = {}
+        self._read: set[str] = set()
         self._producers = {producer.name: producer for producer in ordered}
         self._spans = [
             (producer, MemorySpan.of(buffer)) for producer in ordered for buffer in producer.buffers
@@ -91,14 +100,15 @@ class KeyProducers:
             RecordingError: An argument in `metadata` is no buffer of a producer.
         """
         for name, value in arguments.items():
-            stages = {producer.stage for producer in self.makers_of(tensors_in(value))}
-            if name in metadata and not stages:
+            makers = self.makers_of(tensors_in(value))
+            if name in metadata and not makers:
                 raise RecordingError(
                     f"capturing layer {layer_name!r} under key {self.key!r}: expected {name!r} in "
                     f"a buffer of a producer, which makes it in every step, found other memory; "
                     f"known producers: {', '.join(map(repr, self._producers)) or 'none'}"
                 )
-            for stage in sorted(stages):
+            self._read.update(producer.name for producer in makers)
+            for stage in sorted({producer.stage for producer in makers}):
                 self._wait_for(stage)
         for name in sorted(metadata - arguments.keys()):
             raise RecordingError(
@@ -122,16 +132,15 @@ class KeyProducers:
             RecordingError: Nothing does, so nothing orders it.
         """
         inputs = [tensor for each in self._producers.values() for tensor in each.inputs]
-        read = {producer.name for producer in self.makers_of(inputs)}
-        for stage, producers in self.stages.items():
-            for producer in producers:
-                if stage not in self._waiting and producer.name not in read:
-                    raise RecordingError(
-                        f"recording the producers of key {self.key!r}: no layer that was captured "
-                        f"reads the buffers of {producer.name!r} (stage {stage}), so nothing "
-                        f"waits for it; give them to the attention of a layer, or call wait_for "
-                        f"before the operator that reads them"
-                    )
+        read = self._read | {producer.name for producer in self.makers_of(inputs)}
+        for name, producer in self._producers.items():
+            if name not in read:
+                raise RecordingError(
+                    f"recording the producers of key {self.key!r}: no layer that was captured "
+                    f"reads the buffers of {name!r} (stage {producer.stage}), so nothing waits "
+                    f"for it; give them to the attention of a layer, or call wait_for before the "
+                    f"operator that reads them"
+                )
 
     def check(self, step: ProducerStep) -> None:
         """Check a step; nothing is launched. See `ProducerLane.check`."""
@@ -173,6 +182,11 @@ class KeyProducers:
                     f"step, while a replay may have been reading. Throw the results since then "
                     f"away, and write it in Producer.launch only; the next step works"
                 )
+
+    def release(self) -> None:
+        """Let the lane forget the key, whose graph is replayed no more."""
+        self.released = True
+        self._on_release(self)
 
     def replay_refusal(self) -> str | None:
         """Return why the graph may not be replayed now, or None; note the replay."""

@@ -18,8 +18,8 @@ P sets x(s). All of P is queued before R(i).
 
 Note [inside the graph]. The producers are captured on a stream that forks from C where the
 recording begins; a layer waits for the stages that it reads, and the stream joins C at the latest
-where the recording ends. R(i) runs them by itself, and reads the inputs anew. The fence is a wait of C in `begin`, so
-inputs that graphs of several streams share are written behind it.
+where the recording ends. R(i) runs them by itself, and reads the inputs anew. The fence is a wait
+of C in `begin`, so inputs that graphs of several streams share are written behind it.
 
 Note [unsettled]. A step that was not finished may have set x(s) for a replay that never came. It is
 known by assignments that come before all launches, so an exception of a signal handler needs no
@@ -53,8 +53,8 @@ _Result = TypeVar("_Result")
 class ProducerLane:
     """Runs the producers of captured graphs of one device, in order and without a host wait.
 
-    Make one for each device and share it between models; it is used by one thread at a time. You
-    own it, and release its keys with their graphs.
+    Make one for each device and share it between models; it is used by one thread at a time. It
+    forgets a key when its recorder does (`Recorder.release`).
 
     Args:
         device: The device of the graphs.
@@ -103,10 +103,12 @@ class ProducerLane:
         if key in self._keys:
             raise RecordingError(
                 f"recording the producers of key {key!r}: they are recorded already, and two "
-                f"graphs would use the events of one; release the key first, with its graph"
+                f"graphs would use the events of one; release the key of that recorder first"
             )
         current = self.device.current_stream()
-        state = KeyProducers(key, self.device, producers, captured=captured)
+        state = KeyProducers(
+            key, self.device, producers, captured=captured, on_release=self._forget
+        )
         for producer in producers:
             for layer_name in recorder.layers_reading(producer.buffers):
                 raise RecordingError(
@@ -183,7 +185,6 @@ class ProducerLane:
             ProducerError: A producer failed; nothing was replayed.
         """
         state = self._state(step.key)
-        state.refusal = None
         try:
             self.begin(step)
             result = replay()
@@ -214,6 +215,7 @@ class ProducerLane:
             ProducerError: A producer failed; nothing is to be replayed.
         """
         state = self._state(step.key)
+        state.refusal = None
         self._check_open(state)
         state.check(step)
         state.check_untouched()
@@ -289,13 +291,10 @@ class ProducerLane:
         finally:
             _note_written(memories)
 
-    def release(self, key: Hashable) -> None:
-        """Forget a key, with its graph; call it when its last replay has finished.
-
-        Raises:
-            UnknownNameError: The key has no producers.
-        """
-        self._state(key).released = True
+    def _forget(self, released: KeyProducers) -> None:
+        key = released.key
+        if self._keys.get(key) is not released:
+            return
         del self._keys[key]
         used = {id(memory) for state in self._keys.values() for memory in state.memories}
         self._memories = [memory for memory in self._memories if id(memory) in used]

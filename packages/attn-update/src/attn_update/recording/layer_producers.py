@@ -27,3 +27,6 @@ class LayerProducers(Protocol):
 
     def replay_refusal(self) -> str | None:
         """Return why the graph may not be replayed now, or None; note the replay."""
+
+    def release(self) -> None:
+        """Forget the graph, because the recorder does."""

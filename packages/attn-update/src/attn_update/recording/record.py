@@ -115,7 +115,8 @@ class KeyRecords:
         self.fixed.clear()
         self.watch.clear()
         self.owner = None
-        self.producers = None
+        if self.producers is not None:
+            self.producers.release()
 
 
 def _weakly(value: object) -> Callable[[], Any]:
