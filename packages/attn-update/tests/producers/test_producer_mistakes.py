@@ -295,7 +295,7 @@ def test_producer_that_fails_is_named_and_nothing_is_replayed(
     (drawn,) = drawn_steps(model, 1)
     npu_device.synchronize()
     before = cann_sim.counters().replays
-    wrong = replace(drawn, counts=drawn.counts[:2])
+    wrong = replace(drawn, counts=drawn.counts.cpu())
     with pytest.raises(ProducerError, match="the producer 'lengths' failed") as caught:
         model.run(wrong)
     assert caught.value.producer == "lengths"
