@@ -315,6 +315,8 @@ def schedules(session: nox.Session) -> None:
     session.env["CANN_SIM_MEMORY_CHECK"] = "on"
     _long_tests(session, "attn-update", "tests/test_every_kind.py", "--bursts=25")
     _long_tests(session, "attn-update", "tests/test_fuzzed_schedules.py", "--schedules=10000")
+    producers = "tests/producers/test_producer_schedules.py"
+    _long_tests(session, "attn-update", producers, "--schedules=10000")
     _long_tests(session, "attn-update", "tests/test_update_lane.py", "--schedules=2500")
     _long_tests(session, "cann-sim", "tests/runtime/test_update_protocol.py", "--schedules=10000")
 

@@ -15,7 +15,7 @@ from attn_update.kinds.fused_infer_attention import (
     OperatorFamily,
 )
 from attn_update.kinds.kind import AttentionKind, Kind, ProducedKind, RuledKind, needs_update
-from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds
+from attn_update.kinds.kind_table import context_parallel_kinds, default_kinds, metadata_kinds
 from attn_update.kinds.latent_attention import LatentAttention
 from attn_update.kinds.lengths import LengthArray
 from attn_update.kinds.metadata_operator import MetadataOperator
@@ -44,5 +44,6 @@ __all__ = [
     "TensorForm",
     "context_parallel_kinds",
     "default_kinds",
+    "metadata_kinds",
     "needs_update",
 ]

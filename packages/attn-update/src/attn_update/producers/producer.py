@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from attn_update.errors import ArgumentError
+from attn_update.kinds.fused_infer_attention import as_tensors
 from attn_update.operator_lookup import check_argument_names, find_operator
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Producer:
             name: Of the producer.
             arguments: Of the operator, by name. Its tensors are the `inputs`; write the lengths
                 of a step into them. Its bounds are the largest values that a step may need.
-            buffer: Takes the result: of its shape and dtype.
+            buffer: Takes the result, or the first of several: of its shape and dtype.
 
         Raises:
             UnknownNameError: The library that registers the operator is not imported.
@@ -76,7 +77,7 @@ class Producer:
         operator, given = find_operator(made_by.operator), dict(arguments)
 
         def launch(_: object) -> None:
-            buffer.copy_(operator(**given))
+            buffer.copy_(as_tensors(operator(**given))[0])
 
         return cls(
             name=name,
