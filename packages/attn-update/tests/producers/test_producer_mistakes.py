@@ -23,13 +23,13 @@ from attn_update import (
 from attn_update.kinds import DeviceLengthAttention, MetadataOperator
 from attn_update.producers import Producer, ProducerError, ProducerLane
 from npu_graph_testing.attention import assert_layers_equal
-from producers.sparse_model import Buffers, SparseModel
+from npu_graph_testing.attention.sparse_model import Buffers, SparseModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from npu_graph_runtime import NpuDevice
-    from producers.sparse_model import DrawnStep
+    from npu_graph_testing.attention.sparse_model import DrawnStep
 
 FORMS = [False, True]
 FORM_NAMES = ["beside", "inside"]
@@ -43,7 +43,7 @@ def make_model(
         device=device,
         lane=UpdateLane(device) if beside is None else beside.lane,
         producers=ProducerLane(device) if beside is None else beside.producers,
-        buffers=Buffers.make() if beside is None else beside.buffers,
+        buffers=Buffers.make(device) if beside is None else beside.buffers,
         key="decode" if beside is None else "drafts",
         sequences=3,
         tokens=4 if beside is None else 6,
@@ -187,7 +187,7 @@ def test_buffer_that_something_else_writes_is_noticed_at_the_next_step(
     model.buffers.chosen.fill_(-1)
     # Only what fills its storage is counted.
     model.buffers.ends.zero_()
-    whole = Buffers.make()
+    whole = Buffers.make(model.device)
     whole_model = SparseModel(
         device=model.device,
         lane=model.lane,

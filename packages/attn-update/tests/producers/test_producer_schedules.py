@@ -11,11 +11,11 @@ import torch
 import cann_sim
 from attn_update import UpdateLane
 from attn_update.producers import ProducerLane
-from producers.sparse_model import Buffers, SparseModel
+from npu_graph_testing.attention.sparse_model import Buffers, SparseModel
 
 if TYPE_CHECKING:
     from npu_graph_runtime import NpuDevice
-    from producers.sparse_model import DrawnStep
+    from npu_graph_testing.attention.sparse_model import DrawnStep
 
 STEPS_PER_KEY = 8
 MOST_AHEAD = 4
@@ -25,7 +25,7 @@ NUM_FORMS = 3
 
 def make_models(device: NpuDevice, captured: tuple[bool, bool]) -> list[SparseModel]:
     """Capture graphs of two keys that share one lane and all buffers."""
-    lane, producers, buffers = UpdateLane(device), ProducerLane(device), Buffers.make()
+    lane, producers, buffers = UpdateLane(device), ProducerLane(device), Buffers.make(device)
     shapes = (("decode", 4, 4), ("drafts", 3, 6))
     models = [
         SparseModel(

@@ -231,7 +231,13 @@ class ProducerLane:
             memory.pending[state.key] = current
         if not state.captured:
             self.stream.wait_stream(current)
-            self._launch(state, step.values)
+            try:
+                self._launch(state, step.values)
+            except BaseException:
+                # An interrupt at the end of `use_stream`, which is Python's.
+                if self.device.current_stream() == self.stream:
+                    self.device.use_stream(current).__enter__()
+                raise
             if not is_settled:
                 current.wait_event(self.stream.record_event())
         state.awaits_replay = state.is_guarded

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from npu_graph_runtime import DeviceGraph, NpuDevice
+    from npu_graph_runtime import DeviceGraph, GraphDevice
 
 BLOCKS, BLOCK_SIZE, COLUMNS, CHOSEN = 8, 16, 3, 6
 LONGEST = BLOCK_SIZE * COLUMNS
@@ -43,7 +43,14 @@ class DrawnStep:
 
 @dataclass(kw_only=True)
 class Buffers:
-    """What producers of several keys write, each key the front of it."""
+    """What producers of several keys write, each key the front of it.
+
+    Attributes:
+        ends: Where the queries of each sequence end; int32.
+        lengths: Keys of each sequence; int32.
+        chosen: The keys that each token looks at, [tokens, 1, chosen]; int32.
+        given: What producers inside a graph make both from, [2, sequences]; int32.
+    """
 
     ends: torch.Tensor
     lengths: torch.Tensor
@@ -51,10 +58,11 @@ class Buffers:
     given: torch.Tensor
 
     @classmethod
-    def make(cls) -> Buffers:
+    def make(cls, device: GraphDevice) -> Buffers:
+        """Return new buffers."""
 
         def integers(*shape: int) -> torch.Tensor:
-            return torch.ones(shape, dtype=torch.int32).to("npu")
+            return torch.ones(shape, dtype=torch.int32).to(device.torch_device)
 
         return cls(
             ends=integers(MOST_SEQUENCES),
@@ -68,11 +76,22 @@ class Buffers:
 class SparseModel:
     """One graph: a layer of fused attention, which is updated, between two of sparse attention.
 
-    Args:
+    Attributes:
+        device: Runs it; it has torch_npu's operators.
+        lane: Updates the graph.
+        producers: Runs its producers.
+        buffers: What they write; graphs of other keys may share it.
+        key: Of the graph.
+        sequences: How many, 4 at most.
+        tokens: Query tokens of all sequences, 6 at most.
         captured: Whether the producers are captured into the graph.
+        recorder: Recorded it.
+        graph: Captured by `capture`.
+        plan: Of its updates.
+        outputs: Of its layers.
     """
 
-    device: NpuDevice
+    device: GraphDevice
     lane: UpdateLane
     producers: ProducerLane
     buffers: Buffers
@@ -86,14 +105,15 @@ class SparseModel:
     outputs: list[torch.Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        """Make the recorder, and all that a graph reads at its address."""
         self.recorder = Recorder(self.device)
         generator = torch.Generator().manual_seed(self.tokens)
 
         def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator).half().to("npu")
+            return torch.randn(shape, generator=generator).half().to(self.device.torch_device)
 
         table = torch.randint(0, BLOCKS, (self.sequences, COLUMNS), generator=generator)
-        self.table = table.int().to("npu")
+        self.table = table.int().to(self.device.torch_device)
         self.index = {
             "query": random(self.tokens, 64, INDEX_DIM),
             "key": random(BLOCKS, BLOCK_SIZE, 1, INDEX_DIM),
@@ -182,8 +202,8 @@ class SparseModel:
         counts = torch.ones(self.sequences, dtype=torch.int32)
         counts[-1] += self.tokens - self.sequences
         drawn = (
-            counts.to("npu"),
-            torch.full((self.sequences,), LONGEST, dtype=torch.int32).to("npu"),
+            counts.to(self.device.torch_device),
+            torch.full((self.sequences,), LONGEST, dtype=torch.int32).to(self.device.torch_device),
         )
         self.producers.run_now(self.make_producers(), None if self.captured else drawn)
         self.layers(self.ends, self.lengths, self.chosen, host)
@@ -205,7 +225,8 @@ class SparseModel:
         lengths = [random.randint(count, LONGEST) for count in counts]
         host = {"actual_seq_lengths": host_ends, "actual_seq_lengths_kv": lengths}
         counts_on, lengths_on, ends = (
-            torch.tensor(each, dtype=torch.int32).to("npu") for each in (counts, lengths, host_ends)
+            torch.tensor(each, dtype=torch.int32).to(self.device.torch_device)
+            for each in (counts, lengths, host_ends)
         )
         out = self.layers(ends, lengths_on, self.choose(ends, lengths_on), host)
         longest = max(lengths)
