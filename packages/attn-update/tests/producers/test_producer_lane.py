@@ -1,4 +1,4 @@
-"""What a producer lane does beside its order: other ways to call it, other readers, other devices."""
+"""What a producer lane does beside its order: other ways to call it, and other readers."""
 
 from __future__ import annotations
 
