@@ -28,7 +28,7 @@ from npu_graph_testing.attention.sparse_model import Buffers, SparseModel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from npu_graph_runtime import NpuDevice
+    from npu_graph_runtime import GraphDevice, NpuDevice
     from npu_graph_testing.attention.sparse_model import DrawnStep
 
 FORMS = [False, True]
@@ -36,7 +36,7 @@ FORM_NAMES = ["beside", "inside"]
 
 
 def make_model(
-    device: NpuDevice, *, captured: bool = False, beside: SparseModel | None = None
+    device: GraphDevice, *, captured: bool = False, beside: SparseModel | None = None
 ) -> SparseModel:
     """Return a captured model, of another key than the one whose lanes and buffers it shares."""
     model = SparseModel(

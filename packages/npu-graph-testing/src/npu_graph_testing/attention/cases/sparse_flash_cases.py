@@ -66,8 +66,9 @@ def _layer(model: CaseModel) -> dict[str, object]:
 
 def _shared_quantised(model: CaseModel, key: int) -> dict[str, object]:
     shared = _shared(model, key)
-    shared["query"] = torch.cat([shared["query"], shared.pop("query_rope")], -1)
-    return {**shared, "key_quant_mode": 2, "value_quant_mode": 2}
+    del shared["query_rope"]
+    query = model.random(key, HEADS, LATENT_DIM + ROPE_DIM)
+    return {**shared, "query": query, "key_quant_mode": 2, "value_quant_mode": 2}
 
 
 def _layer_quantised(model: CaseModel) -> dict[str, object]:
