@@ -27,6 +27,7 @@ class ProducedMemory:
         replayed: By graph key the event behind the latest replay that uses it.
         pending: By graph key the stream of a replay that is not known to be queued: one under way,
             or of a step that was not finished.
+        storage_bytes: How large its storage was.
         near: All memories of the lane that share a byte with it, itself too.
         version: How often torch saw it written, when its producer last wrote it. None where others
             write the same storage too, or where torch does not count.
@@ -39,13 +40,19 @@ class ProducedMemory:
     pending: dict[Hashable, Stream] = field(default_factory=dict)
     near: list[ProducedMemory] = field(default_factory=list)
     version: int | None = None
+    storage_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Note how large its storage is."""
+        self.storage_bytes = self.tensor.untyped_storage().nbytes()
 
     @property
     def is_moved(self) -> bool:
         """Whether its memory was freed, or exchanged for other memory."""
-        storage = self.tensor.untyped_storage()
-        end = storage.data_ptr() + storage.nbytes()
-        return end < self.span.end or MemorySpan.of(self.tensor) != self.span
+        tensor = self.tensor
+        if tensor.data_ptr() != self.span.start:
+            return True
+        return tensor.untyped_storage().nbytes() != self.storage_bytes
 
     @property
     def is_written_elsewhere(self) -> bool:
@@ -55,5 +62,5 @@ class ProducedMemory:
     def note_written(self) -> None:
         """Note that its producer wrote it."""
         # A view of a larger buffer counts what is written beside it, too.
-        is_alone = self.span.end - self.span.start == self.tensor.untyped_storage().nbytes()
+        is_alone = self.span.end - self.span.start == self.storage_bytes
         self.version = version_of(self.tensor) if is_alone else None
