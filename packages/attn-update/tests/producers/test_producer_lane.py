@@ -218,6 +218,30 @@ def test_plan_without_updates_runs_with_producers_on_an_update_lane(npu_device: 
     assert out.tolist() == [11.0] * 4
 
 
+def test_graphs_of_two_recorders_with_one_key_have_producers_of_their_own(
+    npu_device: NpuDevice,
+) -> None:
+    lane, graphs, outputs = ProducerLane(npu_device), [], []
+    for name in ("target", "draft"):
+        recorder, (producer, made, _) = Recorder(npu_device), doubled(npu_device)
+        graph = npu_device.create_graph()
+        with (
+            recorder.recording(8, graph=graph),
+            npu_device.capture(graph, pool=npu_device.create_memory_pool()),
+            lane.recording(recorder, [producer], key=(name, 8)),
+        ):
+            lane.wait_for(made)
+            outputs.append(made + 1)
+        graphs.append((recorder, name, graph))
+    for value, (_, name, graph) in zip((1.0, 2.0), graphs, strict=True):
+        values = torch.full((4,), value).to(npu_device.torch_device)
+        lane.run(ProducerStep(key=(name, 8), needs={"doubled": {}}, values=values), graph.replay)
+    assert [out[0].item() for out in outputs] == [3.0, 5.0]
+    graphs[0][0].release(8)
+    with pytest.raises(UnknownNameError, match="recorded keys: \\('draft', 8\\)"):
+        lane.check(ProducerStep(key=("target", 8), needs={}))
+
+
 PROGRAM = """
 import sys
 import cann_sim

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from attn_update.recording.tensor_memory import MemorySpan
 from attn_update.torch_internals import version_of
 
 if TYPE_CHECKING:
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from attn_update.recording.tensor_memory import MemorySpan
     from attn_update.task_device import Event, Stream
 
 

@@ -75,11 +75,12 @@ class ProducerLane:
         *,
         captured: bool = False,
         values: Any = None,
+        key: Hashable = None,
     ) -> Iterator[None]:
         """Let the layers that are captured inside the context wait for the producers they read.
 
-        Enter it inside of `Recorder.recording`, whose key it takes, and of the capture, before the
-        first layer. What a layer reads is seen from the tensors that it is given.
+        Enter it inside of `Recorder.recording` and of the capture, before the first layer. What a
+        layer reads is seen from the tensors that it is given.
 
         Args:
             recorder: Records the layers.
@@ -87,23 +88,27 @@ class ProducerLane:
             captured: Whether they are captured into the graph, where each replay runs them, or
                 launched beside it in every step.
             values: For `Producer.launch`, which is called now if `captured`.
+            key: Of the steps; default that of the recording. Graphs of two recorders, such as
+                those of a target and a draft model, may have the same.
 
         Raises:
             RecordingError: No capture or no recording is under way; the producers do not fit each
                 other; a layer that was captured before reads a buffer; or nothing reads one.
             ProducerError: A producer failed in the capture, which must be abandoned.
         """
-        key = recorder.recorded_key
-        if key is None or not self.device.is_capturing():
+        recorded = recorder.recorded_key
+        if recorded is None or not self.device.is_capturing():
             raise RecordingError(
                 "recording producers: expected a capture inside of Recorder.recording, found "
-                f"{'no recording' if key is None else 'no capture'}; enter ProducerLane.recording "
-                "inside of both"
+                f"{'no recording' if recorded is None else 'no capture'}; enter "
+                "ProducerLane.recording inside of both"
             )
+        key = recorded if key is None else key
         if key in self._keys:
             raise RecordingError(
                 f"recording the producers of key {key!r}: they are recorded already, and two "
-                f"graphs would use the events of one; release the key of that recorder first"
+                f"graphs would use the events of one; release it first, or give `key=` where two "
+                f"recorders have the same"
             )
         current = self.device.current_stream()
         state = KeyProducers(
