@@ -24,8 +24,8 @@ from attn_update.kinds import (
     MetadataOperator,
     default_kinds,
     metadata_kinds,
-    needs_update,
 )
+from attn_update.kinds.kind import needs_update
 from attn_update.producers import Producer, ProducerLane, ProducerStep
 from npu_graph_testing.attention import assert_layers_equal
 from npu_graph_testing.attention.sparse_model import CHOSEN, Buffers, SparseModel

@@ -43,9 +43,9 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def is_same_memory(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether a kernel that is given either of two tensors is given the same.
+    """Return whether two tensors are the same to a kernel.
 
-    Engines make a new view of the same block table at every step, so identity says too little.
+    Engines create a new view of the same block table at every step, so identity is not enough.
     """
     return (
         one.data_ptr() == other.data_ptr()

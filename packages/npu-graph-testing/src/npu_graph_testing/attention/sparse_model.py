@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from random import Random
 
-    from npu_graph_runtime import DeviceGraph, GraphDevice
+    from npu_graph_runtime import GraphDevice
+    from npu_graph_runtime.device import DeviceGraph
 
 BLOCKS, BLOCK_SIZE, COLUMNS, CHOSEN = 8, 16, 3, 6
 LONGEST = BLOCK_SIZE * COLUMNS
