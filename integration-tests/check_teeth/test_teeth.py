@@ -27,7 +27,8 @@ _PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
 _NO_CLAIM, _NOT_OVER_THE_SIMULATOR = {"times.stall"}, {"times.kernels"}
 _WORDS = """Each probe is *confirmed* by the simulator, or *answered* if it asks an open
 question. `./nox -s check_teeth` runs it again with each of its faults, injected between the probe
-and the simulator, and expects the verdict in the last column. `-- --write-teeth` writes this page."""
+and the simulator, and expects the verdict in the last column. `-- --write-teeth` writes this
+page."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
