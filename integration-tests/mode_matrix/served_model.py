@@ -137,11 +137,15 @@ class TargetModel(_Compiled):
         super().__init__(settings, device)
         options = {"capture_sizes": CAPTURE_SIZES, "prefill_capture_sizes": PREFILL_SIZES}
         self.compiled = self.compile(self.model, mode, options)
+        groups = {"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))}
         self._prefill = PrefillRunner(
             self.compiled,
             inputs=self.inputs(),
             max_sequences=settings.max_sequences,
             set_lengths=lambda lengths: self.load(lengths["default"], is_padded=True),
+            recorder=self.recorder,
+            lane=lane,
+            groups=groups,
         )
         self._decoding = {
             query_length: DecodeRunner(
@@ -149,7 +153,7 @@ class TargetModel(_Compiled):
                 inputs=self.inputs(),
                 recorder=self.recorder,
                 lane=lane,
-                groups={"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))},
+                groups=groups,
                 set_lengths=lambda lengths: self.load(lengths["default"]),
                 query_length=query_length,
             )
@@ -157,13 +161,17 @@ class TargetModel(_Compiled):
         }
 
     def capture(self) -> None:
-        self._prefill.capture(lambda _: self.load({QUERIES: [], KEYS: []}, is_padded=True))
+        self._prefill.capture(self._show_padding)
         for query_length, runner in self._decoding.items():
 
             def prepare(size: int, query_length: int = query_length) -> None:
                 self.load(_padded((), (), size // query_length, query_length))
 
             runner.capture(prepare)
+
+    def _show_padding(self, size: int) -> None:
+        sequences = self._prefill.padded_sequences(size)
+        self.load({QUERIES: [size] * sequences, KEYS: [0] * sequences})
 
     def run_any(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of all tokens ``[T, vocab_size]`` of a prefill or mixed step."""

@@ -125,12 +125,13 @@ class CompiledModelRunner:
             lane = UpdateLane(device)
             state = model.attention.step_state
             specs = _input_specs(num_blocks_for(max_length))
+            groups = {_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))}
             decode_runner = DecodeRunner(
                 compiled,
                 inputs=specs,
                 recorder=recorder,
                 lane=lane,
-                groups={_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))},
+                groups=groups,
                 observer=observer,
                 set_lengths=lambda lengths: state.load_sums(*_step_arguments(lengths)),
             )
@@ -141,6 +142,9 @@ class CompiledModelRunner:
                 set_lengths=lambda lengths: state.load_sums(
                     *_step_arguments(lengths), is_padded=True
                 ),
+                recorder=recorder,
+                lane=lane,
+                groups=groups,
             )
         except BaseException:
             model.attention.close()
@@ -153,18 +157,20 @@ class CompiledModelRunner:
         Args:
             on_captured: called after each capture size with (size, sizes done, sizes in all).
         """
-        self._prefill_runner.capture(self._show_no_sequence, on_captured=on_captured)
+        self._prefill_runner.capture(self._show_prefill_padding, on_captured=on_captured)
         self._decode_runner.capture(self._show_padding, on_captured=on_captured)
 
     def capture_next(self) -> bool:
         """Capture one graph between two steps instead; return whether there was one to capture."""
-        size = self._prefill_runner.capture_next(self._show_no_sequence)
+        size = self._prefill_runner.capture_next(self._show_prefill_padding)
         if size is None:
             size = self._decode_runner.capture_next(self._show_padding)
         return size is not None
 
-    def _show_no_sequence(self, _size: int) -> None:
-        self.model.attention.step_state.load_sums((), (), is_padded=True)
+    def _show_prefill_padding(self, size: int) -> None:
+        empty = self._prefill_runner.padded_sequences(size) - 1
+        kv_lengths = (_PADDING_KV_LENGTH,) * (empty + 1)
+        self.model.attention.step_state.load((size, *[0] * empty), kv_lengths)
 
     def _show_padding(self, size: int) -> None:
         self.model.attention.step_state.load((1,) * size, (_PADDING_KV_LENGTH,) * size)

@@ -38,8 +38,10 @@ class NamedModel:
             function that returns what `DecodeRunner.run` is given for a number of padded rows and
             the number of the step, from 0. Without ``lengths`` and ``recorder`` the model has no
             attention that is told lengths.
-        prefill: likewise the arguments of `PrefillRunner`, and ``lengths``: what its
-            ``set_lengths`` is called with before a capture. Without it no prefill is captured.
+        prefill: likewise the arguments of `PrefillRunner`, but for recorder, lane and groups,
+            which are those of ``decode``; and ``lengths``: a function that returns what its
+            ``set_lengths`` is called with before the capture of a number of rows and of sequences.
+            Without it no prefill is captured.
     """
 
     model: Callable[..., Any]

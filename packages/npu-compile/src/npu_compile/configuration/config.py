@@ -36,8 +36,9 @@ class CompileMode(str, Enum):
 
     Attributes:
         EAGER: fused operators, launched one by one; nothing is captured.
-        FULL: the whole model is captured for decode, attention included; its step parameters are
-            rewritten in the captured graph at each replay. Prefill runs as in ``EAGER``.
+        FULL: the whole model is captured, attention included; its step parameters are rewritten in
+            the captured graph at each replay. Decode steps of ``capture_sizes``, and prefill and
+            mixed steps of ``prefill_capture_sizes``.
         PIECEWISE: the graph is split at the splitting ops; the pieces between them are captured,
             the splitting ops run eagerly.
         FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in
@@ -66,17 +67,14 @@ class CompileMode(str, Enum):
     @property
     def decode_run_mode(self) -> RunMode:
         """The run mode of decode steps that a capture size fits; eager where it is measured."""
-        if self in {
-            CompileMode.FULL,
-            CompileMode.FULL_DECODE_AND_PIECEWISE,
-            CompileMode.TORCHAIR,
-        }:
-            return RunMode.FULL
-        return self.prefill_run_mode
+        is_full = self is CompileMode.FULL_DECODE_AND_PIECEWISE
+        return RunMode.FULL if is_full else self.prefill_run_mode
 
     @property
     def prefill_run_mode(self) -> RunMode:
         """The run mode of prefill and mixed steps that a capture size fits; likewise."""
+        if self in {CompileMode.FULL, CompileMode.TORCHAIR}:
+            return RunMode.FULL
         captures = self.splits or self is CompileMode.BREAKABLE
         return RunMode.BREAKABLE if captures else RunMode.EAGER
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from attn_update import Recorder, UpdateLane
 from npu_compile.errors import ConfigError
 from npu_compile.runners.recorded_plans import RecordedPlans
 from npu_compile.runners.runner_arguments import (
     require_callable,
-    require_instance,
     require_model_and_inputs,
+    require_updates,
 )
 from npu_compile.runners.step_form import StepForm
 from npu_compile.runners.step_runner import StepRunner
 from npu_graph_runtime import RunMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-    from attn_update import Lengths, ParameterGroup
+    from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
     from npu_compile.compilation.compiled_model import CompiledModel
     from npu_compile.inputs.input_spec import InputSpec
     from npu_compile.runners.step_runner import DecodeObserver
@@ -86,10 +84,6 @@ class DecodeRunner(StepRunner):
     ) -> None:
         doing = "making a decode runner"
         require_model_and_inputs(doing, compiled, inputs)
-        remedy = "make it of the device, and pass the object"
-        require_instance(doing, "recorder", recorder, Recorder, remedy)
-        require_instance(doing, "lane", lane, UpdateLane, remedy)
-        require_instance(doing, "groups", groups, Mapping, "name each ParameterGroup")
         if set_lengths is not None:
             require_callable(doing, "set_lengths", set_lengths, "leave it out without one")
         if observer is not None and not hasattr(observer, "observe_decode"):
@@ -105,12 +99,14 @@ class DecodeRunner(StepRunner):
                 f"making a decode runner for mode {compiled.config.mode.value!r}: capture_sizes is "
                 "empty, expected at least one size; name the batch sizes to capture"
             )
-        if RunMode.FULL in modes and (recorder is None or lane is None):
-            raise ConfigError(
-                f"making a decode runner for mode {compiled.config.mode.value!r}: a recorder and "
-                "an update lane are needed to rewrite attention's arguments at each replay; pass "
-                "both"
-            )
+        require_updates(
+            f"{doing} for mode {compiled.config.mode.value!r}",
+            modes,
+            recorder=recorder,
+            lane=lane,
+            groups=groups,
+            remedy="pass both",
+        )
         if len(modes) > 1 and set_lengths is None:
             raise ConfigError(
                 f"making a decode runner for mode {compiled.config.mode.value!r}: set_lengths is "

@@ -132,11 +132,11 @@ class StepForm:
 
 
 class PrefillForm(StepForm):
-    """Sizes, keys and inputs of prefill and mixed steps; each graph holds `max_sequences`.
+    """Sizes, keys and inputs of prefill and mixed steps; each graph holds as many sequences.
 
     Args:
         inputs: the model's arguments.
-        max_sequences: of every captured step.
+        max_sequences: of every captured step, besides one of padding.
     """
 
     def __init__(self, inputs: Mapping[str, InputSpec], *, max_sequences: int) -> None:
@@ -145,7 +145,7 @@ class PrefillForm(StepForm):
 
     def step_size(self, rows: int) -> StepSize:
         """Return the sizes of a captured step of so many rows."""
-        return StepSize(tokens=rows, sequences=self.max_sequences)
+        return StepSize(tokens=rows, sequences=self.max_sequences + 1)
 
     def key(self, rows: int) -> GraphKey:
         """Return the graph key of a captured step of so many rows."""

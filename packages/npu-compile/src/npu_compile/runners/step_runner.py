@@ -201,8 +201,8 @@ class StepRunner:
 
         Args:
             prepare: called with each size before the model runs; must make attention see lengths
-                of that many padded rows, in :meth:`padded_sequences` sequences. Of prefill: lengths
-                that the padding allows, for instance of no sequence.
+                of that many padded rows, in :meth:`padded_sequences` sequences. Where prefill runs
+                in segments or eagerly, lengths of no sequence will do.
             on_captured: called after each size with (size, sizes done, sizes in all).
             on_forecast: called once with the plan, where the configuration has a
                 ``capture_budget``, when two sizes are captured and it says what all will take.
