@@ -43,7 +43,7 @@ class ModelSettings:
         folder: the checkpoint of target and draft model.
         max_blocks: of a sequence.
         max_sequences: of a step.
-        options: further keys of ``npu_compile.CompileConfig``.
+        options: keys of ``npu_compile.CompileConfig``, in place of those of the models.
     """
 
     folder: Path
@@ -86,7 +86,7 @@ class _Compiled:
         self, model: torch.nn.Module, mode: str, options: Mapping[str, Any]
     ) -> CompiledModel:
         names = ("input_ids", "positions", "slot_mapping", "block_table")
-        options = {**self.settings.options, **options}
+        options = {**options, **self.settings.options}
         config = {**options, "mode": mode, "splitting_ops": [self.model.attention.name]}
         return npu_compile.compile_model(
             model,
