@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def require_model_and_inputs(
-    doing: str, compiled: CompiledModel, inputs: Mapping[str, InputSpec]
+    doing: str,
+    compiled: CompiledModel,
+    inputs: Mapping[str, InputSpec],
+    *,
+    allows_more: bool = False,
 ) -> None:
     """See that a model is compiled and that its arguments are declared.
 
@@ -24,6 +28,7 @@ def require_model_and_inputs(
         doing: what is being done, for messages.
         compiled: the model.
         inputs: the declarations.
+        allows_more: whether there may be inputs that are not the model's.
 
     Raises:
         ConfigError: it is not, they are of another type, or name other arguments than the model's.
@@ -34,7 +39,9 @@ def require_model_and_inputs(
             "it first, by npu_compile.compile_model"
         )
     require_specs(doing, inputs)
-    compiled.require_arguments(inputs, doing=doing)
+    own = compiled.argument_names
+    names = [name for name in inputs if name in own] if allows_more else inputs
+    compiled.require_arguments(names, doing=doing)
 
 
 def require_instance(doing: str, name: str, value: object, expected: type, remedy: str) -> None:
@@ -87,7 +94,9 @@ def require_updates(
         if value is None and (needs_groups or name != "groups")
     ]
     if missing:
-        needed = "a recorder, an update lane and groups" if needs_groups else "a recorder and a lane"
+        needed = (
+            "a recorder, an update lane and groups" if needs_groups else "a recorder and a lane"
+        )
         raise ConfigError(
             f"{doing}: {needed} are needed to rewrite attention's arguments at each replay, found "
             f"no {' and no '.join(missing)}; {remedy}"

@@ -26,6 +26,7 @@ class StepForm:
         inputs: the model's arguments.
         query_length: rows of each sequence; ``None`` where sequences bring any number.
         max_sequences: of a step whose sequences bring any number; ``None`` for all others.
+        variant: of the graph keys, where steps of one size are captured in several ways.
 
     Attributes:
         inputs: as given; where a sequence is one row, none of them is declared ``per_sequence``.
@@ -46,6 +47,7 @@ class StepForm:
         *,
         query_length: int | None,
         max_sequences: int | None,
+        variant: tuple[str, ...] = (),
     ) -> None:
         is_packed = query_length is None
         limit = max_sequences if is_packed else query_length
@@ -56,6 +58,7 @@ class StepForm:
                 "and max_sequences of at least 1, for sequences of any number of rows"
             )
         self._query_length = query_length
+        self._variant = variant
         self.max_sequences = sys.maxsize if max_sequences is None else max_sequences
         self.outputs_by_sequence = not is_packed
         self.inputs = dict(inputs)
@@ -106,7 +109,9 @@ class StepForm:
         """Return the graph key of a captured step of so many rows."""
         sequences = self.step_size(rows).sequences
         uniform = self._query_length is not None
-        return GraphKey(num_tokens=rows, num_sequences=sequences, uniform=uniform)
+        return GraphKey(
+            num_tokens=rows, num_sequences=sequences, uniform=uniform, extra=self._variant
+        )
 
     def given(self, inputs: Mapping[str, Tensor]) -> StepSize:
         """Return the size of a batch as its inputs say, which are not checked otherwise.

@@ -75,6 +75,7 @@ class StepRunner:
         plans: the update plans of graphs in run mode ``FULL``.
         set_lengths: makes attention see the lengths of a step that no update reaches.
         observer: receives every step.
+        call: what a step runs; the model by default.
 
     Attributes:
         compiled: as given.
@@ -90,12 +91,13 @@ class StepRunner:
         plans: RecordedPlans,
         set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None,
         observer: DecodeObserver | None = None,
+        call: Callable[..., Any] | None = None,
     ) -> None:
         keys = {size: form.key(size) for size in sizes}
         self.compiled = compiled
         self._form = form
         self._schedule = CaptureSchedule(compiled, run_modes, keys, what=form.what)
-        self._steps = PaddedSteps(compiled, form, keys.values())
+        self._steps = PaddedSteps(compiled, form, keys.values(), call)
         self._plans = plans
         self._set_lengths = set_lengths
         self._observer = observer
