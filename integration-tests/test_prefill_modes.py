@@ -1,4 +1,4 @@
-"""Prefill in captured segments or one graph: every mode gives what eager gives, and the right tokens."""
+"""Prefill in segments or one graph: every mode gives what eager gives, and the right tokens."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import torch
 
 import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
-from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner
+from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner, TokenSampler
 from npu_graph_runtime import GraphContext, runs_eagerly
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.qwen3.model_loader import load_model
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attn_update import Lengths
-    from npu_compile import CompiledModel, DecodeObserver
+    from npu_compile import Advance, CompiledModel, DecodeObserver
     from npu_graph_runtime import GraphDevice, RunModeChoice
     from qwen3_engine.qwen3.model import Qwen3Model
-    from qwen3_engine.serving.step_batch import StepBatch
+    from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch
 
 _ATTENTION_KIND = "fused_infer_attention_v1"
 _GROUP = "default"
@@ -45,6 +45,8 @@ class CompiledModelRunner:
     Attributes:
         model: the model that was compiled.
         compiled: what was made of it, with its reports.
+        decode_steps: tokens that a decode step samples of each sequence on the device; 0 where it
+            returns logits.
     """
 
     def __init__(
@@ -56,7 +58,11 @@ class CompiledModelRunner:
         *,
         recorder: Recorder,
         lane: UpdateLane,
+        decode_steps: int,
+        sampler: TokenSampler,
     ) -> None:
+        self.decode_steps = decode_steps
+        self._sampler = sampler
         self.model = model
         self.compiled = compiled
         self._decode_runner = decode_runner
@@ -74,6 +80,7 @@ class CompiledModelRunner:
         num_blocks: int,
         max_length: int,
         max_num_sequences: int = 16,
+        decode_steps: int = 0,
         dtype: torch.dtype | None = None,
         observer: DecodeObserver | None = None,
     ) -> CompiledModelRunner:
@@ -87,6 +94,8 @@ class CompiledModelRunner:
             num_blocks: blocks of the key/value cache, block 0 (reserved) included.
             max_length: tokens of the longest sequence.
             max_num_sequences: of a captured prefill step; one of more runs eagerly.
+            decode_steps: tokens that a decode step samples of each sequence, inside of its graph;
+                fits `TokenRunner`. 0 for logits, see `ModelRunner`.
             dtype: of the model; that of the checkpoint if ``None``.
             observer: told of every decode step.
 
@@ -96,6 +105,8 @@ class CompiledModelRunner:
         """
         recorder = Recorder(device)
         context = GraphContext()
+        # Rows run on behind their end, up to so many positions.
+        longest = max_length + max(decode_steps - 1, 0)
 
         def attend(layer_name: str, arguments: Mapping[str, object], /) -> object:
             return recorder.attention(layer_name, _ATTENTION_KIND, arguments, group=_GROUP)
@@ -104,7 +115,7 @@ class CompiledModelRunner:
             folder,
             device=device.torch_device,
             num_blocks=num_blocks,
-            max_length=max_length,
+            max_length=longest,
             dtype=dtype,
             attend=attend,
             # What breaks a capture in mode `breakable`; all other modes just call it.
@@ -124,16 +135,25 @@ class CompiledModelRunner:
             )
             lane = UpdateLane(device)
             state = model.attention.step_state
-            specs = _input_specs(num_blocks_for(max_length))
+            specs = _input_specs(num_blocks_for(longest))
+            sampler = TokenSampler(model.config.vocab_size, device=device.torch_device)
+            repeated: dict[str, Any] = {}
+            if decode_steps:
+                repeated = {
+                    "steps": decode_steps,
+                    "advance": _advance_by(model, sampler, decode_steps),
+                    "growing": _STEP_ARGUMENTS[1:],
+                }
             groups = {_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))}
             decode_runner = DecodeRunner(
                 compiled,
-                inputs=specs,
+                inputs={**specs, **_sampling_specs(decode_steps)} if decode_steps else specs,
                 recorder=recorder,
                 lane=lane,
                 groups=groups,
                 observer=observer,
                 set_lengths=lambda lengths: state.load_sums(*_step_arguments(lengths)),
+                **repeated,
             )
             prefill_runner = PrefillRunner(
                 compiled,
@@ -149,7 +169,16 @@ class CompiledModelRunner:
         except BaseException:
             model.attention.close()
             raise
-        return cls(model, compiled, decode_runner, prefill_runner, recorder=recorder, lane=lane)
+        return cls(
+            model,
+            compiled,
+            decode_runner,
+            prefill_runner,
+            recorder=recorder,
+            lane=lane,
+            decode_steps=decode_steps,
+            sampler=sampler,
+        )
 
     def capture(self, *, on_captured: Callable[[int, int, int], None] | None = None) -> None:
         """Capture all graphs, before the first step.
@@ -196,12 +225,40 @@ class CompiledModelRunner:
             return self._decode_part(batch)
         return torch.cat([self._decode_part(part) for part in batch.split_decode(parts)])
 
+    def prefill_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
+        """Return the token behind each sequence, ``[S, 1]``, on the device."""
+        logits = self.prefill(batch)
+        temperatures, seeds, positions = (
+            values.to(logits.device)
+            for values in (
+                sampling.temperatures,
+                sampling.seeds,
+                torch.tensor(batch.kv_lengths) - 1,
+            )
+        )
+        sampled = self._sampler(logits, temperatures=temperatures, seeds=seeds, positions=positions)
+        return sampled[:, None]
+
+    def decode_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
+        """Return the next tokens of each sequence, ``[S, decode_steps]``, on the device."""
+        further = {
+            "temperatures": sampling.temperatures,
+            "seeds": sampling.seeds,
+            "slots": sampling.slots,
+        }
+        tokens: torch.Tensor = self._decode_runner.run(
+            {**_inputs(batch), **further}, self._decode_lengths(batch)
+        )
+        return tokens
+
     def _decode_part(self, batch: StepBatch) -> torch.Tensor:
+        return self._logits(self._decode_runner.run(_inputs(batch), self._decode_lengths(batch)))
+
+    def _decode_lengths(self, batch: StepBatch) -> dict[str, dict[str, list[int]]]:
         padding = self._decode_runner.padded_size(batch.num_sequences) - batch.num_sequences
         query_lengths = batch.query_lengths + (1,) * padding
         kv_lengths = batch.kv_lengths + (_PADDING_KV_LENGTH,) * padding
-        lengths = _lengths(query_lengths, kv_lengths)
-        return self._logits(self._decode_runner.run(_inputs(batch), lengths))
+        return _lengths(query_lengths, kv_lengths)
 
     def release(self) -> None:
         """Wait for the device and give up the graphs, which may be captured again."""
@@ -218,6 +275,29 @@ class CompiledModelRunner:
     @torch.no_grad()
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         return self.model.compute_logits(hidden)
+
+
+def _advance_by(model: Qwen3Model, sampler: TokenSampler, steps: int) -> Advance:
+    """Return what samples a token of each row, and makes the inputs of the step behind it."""
+
+    def advance(
+        step: int, inputs: Mapping[str, torch.Tensor], hidden: torch.Tensor, /
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        tokens = sampler(
+            model.compute_logits(hidden),
+            temperatures=inputs["temperatures"],
+            seeds=inputs["seeds"],
+            positions=inputs["positions"],
+        )
+        if step + 1 == steps:
+            return tokens, {}
+        return tokens, {
+            "input_ids": tokens,
+            "positions": inputs["positions"] + 1,
+            "slot_mapping": inputs["slots"][:, step + 1].contiguous(),
+        }
+
+    return advance
 
 
 def _lengths(
@@ -238,6 +318,15 @@ def _inputs(batch: StepBatch) -> dict[str, torch.Tensor]:
         "positions": batch.positions,
         "slot_mapping": batch.slot_mapping,
         "block_table": batch.block_table,
+    }
+
+
+def _sampling_specs(steps: int) -> dict[str, InputSpec]:
+    padding_slot = PADDING_BLOCK * BLOCK_SIZE
+    return {
+        "temperatures": InputSpec(dtype=torch.float32),
+        "seeds": InputSpec(dtype=torch.int64),
+        "slots": InputSpec(dtype=torch.int32, trailing_shape=(steps,), pad_value=padding_slot),
     }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from npu_compile.configuration.config_values import is_whole
@@ -18,7 +17,7 @@ from npu_compile.runners.step_form import PrefillForm
 from npu_compile.runners.step_runner import StepRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from attn_update import Lengths, ParameterGroup, Recorder, UpdateLane
     from npu_compile.compilation.compiled_model import CompiledModel
