@@ -40,7 +40,7 @@ class EngineConfig:
             measurement with kernels that compute nothing has a reason to switch it off.
 
     Raises:
-        ConfigError: ``max_length`` is below 2, or logits are to be recorded that stay on the device.
+        ConfigError: ``max_length`` is below 2, or ``record_logits`` with ``samples_on_device``.
     """
 
     num_blocks: int

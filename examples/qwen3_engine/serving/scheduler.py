@@ -150,7 +150,7 @@ class Scheduler:
         return admitted
 
     def _reserve_for_decode(self, steps: int) -> int:
-        """Give each running sequence the blocks of its next tokens; return how many had to leave."""
+        """Give running sequences the blocks of their next tokens; return how many had to leave."""
         num_preempted = 0
         index = 0
         while index < len(self._running):
