@@ -103,8 +103,8 @@ class DecodeRunner(StepRunner):
         growing: Collection[str] = (),
     ) -> None:
         doing = "making a decode runner"
-        require_model_and_inputs(doing, compiled, inputs, allows_more=advance is not None)
         _require_repeatable(steps, advance, growing, query_length)
+        require_model_and_inputs(doing, compiled, inputs, allows_more=advance is not None)
         if set_lengths is not None:
             require_callable(doing, "set_lengths", set_lengths, "leave it out without one")
         if observer is not None and not hasattr(observer, "observe_decode"):
