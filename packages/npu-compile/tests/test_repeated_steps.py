@@ -63,7 +63,8 @@ class Counting:
         lengths = {} if is_full else {"default": {"keys": keys}}
         found = self.runner.run(inputs, lengths).clone()
         self.device.synchronize()
-        return found.tolist()
+        tokens: list[list[int]] = found.tolist()
+        return tokens
 
     def _model(self, tokens: torch.Tensor) -> torch.Tensor:
         hidden = tokens * 3
@@ -94,10 +95,10 @@ class Counting:
 @pytest.mark.parametrize("rows", [1, 3, 4])
 def test_each_step_runs_on_what_the_last_one_gave(mode: str, rows: int, device: FakeDevice) -> None:
     counting = Counting(device, mode, steps=4)
+    keys = [5 * row for row in range(rows)]
     for seed in range(3):
         tokens = [seed + row for row in range(rows)]
         added = [[row * 7 + step for step in range(4)] for row in range(rows)]
-        keys = [5 * row for row in range(rows)]
         expected = []
         for row, token in enumerate(tokens):
             of_row = []
