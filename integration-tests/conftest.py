@@ -42,6 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=0, help="of the first of these episodes")
     group.addoption("--every-fault", action="store_true", help="of npu-graph-check's probes")
     group.addoption("--write-teeth", action="store_true", help="write docs/check-teeth.md")
+    group.addoption(
+        "--repeated-runs", type=int, default=24, help="of several decode steps a replay"
+    )
     group.addoption("--speculative-steps", type=int, default=30, help="without a host wait")
 
 

@@ -45,7 +45,7 @@ class ModelSettings:
         folder: the checkpoint of target and draft model.
         max_blocks: maximum number of blocks of a sequence.
         max_sequences: maximum number of sequences of a step.
-        options: further keys of ``npu_compile.CompileConfig``.
+        options: keys of ``npu_compile.CompileConfig``, replacing those of the models.
     """
 
     folder: Path
@@ -88,7 +88,7 @@ class _Compiled:
         self, model: torch.nn.Module, mode: str, options: Mapping[str, Any]
     ) -> CompiledModel:
         names = ("input_ids", "positions", "slot_mapping", "block_table")
-        options = {**self.settings.options, **options}
+        options = {**options, **self.settings.options}
         config = {**options, "mode": mode, "splitting_ops": [self.model.attention.name]}
         return npu_compile.compile_model(
             model,
@@ -139,11 +139,15 @@ class TargetModel(_Compiled):
         super().__init__(settings, device)
         options = {"capture_sizes": CAPTURE_SIZES, "prefill_capture_sizes": PREFILL_SIZES}
         self.compiled = self.compile(self.model, mode, options)
+        groups = {"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))}
         self._prefill = PrefillRunner(
             self.compiled,
             inputs=self.inputs(),
             max_sequences=settings.max_sequences,
             set_lengths=lambda lengths: self.load(lengths["default"], is_padded=True),
+            recorder=self.recorder,
+            lane=lane,
+            groups=groups,
         )
         self._decoding = {
             query_length: DecodeRunner(
@@ -151,7 +155,7 @@ class TargetModel(_Compiled):
                 inputs=self.inputs(),
                 recorder=self.recorder,
                 lane=lane,
-                groups={"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))},
+                groups=groups,
                 set_lengths=lambda lengths: self.load(lengths["default"]),
                 query_length=query_length,
             )
@@ -159,13 +163,17 @@ class TargetModel(_Compiled):
         }
 
     def capture(self) -> None:
-        self._prefill.capture(lambda _: self.load({QUERIES: [], KEYS: []}, is_padded=True))
+        self._prefill.capture(self._show_padding)
         for query_length, runner in self._decoding.items():
 
             def prepare(size: int, query_length: int = query_length) -> None:
                 self.load(_padded((), (), size // query_length, query_length))
 
             runner.capture(prepare)
+
+    def _show_padding(self, size: int) -> None:
+        sequences = self._prefill.padded_sequences(size)
+        self.load({QUERIES: [size] * sequences, KEYS: [0] * sequences})
 
     def run_any(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of all tokens ``[T, vocab_size]`` of a prefill or mixed step."""

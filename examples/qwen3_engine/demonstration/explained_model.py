@@ -113,7 +113,7 @@ def qwen3_of(
             "inputs": _prefill_specs(inputs),
             "max_sequences": _ROWS,
             "set_lengths": set_prefill_lengths,
-            "lengths": _lengths([], []),
+            "lengths": lambda rows, sequences: _lengths([rows] * sequences, [0] * sequences),
         },
     }
 

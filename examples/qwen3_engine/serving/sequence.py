@@ -110,10 +110,13 @@ class Sequence:
             return self.tokens[self.num_cached - num_prompt :]
         return [*self.request.prompt[self.num_cached :], *self.tokens]
 
-    @property
-    def num_missing_blocks(self) -> int:
-        """Blocks it must get before its next forward pass."""
-        return num_blocks_for(self.num_tokens) - len(self.blocks)
+    def num_missing_blocks(self, *, steps: int = 1) -> int:
+        """Return the blocks it must get before its next forward pass, or so many decode steps."""
+        return num_blocks_for(self.num_tokens + self.num_wanted(steps) - 1) - len(self.blocks)
+
+    def num_wanted(self, steps: int) -> int:
+        """Return of so many decode steps those whose tokens it still wants; at least 1."""
+        return max(1, min(steps, self.max_num_tokens - self.num_tokens))
 
     def slots(self) -> list[int]:
         """Return the cache slots of the pending tokens."""

@@ -82,6 +82,8 @@ class EngineAttention:
             self.raises_at -= 1
             if not self.raises_at:
                 raise ModelFailure(f"attention of {name}")
+        # A prefill runner has a row more, for padding, which is a sequence of the batch here.
+        table = table[: len(self.queries)]
         arguments = attention_arguments(
             self._model, layer, query, table, queries=self.queries, keys=self.keys
         )

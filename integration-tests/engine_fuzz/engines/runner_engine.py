@@ -60,7 +60,8 @@ class RunnerEngine:
                 mode=shape.mode,  # type: ignore[arg-type]
                 fuse=False,
                 capture_sizes=DECODE_SIZES,
-                prefill_capture_sizes=(PREFILL_SIZE,),
+                # In mode full prefill runs eagerly, as in the engine that calls the wrappers.
+                prefill_capture_sizes=() if shape.mode == "full" else (PREFILL_SIZE,),
                 address_check=AddressCheck(shape.address_check),
                 warmup_runs=shape.warmup_runs,
             ),

@@ -88,7 +88,7 @@ def test_decode_replays_what_the_inner_compiler_made(
     assert (num_compiled, num_runs) == (device.num_compiled, device.num_runs)
     assert compiled.num_captured_graphs == 2
     assert config.decode_run_modes == (RunMode.FULL,)
-    assert config.prefill_run_modes == (RunMode.EAGER,)
+    assert config.prefill_run_modes == (RunMode.FULL,)
 
 
 def test_a_device_without_compilers_is_refused(decoder: Decoder, device: FakeDevice) -> None:

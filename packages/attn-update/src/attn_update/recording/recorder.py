@@ -83,6 +83,7 @@ class Recorder:
         self._watch_inputs = watch_inputs
         self._recording: _Recording | None = None
         self._is_launching = False
+        self._scope = ""
 
     @property
     def keys(self) -> tuple[Hashable, ...]:
@@ -191,6 +192,24 @@ class Recorder:
             if any(one.overlaps(other) for one in taken for other in spans)
         ]
 
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Prefix the names of the layers and groups captured inside the context.
+
+        Use it for a graph that runs one model several times: layer ``layers.0`` of group ``default`` is
+        recorded as ``step.1/layers.0`` of group ``step.1/default`` in the scope ``step.1``, and so
+        has step parameters of its own. Scopes nest.
+
+        Args:
+            name: of the scope, once in each graph.
+        """
+        before = self._scope
+        self._scope = f"{before}{name}/"
+        try:
+            yield
+        finally:
+            self._scope = before
+
     def attention(
         self,
         layer_name: str,
@@ -203,7 +222,7 @@ class Recorder:
 
         Args:
             layer_name: Name of the launch, unique for each key. Several steps of speculative
-                decoding in one graph need a name for each step and layer.
+                decoding in one graph need a name for each step and layer, see `scope`.
             kind: A name in the table of kinds, or a kind, such as one with options:
                 ``FusedInferAttention(rebind_block_table=True)``.
             arguments: The operator's arguments by name. Lengths may be lists, CPU tensors or
@@ -225,6 +244,8 @@ class Recorder:
         self._is_launching = True
         try:
             if self.device.is_capturing():
+                if self._scope:
+                    layer_name, group = self._scope + layer_name, self._scope + group
                 records = self._open_records(layer_name)
                 # All that can be refused is refused before the graph waits for an event.
                 kind.check_arguments(arguments)
