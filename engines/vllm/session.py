@@ -314,8 +314,8 @@ def make_sides(runner: Any) -> list[Side]:
 
     from attn_update import UpdateLane
     from npu_graph_runtime import NpuDevice
-    from vllm_npu_graph.attention_update import AttentionUpdate
-    from vllm_npu_graph.recorded_graphs import RecordedGraphs
+    from vllm_npu_graph.v0_23.attention_update import AttentionUpdate
+    from vllm_npu_graph.v0_23.recorded_graphs import RecordedGraphs
 
     update = runner.attention_update
     layers = runner.compilation_config.static_forward_context

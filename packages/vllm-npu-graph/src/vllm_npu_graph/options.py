@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
@@ -16,6 +17,8 @@ KEY = "npu_graph"
 
 TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0"})
 """The versions of vllm-ascend that were tried, each with its vllm."""
+
+_FOLDERS = ("v0_23",)
 
 
 class OptionsError(ValueError):
@@ -83,6 +86,18 @@ class Options:
             f"{its_vllm} pip install --no-binary vllm vllm=={its_vllm}`, or leave worker_cls and "
             f"{KEY!r} out to do without, or set any_version in {KEY!r} to go on"
         )
+
+
+def release_folder() -> str:
+    """Return the folder of this package that is made for the vllm-ascend which is installed.
+
+    One that was not tried has the newest folder that is not newer than itself.
+    """
+    found = tuple(map(int, re.findall(r"\d+", _installed("vllm-ascend"))[:2]))
+    return next(
+        (each for each in _FOLDERS if tuple(map(int, re.findall(r"\d+", each))) <= found),
+        _FOLDERS[-1],
+    )
 
 
 def _installed(name: str) -> str:

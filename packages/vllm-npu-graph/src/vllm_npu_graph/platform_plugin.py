@@ -15,4 +15,4 @@ def register() -> str | None:
     chosen = envs.VLLM_PLUGINS or ()
     if "npu_graph" not in chosen or "ascend" in chosen:
         return None
-    return "vllm_npu_graph.platform.NpuGraphPlatform"
+    return "vllm_npu_graph.v0_23.platform.NpuGraphPlatform"
