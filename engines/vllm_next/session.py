@@ -3,7 +3,7 @@
 Run as ``cann-sim run -- python -m engines.vllm_next.session``. As in engines/vllm/session.py,
 `stock` is the engine without this repository, `off` has our worker and not the key, and `control`
 is the engine of `ours` once more, with key lengths that are one too small. What a row names behind
-its dtype is another mode, or model runner v2. Beside the tokens, the log-probabilities of the
+its dtype is another mode. Beside the tokens, the log-probabilities of the
 likeliest tokens are compared bit by bit. Rows go to build/engines/vllm-next.json.
 """
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-OF_V2 = "runner v2"
 COUNTED = ("replays", "task_updates", "synchronisations")
 COLUMNS = {
     **DESCRIBED,
@@ -52,8 +51,7 @@ COLUMNS = {
 
 def start_engine(variant: Variant, checkpoint: Path) -> Any:
     """Return the engine of a variant, which captured its decode graphs."""
-    dtype, _, other = variant.dtype.partition(", ")
-    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "1" if other == OF_V2 else "0"
+    dtype, _, _mode = variant.dtype.partition(", ")
     # This release refuses our key in its configuration.
     os.environ["VLLM_NPU_GRAPH"] = json.dumps(variant.key)
     own = dataclasses.replace(variant, dtype=dtype, key=None)
@@ -79,13 +77,9 @@ def lane_graphs(runner: Any) -> Iterator[Any]:
     """Yield the graphs that are updated by ours."""
     from vllm_npu_graph.v0_30.lane_graph import LaneGraph
 
-    manager = getattr(runner, "cudagraph_manager", None)
-    kept = (
-        [entry.aclgraph for entry in runner.model.concrete_aclgraph_entries.values()]
-        if manager is None
-        else manager.graphs.values()
-    )
-    yield from (graph for graph in kept if isinstance(graph, LaneGraph))
+    for entry in runner.model.concrete_aclgraph_entries.values():
+        if isinstance(entry.aclgraph, LaneGraph):
+            yield entry.aclgraph
 
 
 def shift_lengths(graph: Any, shift: int) -> None:
@@ -105,26 +99,21 @@ def shift_lengths(graph: Any, shift: int) -> None:
 def measure_load(llm: Any, variant: Variant, count: int) -> dict[str, Any]:
     """Return the tokens of a load with their log-probabilities, and what its steps cost."""
     runner, preempted = runner_of(llm), count_preemptions(llm)
-    is_v2 = variant.dtype.endswith(OF_V2)
-    owner, name = (
-        (runner.cudagraph_manager, "run_fullgraph") if is_v2 else (runner, "_model_forward")
-    )
     waits: list[int] = []
-    call = getattr(owner, name)
+    forward = runner._model_forward
 
     def counted(*args: Any, **kwargs: Any) -> Any:
-        before = cann_sim.counters().synchronisations
-        is_full = is_v2 or is_full_step()
-        result = call(*args, **kwargs)
+        before, is_full = cann_sim.counters().synchronisations, is_full_step()
+        result = forward(*args, **kwargs)
         if is_full:
             waits.append(cann_sim.counters().synchronisations - before)
         return result
 
-    setattr(owner, name, counted)
+    runner._model_forward = counted
     before = cann_sim.counters()
     tokens, logprobs = generate(llm, *compare_load(count))
     found = cann_sim.counters() - before
-    delattr(owner, name)
+    runner._model_forward = forward
     return {
         **describe(variant),
         "sequences": len(tokens),
@@ -209,7 +198,6 @@ def choose_variants(options: argparse.Namespace) -> list[Variant]:
     chosen = [
         ("bfloat16", "FULL_DECODE_ONLY", tuple(names)),
         ("bfloat16, FULL_AND_PIECEWISE", "FULL_AND_PIECEWISE", ("stock", "ours")),
-        (f"bfloat16, {OF_V2}", "FULL_DECODE_ONLY", ("stock", "ours")),
     ]
     return [
         Variant(name=name, dtype=dtype, num_layers=options.layers, mode=mode, **names[name])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -15,10 +17,14 @@ if TYPE_CHECKING:
 KEY = "npu_graph"
 """The key in vLLM's ``additional_config``. Without it the engine's own code runs, untouched."""
 
-TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0"})
+VARIABLE = "VLLM_NPU_GRAPH"
+"""Holds the value of the key as JSON where ``additional_config`` has no key: vllm-ascend 0.30
+refuses keys there that are not its own."""
+
+TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0", "0.30.0rc2": "0.30.0"})
 """The versions of vllm-ascend that were tried, each with its vllm."""
 
-_FOLDERS = ("v0_23",)
+_FOLDERS = ("v0_30", "v0_23")
 
 
 class OptionsError(ValueError):
@@ -47,8 +53,17 @@ class Options:
 
     @classmethod
     def read(cls, additional_config: Mapping[str, object] | None) -> Options | None:
-        """Return the options, or None where the key is absent or false."""
+        """Return the options, or None where key and variable are absent, or the value is false.
+
+        Args:
+            additional_config: Of the engine's configuration; its key goes before the variable.
+
+        Raises:
+            OptionsError: The value is not what the README says.
+        """
         value = (additional_config or {}).get(KEY)
+        if value is None:
+            value = _read_variable()
         if value is None or isinstance(value, bool):
             return cls() if value else None
         known = {field.name for field in fields(cls)}
@@ -86,6 +101,14 @@ class Options:
             f"{its_vllm} pip install --no-binary vllm vllm=={its_vllm}`, or leave worker_cls and "
             f"{KEY!r} out to do without, or set any_version in {KEY!r} to go on"
         )
+
+
+def _read_variable() -> object:
+    text = os.environ.get(VARIABLE, "null")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise _wrong(f"the environment variable {VARIABLE}", "JSON, such as true", text) from error
 
 
 def release_folder() -> str:
