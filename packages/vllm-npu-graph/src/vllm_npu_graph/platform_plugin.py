@@ -1,10 +1,16 @@
 """The door for pieces: vLLM's plugin group ``vllm.platform_plugins``, by the name ``npu_graph``.
 
 vLLM takes one platform from outside, so this one stands back unless ``VLLM_PLUGINS`` names it, and
-not ``ascend``.
+not ``ascend``. Where this package has no platform for a release, it is the engine's own.
 """
 
 from __future__ import annotations
+
+import logging
+
+from vllm_npu_graph.options import release_folder
+
+_LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 def register() -> str | None:
@@ -15,4 +21,7 @@ def register() -> str | None:
     chosen = envs.VLLM_PLUGINS or ()
     if "npu_graph" not in chosen or "ascend" in chosen:
         return None
+    if release_folder() != "v0_23":
+        _LOGGER.warning("vllm-npu-graph leaves the platform of this release to the engine")
+        return "vllm_ascend.platform.NPUPlatform"
     return "vllm_npu_graph.v0_23.platform.NpuGraphPlatform"
