@@ -1,7 +1,7 @@
-"""The door for pieces: vLLM's plugin group ``vllm.platform_plugins``, by the name ``npu_graph``.
+"""Entry point for pieces: vLLM's plugin group ``vllm.platform_plugins``, name ``npu_graph``.
 
-vLLM takes one platform from outside, so this one stands back unless ``VLLM_PLUGINS`` names it, and
-not ``ascend``. Where this package has no platform for a release, it is the engine's own.
+vLLM accepts one external platform, so this one is only active if ``VLLM_PLUGINS`` names it, and
+not ``ascend``. For a release that this package has no platform for, it is the engine's own.
 """
 
 from __future__ import annotations

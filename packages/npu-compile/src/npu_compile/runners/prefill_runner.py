@@ -1,4 +1,4 @@
-"""The prefill runner: pads prefill and mixed batches to a number of tokens, replays segments."""
+"""The prefill runner: pads prefill and mixed batches to a number of tokens and replays segments."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ if TYPE_CHECKING:
 
 
 class PrefillRunner(StepRunner):
-    """Runs steps of any number of tokens a sequence: prefill, chunks of it, and mixed batches.
+    """Runs steps with any number of tokens per sequence: prefill, chunks of it, mixed batches.
 
-    Such a step is captured in segments, with attention eager between them, so one graph serves all
-    batches of up to its number of tokens, whatever their sequences are. Attention sees the padded
-    rows of its tensors; it reads from the lengths how many of them are the batch's own, and may
-    leave the others as they are. Owns its static input buffers.
+    Such a step is captured in segments, and attention runs eagerly between them. One graph
+    therefore serves every batch of up to its number of tokens, whatever its sequences are.
+    Attention receives padded tensors. It finds the number of real rows from the lengths, and may
+    leave the other rows unwritten. The runner owns its static input buffers.
 
-    Use: :meth:`capture` once, then :meth:`run` for each step. In a mode that captures no prefill
-    steps are padded as well, and run eagerly; without prefill capture sizes they are as they came.
+    Call :meth:`capture` once, then :meth:`run` for each step. In a mode that captures no prefill,
+    steps are padded and run eagerly. Without prefill capture sizes they run without padding.
 
     Args:
-        compiled: the model; its configuration names the prefill capture sizes and the mode.
-        inputs: the model's arguments: tensors of one row a token, or, where declared
-            ``per_sequence``, of one row a sequence.
-        max_sequences: rows of the latter in every captured graph; steps of more run eagerly.
-        set_lengths: makes attention see the lengths of a step, called before each with what
-            :meth:`run` was given.
+        compiled: the model. Its configuration has the prefill capture sizes and the mode.
+        inputs: declarations of the model's arguments: tensors with one row per token or, if
+            declared ``per_sequence``, one row per sequence.
+        max_sequences: sequences in every captured graph; steps with more run eagerly.
+        set_lengths: sets the lengths of attention for a step; called before each step with the
+            ``lengths`` of :meth:`run`.
 
     Attributes:
         compiled: as given.
 
     Raises:
-        ConfigError: an argument is of the wrong type, or the inputs are not the model's.
+        ConfigError: An argument has the wrong type, or the inputs do not match the model's
+            arguments.
     """
 
     def __init__(

@@ -40,12 +40,12 @@ class NpuGraphPlatform(NPUPlatform):  # type: ignore[misc]
 
     @classmethod
     def get_static_graph_wrapper_cls(cls) -> str:
-        """Return the name of what wraps a piece; without the key it makes the engine's wrapper."""
+        """Return the name of a piece's wrapper; without the key it creates the engine's wrapper."""
         return "vllm_npu_graph.v0_23.runtime_graphs.make_piece_graphs"
 
     @classmethod
     def get_compile_backend(cls) -> str:
-        """Return the name of what compiles a graph."""
+        """Return the name of the graph compiler."""
         # The engine's configurations ask the platform, while this module is imported.
         from vllm.config import get_current_vllm_config_or_none  # noqa: PLC0415
 
