@@ -18,8 +18,8 @@ KEY = "npu_graph"
 """The key in vLLM's ``additional_config``. Without it the engine's own code runs, untouched."""
 
 VARIABLE = "VLLM_NPU_GRAPH"
-"""Holds the value of the key as JSON where ``additional_config`` has no key: vllm-ascend 0.30
-refuses keys there that are not its own."""
+"""The environment variable with the value of the key, as JSON, for vllm-ascend 0.30, which rejects
+unknown keys in ``additional_config``."""
 
 TRIED = MappingProxyType({"0.23.0": "0.23.0", "0.26.0rc1": "0.26.0", "0.30.0rc2": "0.30.0"})
 """The versions of vllm-ascend that were tried, each with its vllm."""
@@ -53,13 +53,13 @@ class Options:
 
     @classmethod
     def read(cls, additional_config: Mapping[str, object] | None) -> Options | None:
-        """Return the options, or None where key and variable are absent, or the value is false.
+        """Return the options, or None if key and variable are absent or false.
 
         Args:
-            additional_config: Of the engine's configuration; its key goes before the variable.
+            additional_config: Of the engine; its key takes precedence over the variable.
 
         Raises:
-            OptionsError: The value is not what the README says.
+            OptionsError: The value is not one that the README describes.
         """
         value = (additional_config or {}).get(KEY)
         if value is None:
@@ -112,9 +112,9 @@ def _read_variable() -> object:
 
 
 def release_folder() -> str:
-    """Return the folder of this package that is made for the vllm-ascend which is installed.
+    """Return the folder of this package for the installed vllm-ascend.
 
-    One that was not tried has the newest folder that is not newer than itself.
+    For an untested release, that is the newest folder that is not newer than the release.
     """
     found = tuple(map(int, re.findall(r"\d+", _installed("vllm-ascend"))[:2]))
     return next(

@@ -1,4 +1,4 @@
-"""A mapping of the engine's graphs that knows when the engine lets them go."""
+"""A mapping of the engine's graphs that notices when the engine drops them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ReleasedEntries(dict[Any, Any]):
     """Entries that the engine clears when it goes to sleep; this also releases ours.
 
     Args:
-        release: Is called then.
+        release: Called then.
     """
 
     def __init__(self, release: Callable[[], None]) -> None:

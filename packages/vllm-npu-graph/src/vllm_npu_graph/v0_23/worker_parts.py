@@ -1,4 +1,4 @@
-"""What our worker asks of this release of the engine: which worker it would be, and what fuses."""
+"""What our worker needs to know about this release: the worker it would choose, and the fusions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def resolve_as_auto(vllm_config: Any) -> str:
 
 
 def add_fusions(vllm_config: Any, settings: Mapping[str, object]) -> FusionPass | None:
-    """Put the pass that fuses into the engine's configuration, and return it.
+    """Add the fusion pass to the engine's configuration and return it.
 
     Raises:
         OptionsError: From `vllm_npu_graph.v0_23.fusions.add_fusions`.

@@ -1,4 +1,4 @@
-"""The graphs of one model of vllm-ascend 0.30 that are updated on a lane."""
+"""The graphs of one model of vllm-ascend 0.30 that are updated by an update lane."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 class AdoptedGraphs:
-    """Lets graphs that the engine captured be updated on a lane.
+    """Replaces graphs that the engine captured by graphs that a lane updates.
 
     Args:
         lane: Of the device.
@@ -34,11 +34,11 @@ class AdoptedGraphs:
         self._recorder = make_recorder(lane.device)
 
     def adopt(self, graph: Any, key: Hashable, metadata: Mapping[str, Any] | None) -> Any:
-        """Return what stands for a captured graph: the graph itself where it is left to the engine.
+        """Return the replacement of a captured graph, or the graph itself if the engine updates it.
 
         Args:
-            graph: Of the engine; one without tasks, such as that of a piece, is left to it.
-            key: The engine's batch descriptor; a former capture of it is forgotten.
+            graph: Captured by the engine; returned if it has no tasks, as the graph of a piece.
+            key: The engine's batch descriptor; replaces an earlier capture of it.
             metadata: What the engine gave each layer for the capture, by name.
         """
         if key in self._recorder.keys:
@@ -53,5 +53,5 @@ class AdoptedGraphs:
         return LaneGraph(updates)
 
     def release_all(self) -> None:
-        """Forget all graphs, which are gone."""
+        """Release the records of all graphs; the engine has dropped the graphs."""
         self._recorder.close()

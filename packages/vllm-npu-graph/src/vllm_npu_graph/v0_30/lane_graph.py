@@ -1,4 +1,4 @@
-"""A captured graph of vllm-ascend 0.30 whose attention tasks are updated on a lane."""
+"""A captured graph of vllm-ascend 0.30 whose attention tasks are updated by an update lane."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class LaneGraph(UpdatableGraph):  # type: ignore[misc]
-    """Stands where the engine keeps a graph that it captured, and has its methods.
+    """Replaces a graph that the engine captured, with the same methods.
 
     The engine calls `resolve_tasks` with the metadata of a step, then `replay` and `update`, in
-    either order. The step is checked in `replay`, before anything is launched; the host does not
-    wait there, and the updates are issued by the lane.
+    either order. `replay` checks the step before it launches anything, and does not wait. The lane
+    issues the updates.
 
     Args:
-        updates: Of the graph that it stands for.
+        updates: Of the graph that is replaced.
     """
 
     def __new__(cls, updates: TaskUpdates) -> Self:
-        """Make an empty graph of torch_npu, which takes no argument."""
+        """Create an empty graph of torch_npu, which takes no arguments."""
         del updates
         made: Self = super().__new__(cls)
         return made
@@ -37,7 +37,7 @@ class LaneGraph(UpdatableGraph):  # type: ignore[misc]
         self._metadata: Mapping[str, Any] | None = None
 
     def resolve_tasks(self, source: Any) -> tuple[()]:
-        """Take the metadata of the step that is replayed next."""
+        """Store the metadata of the step that is replayed next."""
         self._metadata = source.context
         return ()
 
@@ -51,5 +51,5 @@ class LaneGraph(UpdatableGraph):  # type: ignore[misc]
         self._updates.replay(metadata)
 
     def update(self, update_stream: Any, resolved_tasks: Any) -> None:
-        """Do nothing: `replay` issued the updates, on the lane's own stream."""
+        """Do nothing: `replay` issues the updates, on the lane's own stream."""
         del update_stream, resolved_tasks

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class LaneGraphWrapper(ACLGraphWrapper):  # type: ignore[misc]
-    """Stands for the engine's wrapper; the lane orders its replays, not a host synchronisation.
+    """Replaces the engine's wrapper; the lane orders its replays, without a host synchronisation.
 
     Args:
         adopted: Of the model.
-        given: What the engine's wrapper takes.
+        given: Arguments of the engine's wrapper.
     """
 
     def __init__(self, *, adopted: AdoptedGraphs, **given: Any) -> None:
-        # The engine's word for: the caller orders replay and update, so do not synchronise.
+        # Tells the engine that the caller orders replay and update: it then does not synchronise.
         super().__init__(**{**given, "enable_enpu": True})
         self._adopted = adopted
         self.concrete_aclgraph_entries = ReleasedEntries(adopted.release_all)

@@ -1,4 +1,4 @@
-"""vllm-ascend 0.30's model runner v1, whose decode graphs are updated on a lane."""
+"""vllm-ascend 0.30's model runner v1, with decode graphs that an update lane updates."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
-    """The engine's runner; `attention_update` is None where models or modes are not covered."""
+    """The engine's runner; `attention_update` is None for models and modes that are not covered."""
 
     def __init__(self, vllm_config: Any, device: torch.device, options: Options) -> None:
         super().__init__(vllm_config, device)
@@ -35,7 +35,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
             _LOGGER.warning("vllm-npu-graph leaves the graphs of this release to the engine")
 
     def load_model(self, *args: Any, **kwargs: Any) -> None:
-        """Load the model, then let our wrapper stand for the engine's if it covers the graphs."""
+        """Load the model, then replace the engine's wrapper if its graphs are covered."""
         super().load_model(*args, **kwargs)
         if not self._options.attention:
             return
@@ -65,7 +65,7 @@ class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
         if self.speculative_config is not None:
             return "the engine's updates of a draft rely on the wait in front of the model's replay"
         if parallel.decode_context_parallel_size * parallel.prefill_context_parallel_size > 1:
-            return "attention over a part of the keys was not tried"
+            return "attention under DCP or PCP was not tested"
         if self.enable_enpu:
             return "the engine orders updates by itself (ENPU_ENABLE)"
         return None

@@ -1,4 +1,4 @@
-"""vllm-ascend 0.30's model runner v2, which is left as it is."""
+"""vllm-ascend 0.30's model runner v2, unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 class NpuGraphModelRunner(NPUModelRunner):  # type: ignore[misc]
-    """The engine's runner: its replays do not wait, and ours were not tried with it."""
+    """The engine's runner: its replays do not wait, and ours were not tested with it."""
 
     attention_update = None
 

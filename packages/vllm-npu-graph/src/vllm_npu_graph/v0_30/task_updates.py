@@ -1,4 +1,4 @@
-"""The attention tasks of a graph that vllm-ascend 0.30 captured, as steps of a lane.
+"""The attention tasks of a graph that vllm-ascend 0.30 captured, updated by an update lane.
 
 Nothing of the engine is imported here.
 """
@@ -23,7 +23,7 @@ _OPERATORS = MappingProxyType({_FUSED.operator: "fused", _PAGED.operator: "paged
 
 
 def make_recorder(device: TaskDevice) -> Recorder:
-    """Return what holds the records of one model's graphs.
+    """Return a recorder for the graphs of one model.
 
     Args:
         device: Of the model.
@@ -34,8 +34,8 @@ def make_recorder(device: TaskDevice) -> Recorder:
 class TaskUpdates:
     """Replays one graph and updates its tasks.
 
-    Tasks that read the same objects in a step are a parameter group, whose first provider reads
-    for all of them.
+    Tasks that get the same objects in a step form a parameter group; the provider of its first task
+    reads for all of them.
 
     Args:
         graph: Captured by the engine.
@@ -100,10 +100,10 @@ class TaskUpdates:
 
 @dataclass(frozen=True, kw_only=True)
 class _Group:
-    """Tasks that are given the same objects in a step.
+    """Tasks that get the same objects in a step.
 
     Attributes:
-        provider: The engine's, of the first of them: reads what a step changes.
+        provider: Of the first task: reads the arguments that a step changes.
         layers: The names under which their metadata stands.
         positions: Of the tasks in the graph.
         names: Of the arguments that were read at capture.
@@ -165,7 +165,7 @@ def _launch_name(task: Any, position: int) -> str:
 
 
 def _given(provider: Any, metadata: Mapping[str, Any]) -> dict[str, Lengths]:
-    """Return what an engine's provider reads in the metadata; None stands for: left out."""
+    """Return the arguments that a provider reads from the metadata, without those that are None."""
     resolved = provider.resolve(metadata)
     return {name: value for name, value in resolved.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""What our worker asks of this release of the engine: which worker it would be, and what fuses."""
+"""What our worker needs to know about this release: the worker it would choose, and the fusions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOGGER = logging.getLogger("vllm.npu_graph")
 
 
 def resolve_as_auto(vllm_config: Any) -> str:
-    """Return the worker that the engine would choose where none is named.
+    """Return the worker that the engine would choose if none is named.
 
-    The same as in `vllm_ascend.platform._setup_worker_and_scheduler` of 0.30.0rc2, where this is
-    not a function of its own; nothing else in the engine depends on whether a worker is named.
+    The same as in `vllm_ascend.platform._setup_worker_and_scheduler` of 0.30.0rc2, which has no
+    function for it. Nothing else in this release depends on whether a worker is named.
     """
     profile = get_current_hardware_profile()
     has_patches = profile.supports(HardwareCapability.STANDARD_WORKER_PATCHES)
@@ -33,7 +33,7 @@ def resolve_as_auto(vllm_config: Any) -> str:
 
 
 def add_fusions(_vllm_config: Any, _settings: Mapping[str, object]) -> None:
-    """Say that nothing is fused: the engine's passes of this release were not tried with ours."""
+    """Log that nothing is fused: our pass was not tested with this release."""
     _LOGGER.warning(
-        "vllm-npu-graph fuses nothing: it was not tried with this release of the engine"
+        "vllm-npu-graph fuses nothing: it was not tested with this release of the engine"
     )
