@@ -196,9 +196,9 @@ class Recorder:
     def scope(self, name: str) -> Iterator[None]:
         """Prefix the names of the layers and groups captured inside the context.
 
-        Use it for a graph that runs one model several times: layer ``layers.0`` of group ``default`` is
-        recorded as ``step.1/layers.0`` of group ``step.1/default`` in the scope ``step.1``, and so
-        has step parameters of its own. Scopes nest.
+        Use it for a graph that runs one model several times: layer ``layers.0`` of group
+        ``default`` is recorded as ``step.1/layers.0`` of group ``step.1/default`` in the scope
+        ``step.1``, and so has step parameters of its own. Scopes nest.
 
         Args:
             name: of the scope, once in each graph.
