@@ -98,3 +98,41 @@ def change_calls(
             return answered(_before(self, called, *arguments) if made else 0, arguments)
 
         setattr(Cann, road, changed)
+
+
+def called_with(name: str, place: int, value: object) -> Fault:
+    """Return the fault of a runtime function that takes another argument than it is given.
+
+    Args:
+        name: of the function of CANN.
+        place: of the argument, from 0.
+        value: what it takes.
+    """
+
+    def apply() -> None:
+        before = Cann.call
+
+        def changed(self: Cann, called: str, *arguments: Any) -> int:
+            given = list(arguments)
+            if called == name:
+                given[place] = value
+            return before(self, called, *given)
+
+        setattr(Cann, "call", changed)  # noqa: B010 - a method is replaced on purpose
+
+    return Fault(what=f"`{name}` takes {value} as argument {place + 1}", apply=apply)
+
+
+def answers_more(name: str, place: int) -> Fault:
+    """Return the fault of a runtime function that gives one more than there is.
+
+    Args:
+        name: of the function of CANN.
+        place: of the reference that it writes, from 0.
+    """
+
+    def one_more(status: int, arguments: tuple[Any, ...]) -> int:
+        arguments[place]._obj.value += 1
+        return status
+
+    return Fault(what=f"`{name}` gives one more", apply=lambda: change_calls(name, one_more))

@@ -419,7 +419,7 @@ class Graphed:
             return self._capture_running(key, flat, inputs, seen.result, args, kwargs)
         # The next call in segments is captured while it runs, so what it writes is learnt before.
         is_breakable = self._mode is RunMode.BREAKABLE
-        memory = CapturedMemory.kind()(self._device.torch_device, flat.tensors, {}, [])
+        memory = CapturedMemory(self._device.torch_device, flat.tensors, {}, [])
         with memory if is_breakable else contextlib.nullcontext():
             result = self._eagerly(EagerReason.FIRST_CALL, args, kwargs)
         try:
