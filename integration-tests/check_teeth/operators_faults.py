@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def computes(
     names: str, what: str, change: Callable[[torch.Tensor, Mapping[str, Any]], torch.Tensor]
 ) -> Fault:
-    """Return the fault of operators whose results are changed.
+    """Return a fault that changes the results of operators.
 
     Args:
-        names: of the operators, without namespace and overload, with spaces between them.
+        names: names of the operators without namespace and overload, separated by spaces.
         what: how they compute, for the table.
-        change: gives a result from that of the simulator and the keyword arguments.
+        change: returns the changed result, given the simulator's result and the keyword arguments.
     """
 
     def apply() -> None:
