@@ -42,6 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--seed", type=int, default=0, help="of the first of these episodes")
     group.addoption("--every-fault", action="store_true", help="of npu-graph-check's probes")
     group.addoption("--write-teeth", action="store_true", help="write docs/check-teeth.md")
+    group.addoption(
+        "--repeated-runs", type=int, default=24, help="of several decode steps a replay"
+    )
     group.addoption("--speculative-steps", type=int, default=30, help="without a host wait")
 
 
@@ -62,9 +65,10 @@ def half_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run_ranks() -> Callable[..., list[dict[str, Any]]]:
-    """What runs a program of this folder in two processes, each told its rank and the number.
+    """Return a function that runs a program of this folder in two processes, one per rank.
 
-    Takes the name of the file and further arguments; returns what each rank printed, as JSON.
+    It accepts the name of the file and further arguments, and returns what each rank printed, as
+    JSON.
     """
 
     def run(program: str, *arguments: object) -> list[dict[str, Any]]:

@@ -19,11 +19,11 @@ from qwen3_engine.qwen3.model import Qwen3Model
 from qwen3_engine.qwen3.model_config import Qwen3Config
 from qwen3_engine.qwen3.model_loader import load_model
 from qwen3_engine.serving.engine import Engine, EngineConfig, StepStatistics
-from qwen3_engine.serving.model_runner import EagerModelRunner, ModelRunner
+from qwen3_engine.serving.model_runner import EagerModelRunner, ModelRunner, TokenRunner
 from qwen3_engine.serving.sampling import SamplingParameters
 from qwen3_engine.serving.scheduler import SchedulerConfig, StepKind
 from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput
-from qwen3_engine.serving.step_batch import StepBatch, pad_decode_batch
+from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch, pad_decode_batch
 from qwen3_engine.serving.step_state import StepState
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Request",
     "RequestError",
     "RequestOutput",
+    "SamplingBatch",
     "SamplingParameters",
     "SchedulerConfig",
     "StepBatch",
@@ -54,6 +55,7 @@ __all__ = [
     "StepState",
     "StepStatistics",
     "TokenMismatch",
+    "TokenRunner",
     "Verdict",
     "attend_at_once",
     "compare_with_reference",

@@ -25,9 +25,10 @@ _SHARE = 8
 _PAGE = _FOLDER.parent / "docs" / "check-teeth.md"
 # What is measured there has no right value, and the simulator has no profiler.
 _NO_CLAIM, _NOT_OVER_THE_SIMULATOR = {"times.stall"}, {"times.kernels"}
-_WORDS = """Each probe is *confirmed* over the simulator, or *answered* where it asks an open
-question. `./nox -s check_teeth` runs it again with each of its faults, which are put between the
-probe and the simulator, and expects the last column; `-- --write-teeth` writes this page."""
+_WORDS = """Each probe is *confirmed* by the simulator, or *answered* if it asks an open
+question. `./nox -s check_teeth` runs it again with each of its faults, injected between the probe
+and the simulator, and expects the verdict in the last column. `-- --write-teeth` writes this
+page."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -50,7 +51,7 @@ def test_every_fault_has_a_probe() -> None:
 
 
 def test_page_of_faults_is_in_step(pytestconfig: pytest.Config) -> None:
-    lines = ["# What would change a verdict of npu-graph-check", "", _WORDS, ""]
+    lines = ["# Faults that change a verdict of npu-graph-check", "", _WORDS, ""]
     lines += ["| probe | a device on which | verdict |", "|---|---|---|"]
     for probe, faults in TEETH.items():
         changed = "another answer" if find_probe(probe).group == "questions" else "otherwise"

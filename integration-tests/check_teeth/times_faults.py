@@ -1,4 +1,4 @@
-"""Faults of times: what should be fast takes a tenth of a second."""
+"""Timing faults: operations that should be fast take a tenth of a second."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ PREFILL_SIZES = (16, 64)
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """What is the same for all modes.
+    """Settings shared by all modes.
 
     Attributes:
         folder: the checkpoint of target and draft model.
-        max_blocks: of a sequence.
-        max_sequences: of a step.
-        options: further keys of ``npu_compile.CompileConfig``.
+        max_blocks: maximum number of blocks of a sequence.
+        max_sequences: maximum number of sequences of a step.
+        options: keys of ``npu_compile.CompileConfig``, replacing those of the models.
     """
 
     folder: Path
@@ -59,7 +59,7 @@ class ModelSettings:
 
 
 class _Compiled:
-    """A model, its attention behind a recorder, and what was compiled of it."""
+    """A model with recorded attention, and its compiled form."""
 
     def __init__(self, settings: ModelSettings, device: GraphDevice) -> None:
         self.settings = settings
@@ -88,7 +88,7 @@ class _Compiled:
         self, model: torch.nn.Module, mode: str, options: Mapping[str, Any]
     ) -> CompiledModel:
         names = ("input_ids", "positions", "slot_mapping", "block_table")
-        options = {**self.settings.options, **options}
+        options = {**options, **self.settings.options}
         config = {**options, "mode": mode, "splitting_ops": [self.model.attention.name]}
         return npu_compile.compile_model(
             model,
@@ -139,11 +139,15 @@ class TargetModel(_Compiled):
         super().__init__(settings, device)
         options = {"capture_sizes": CAPTURE_SIZES, "prefill_capture_sizes": PREFILL_SIZES}
         self.compiled = self.compile(self.model, mode, options)
+        groups = {"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))}
         self._prefill = PrefillRunner(
             self.compiled,
             inputs=self.inputs(),
             max_sequences=settings.max_sequences,
             set_lengths=lambda lengths: self.load(lengths["default"], is_padded=True),
+            recorder=self.recorder,
+            lane=lane,
+            groups=groups,
         )
         self._decoding = {
             query_length: DecodeRunner(
@@ -151,7 +155,7 @@ class TargetModel(_Compiled):
                 inputs=self.inputs(),
                 recorder=self.recorder,
                 lane=lane,
-                groups={"default": ParameterGroup(arguments=frozenset({QUERIES, KEYS}))},
+                groups=groups,
                 set_lengths=lambda lengths: self.load(lengths["default"]),
                 query_length=query_length,
             )
@@ -159,13 +163,17 @@ class TargetModel(_Compiled):
         }
 
     def capture(self) -> None:
-        self._prefill.capture(lambda _: self.load({QUERIES: [], KEYS: []}, is_padded=True))
+        self._prefill.capture(self._show_padding)
         for query_length, runner in self._decoding.items():
 
             def prepare(size: int, query_length: int = query_length) -> None:
                 self.load(_padded((), (), size // query_length, query_length))
 
             runner.capture(prepare)
+
+    def _show_padding(self, size: int) -> None:
+        sequences = self._prefill.padded_sequences(size)
+        self.load({QUERIES: [size] * sequences, KEYS: [0] * sequences})
 
     def run_any(self, batch: StepBatch) -> torch.Tensor:
         """Return the logits of all tokens ``[T, vocab_size]`` of a prefill or mixed step."""
@@ -235,7 +243,7 @@ class Drafter(_Compiled):
         slots: torch.Tensor,
         block_table: torch.Tensor,
     ) -> torch.Tensor:
-        """Return the drafts ``[S, DRAFT_STEPS]`` behind one token of each sequence."""
+        """Return the drafts ``[S, DRAFT_STEPS]`` after one token of each sequence."""
         inputs = {
             "input_ids": tokens,
             "positions": positions,

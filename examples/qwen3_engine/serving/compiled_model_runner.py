@@ -1,7 +1,8 @@
-"""Running a model compiled with npu_compile: how an engine adopts the packages.
+"""Runs a model compiled with npu_compile: how an engine adopts the packages.
 
-Everything an engine has to bring is here: the attention operator launches through a recorder, the
-decode runner is told the model's inputs and their padding, and each step hands over its lengths.
+This file has everything that an engine must provide: the attention operator launches through a
+recorder, the decode runner knows the model's inputs and their padding, and each step passes its
+lengths.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 
 import npu_compile
 from attn_update import ParameterGroup, Recorder, UpdateLane
-from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner
+from npu_compile import CompileConfig, DecodeRunner, InputSpec, PrefillRunner, TokenSampler
 from npu_graph_runtime import GraphContext, runs_eagerly
 from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.qwen3.model_loader import load_model
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from attn_update import Lengths
-    from npu_compile import CompiledModel, DecodeObserver
+    from npu_compile import Advance, CompiledModel, DecodeObserver
     from npu_graph_runtime import GraphDevice
     from npu_graph_runtime.planning import RunModeChoice
     from qwen3_engine.qwen3.model import Qwen3Model
-    from qwen3_engine.serving.step_batch import StepBatch
+    from qwen3_engine.serving.step_batch import SamplingBatch, StepBatch
 
 _ATTENTION_KIND = "fused_infer_attention_v1"
 _GROUP = "default"
@@ -39,13 +40,15 @@ _PADDING_KV_LENGTH = 0
 
 
 class CompiledModelRunner:
-    """Runs a compiled model; fits `ModelRunner`. Made by :meth:`load`; close it at the end.
+    """Runs a compiled model; implements `ModelRunner`. Create it with :meth:`load`, and close it.
 
-    Prefill and decode run as the configuration says, padded to a capture size where one fits.
+    Prefill and decode run as configured, padded to a capture size if one fits.
 
     Attributes:
-        model: the model that was compiled.
-        compiled: what was made of it, with its reports.
+        model: the original model.
+        compiled: the compiled model, with its reports.
+        decode_steps: number of tokens that a decode step samples for each sequence on the device; 0
+            if it returns logits.
     """
 
     def __init__(
@@ -57,7 +60,11 @@ class CompiledModelRunner:
         *,
         recorder: Recorder,
         lane: UpdateLane,
+        decode_steps: int,
+        sampler: TokenSampler,
     ) -> None:
+        self.decode_steps = decode_steps
+        self._sampler = sampler
         self.model = model
         self.compiled = compiled
         self._decode_runner = decode_runner
@@ -75,6 +82,7 @@ class CompiledModelRunner:
         num_blocks: int,
         max_length: int,
         max_num_sequences: int = 16,
+        decode_steps: int = 0,
         dtype: torch.dtype | None = None,
         observer: DecodeObserver | None = None,
     ) -> CompiledModelRunner:
@@ -82,21 +90,25 @@ class CompiledModelRunner:
 
         Args:
             folder: a Hugging Face checkpoint of a dense Qwen3 model.
-            options: keys of ``npu_compile.CompileConfig`` but ``splitting_ops``, which is the
+            options: keys of ``npu_compile.CompileConfig`` except ``splitting_ops``, which is the
                 model's attention operator.
-            device: the device seam.
-            num_blocks: blocks of the key/value cache, block 0 (reserved) included.
+            device: the device.
+            num_blocks: blocks of the key/value cache, including block 0 (reserved).
             max_length: tokens of the longest sequence.
-            max_num_sequences: of a captured prefill step; one of more runs eagerly.
-            dtype: of the model; that of the checkpoint if ``None``.
-            observer: told of every decode step.
+            max_num_sequences: sequences of a captured prefill step; a step with more runs eagerly.
+            decode_steps: number of tokens that a decode step samples for each sequence inside its
+                graph; fits `TokenRunner`. 0 returns logits, see `ModelRunner`.
+            dtype: dtype of the model; by default that of the checkpoint.
+            observer: receives every decode step.
 
         Raises:
-            EngineError: the checkpoint or a limit cannot be used.
-            NpuCompileError: the options cannot be used.
+            EngineError: the checkpoint or a limit is invalid.
+            NpuCompileError: the options are invalid.
         """
         recorder = Recorder(device)
         context = GraphContext()
+        # Rows run on behind their end, up to so many positions.
+        longest = max_length + max(decode_steps - 1, 0)
 
         def attend(layer_name: str, arguments: Mapping[str, object], /) -> object:
             return recorder.attention(layer_name, _ATTENTION_KIND, arguments, group=_GROUP)
@@ -105,7 +117,7 @@ class CompiledModelRunner:
             folder,
             device=device.torch_device,
             num_blocks=num_blocks,
-            max_length=max_length,
+            max_length=longest,
             dtype=dtype,
             attend=attend,
             # What breaks a capture in mode `breakable`; all other modes just call it.
@@ -125,15 +137,25 @@ class CompiledModelRunner:
             )
             lane = UpdateLane(device)
             state = model.attention.step_state
-            specs = _input_specs(num_blocks_for(max_length))
+            specs = _input_specs(num_blocks_for(longest))
+            sampler = TokenSampler(model.config.vocab_size, device=device.torch_device)
+            repeated: dict[str, Any] = {}
+            if decode_steps:
+                repeated = {
+                    "steps": decode_steps,
+                    "advance": _advance_by(model, sampler, decode_steps),
+                    "growing": _STEP_ARGUMENTS[1:],
+                }
+            groups = {_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))}
             decode_runner = DecodeRunner(
                 compiled,
-                inputs=specs,
+                inputs={**specs, **_sampling_specs(decode_steps)} if decode_steps else specs,
                 recorder=recorder,
                 lane=lane,
-                groups={_GROUP: ParameterGroup(arguments=frozenset(_STEP_ARGUMENTS))},
+                groups=groups,
                 observer=observer,
                 set_lengths=lambda lengths: state.load_sums(*_step_arguments(lengths)),
+                **repeated,
             )
             prefill_runner = PrefillRunner(
                 compiled,
@@ -142,11 +164,23 @@ class CompiledModelRunner:
                 set_lengths=lambda lengths: state.load_sums(
                     *_step_arguments(lengths), is_padded=True
                 ),
+                recorder=recorder,
+                lane=lane,
+                groups=groups,
             )
         except BaseException:
             model.attention.close()
             raise
-        return cls(model, compiled, decode_runner, prefill_runner, recorder=recorder, lane=lane)
+        return cls(
+            model,
+            compiled,
+            decode_runner,
+            prefill_runner,
+            recorder=recorder,
+            lane=lane,
+            decode_steps=decode_steps,
+            sampler=sampler,
+        )
 
     def capture(self, *, on_captured: Callable[[int, int, int], None] | None = None) -> None:
         """Capture all graphs, before the first step.
@@ -154,25 +188,27 @@ class CompiledModelRunner:
         Args:
             on_captured: called after each capture size with (size, sizes done, sizes in all).
         """
-        self._prefill_runner.capture(self._show_no_sequence, on_captured=on_captured)
+        self._prefill_runner.capture(self._show_prefill_padding, on_captured=on_captured)
         self._decode_runner.capture(self._show_padding, on_captured=on_captured)
 
     def capture_next(self) -> bool:
         """Capture one graph between two steps instead; return whether there was one to capture."""
-        size = self._prefill_runner.capture_next(self._show_no_sequence)
+        size = self._prefill_runner.capture_next(self._show_prefill_padding)
         if size is None:
             size = self._decode_runner.capture_next(self._show_padding)
         return size is not None
 
-    def _show_no_sequence(self, _size: int) -> None:
-        self.model.attention.step_state.load_sums((), (), is_padded=True)
+    def _show_prefill_padding(self, size: int) -> None:
+        empty = self._prefill_runner.padded_sequences(size) - 1
+        kv_lengths = (_PADDING_KV_LENGTH,) * (empty + 1)
+        self.model.attention.step_state.load((size, *[0] * empty), kv_lengths)
 
     def _show_padding(self, size: int) -> None:
         self.model.attention.step_state.load((1,) * size, (_PADDING_KV_LENGTH,) * size)
 
     @property
     def run_mode_choices(self) -> tuple[RunModeChoice, ...]:
-        """What mode ``measured`` chose for each capture size of prefill and decode, and why."""
+        """The choices of mode ``measured`` per prefill and decode capture size, with reasons."""
         runners = (self._prefill_runner, self._decode_runner)
         return tuple(choice for each in runners for choice in each.run_mode_choices.values())
 
@@ -191,12 +227,40 @@ class CompiledModelRunner:
             return self._decode_part(batch)
         return torch.cat([self._decode_part(part) for part in batch.split_decode(parts)])
 
+    def prefill_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
+        """Return the token behind each sequence, ``[S, 1]``, on the device."""
+        logits = self.prefill(batch)
+        temperatures, seeds, positions = (
+            values.to(logits.device)
+            for values in (
+                sampling.temperatures,
+                sampling.seeds,
+                torch.tensor(batch.kv_lengths) - 1,
+            )
+        )
+        sampled = self._sampler(logits, temperatures=temperatures, seeds=seeds, positions=positions)
+        return sampled[:, None]
+
+    def decode_tokens(self, batch: StepBatch, sampling: SamplingBatch) -> torch.Tensor:
+        """Return the next tokens of each sequence, ``[S, decode_steps]``, on the device."""
+        further = {
+            "temperatures": sampling.temperatures,
+            "seeds": sampling.seeds,
+            "slots": sampling.slots,
+        }
+        tokens: torch.Tensor = self._decode_runner.run(
+            {**_inputs(batch), **further}, self._decode_lengths(batch)
+        )
+        return tokens
+
     def _decode_part(self, batch: StepBatch) -> torch.Tensor:
+        return self._logits(self._decode_runner.run(_inputs(batch), self._decode_lengths(batch)))
+
+    def _decode_lengths(self, batch: StepBatch) -> dict[str, dict[str, list[int]]]:
         padding = self._decode_runner.padded_size(batch.num_sequences) - batch.num_sequences
         query_lengths = batch.query_lengths + (1,) * padding
         kv_lengths = batch.kv_lengths + (_PADDING_KV_LENGTH,) * padding
-        lengths = _lengths(query_lengths, kv_lengths)
-        return self._logits(self._decode_runner.run(_inputs(batch), lengths))
+        return _lengths(query_lengths, kv_lengths)
 
     def release(self) -> None:
         """Wait for the device and give up the graphs, which may be captured again."""
@@ -215,10 +279,33 @@ class CompiledModelRunner:
         return self.model.compute_logits(hidden)
 
 
+def _advance_by(model: Qwen3Model, sampler: TokenSampler, steps: int) -> Advance:
+    """Return what samples a token of each row, and makes the inputs of the step behind it."""
+
+    def advance(
+        step: int, inputs: Mapping[str, torch.Tensor], hidden: torch.Tensor, /
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        tokens = sampler(
+            model.compute_logits(hidden),
+            temperatures=inputs["temperatures"],
+            seeds=inputs["seeds"],
+            positions=inputs["positions"],
+        )
+        if step + 1 == steps:
+            return tokens, {}
+        return tokens, {
+            "input_ids": tokens,
+            "positions": inputs["positions"] + 1,
+            "slot_mapping": inputs["slots"][:, step + 1].contiguous(),
+        }
+
+    return advance
+
+
 def _lengths(
     query_lengths: tuple[int, ...], kv_lengths: tuple[int, ...]
 ) -> dict[str, dict[str, list[int]]]:
-    """Return what the runners are told of a step: attention's arguments by parameter group."""
+    """Return the lengths of a step for the runners: attention's arguments by parameter group."""
     values = (list(accumulate(query_lengths)), list(kv_lengths))
     return {_GROUP: dict(zip(_STEP_ARGUMENTS, values, strict=True))}
 
@@ -233,6 +320,15 @@ def _inputs(batch: StepBatch) -> dict[str, torch.Tensor]:
         "positions": batch.positions,
         "slot_mapping": batch.slot_mapping,
         "block_table": batch.block_table,
+    }
+
+
+def _sampling_specs(steps: int) -> dict[str, InputSpec]:
+    padding_slot = PADDING_BLOCK * BLOCK_SIZE
+    return {
+        "temperatures": InputSpec(dtype=torch.float32),
+        "seeds": InputSpec(dtype=torch.int64),
+        "slots": InputSpec(dtype=torch.int32, trailing_shape=(steps,), pad_value=padding_slot),
     }
 
 

@@ -1,10 +1,10 @@
-"""The engine: takes requests, runs steps, hands back outputs."""
+"""The engine: accepts requests, runs steps, returns outputs."""
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
 
@@ -13,13 +13,13 @@ from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, num_blocks_for
 from qwen3_engine.serving.block_allocator import BlockAllocator
 from qwen3_engine.serving.scheduler import ScheduledStep, Scheduler, SchedulerConfig, StepKind
 from qwen3_engine.serving.sequence import FinishReason, Request, RequestOutput, Sequence
-from qwen3_engine.serving.step_batch import build_batch
+from qwen3_engine.serving.step_batch import SamplingBatch, build_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from qwen3_engine.qwen3.model_config import Qwen3Config
-    from qwen3_engine.serving.model_runner import ModelRunner
+    from qwen3_engine.serving.model_runner import ModelRunner, TokenRunner
 
 _US_PER_S = 1e6
 
@@ -33,17 +33,21 @@ class EngineConfig:
         max_length: tokens of the longest sequence, prompt and output together; as in the model.
         scheduler: limits of a batch.
         record_logits: whether outputs hold the logits of each of their tokens.
+        samples_on_device: whether the runner samples, a `TokenRunner`, as many tokens a decode step
+            as it says. Requests are then greedy or have a temperature and a seed of 0 or more;
+            what follows the end of one is cut off. No logits come to the host.
         refuse_non_finite: whether logits that are not finite end the step with an error. Only a
             measurement with kernels that compute nothing has a reason to switch it off.
 
     Raises:
-        ConfigError: ``max_length`` is below 2.
+        ConfigError: ``max_length`` is below 2, or ``record_logits`` with ``samples_on_device``.
     """
 
     num_blocks: int
     max_length: int
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     record_logits: bool = False
+    samples_on_device: bool = False
     refuse_non_finite: bool = True
 
     def __post_init__(self) -> None:
@@ -51,6 +55,11 @@ class EngineConfig:
             raise ConfigError(
                 f"making the engine: max_length is {self.max_length}, expected at least 2: a "
                 "prompt token and an output token"
+            )
+        if self.samples_on_device and self.record_logits:
+            raise ConfigError(
+                "making the engine: record_logits with samples_on_device, which brings no logits "
+                "to the host; leave one of the two out"
             )
 
     @property
@@ -61,11 +70,11 @@ class EngineConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepStatistics:
-    """What one step did and what it cost the host.
+    """The work and the host cost of one step.
 
     Attributes:
         kind: prefill or decode.
-        num_sequences: sequences that took part.
+        num_sequences: number of sequences in the step.
         num_tokens: tokens computed.
         num_preempted: sequences that lost their blocks to make room for this step.
         run_us: microseconds in the runner, until it returned; the device may still compute.
@@ -95,7 +104,7 @@ class Engine:
 
     def __init__(
         self,
-        runner: ModelRunner,
+        runner: ModelRunner | TokenRunner,
         model_config: Qwen3Config,
         config: EngineConfig,
         *,
@@ -112,7 +121,7 @@ class Engine:
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do something."""
+        """Whether there is work for a step."""
         scheduler = self._scheduler
         return bool(self._refused or scheduler.num_waiting or scheduler.num_running)
 
@@ -154,17 +163,23 @@ class Engine:
         """
         started = time.perf_counter()
         outputs, self._refused = self._refused, []
-        scheduled = self._scheduler.schedule()
+        tokens_of = self._token_runner
+        steps = 1 if tokens_of is None else tokens_of.decode_steps
+        scheduled = self._scheduler.schedule(decode_steps=steps)
         if scheduled is None:
             return tuple(outputs)
         try:
-            logits, num_tokens, run_s = self._run(scheduled)
+            if tokens_of is None:
+                logits, num_tokens, run_s = self._run(scheduled)
+                chosen = self._choose(scheduled.sequences, logits)
+            else:
+                chosen, num_tokens, run_s = self._sample(scheduled, tokens_of)
         except BaseException:
             self._scheduler.withdraw(scheduled)
             self._refused = outputs
             raise
-        for sequence, row in zip(scheduled.sequences, logits, strict=True):
-            reason = self._advance(sequence, row)
+        for sequence, tokens in zip(scheduled.sequences, chosen, strict=True):
+            reason = self._advance(sequence, tokens)
             if reason is not None:
                 self._scheduler.finish(sequence)
                 outputs.append(_output(sequence, reason))
@@ -192,11 +207,22 @@ class Engine:
             outputs.update((output.request_id, output) for output in self.step())
         return [outputs[request_id] for request_id in ids]
 
+    @property
+    def _token_runner(self) -> TokenRunner | None:
+        return cast("TokenRunner", self._runner) if self._config.samples_on_device else None
+
     def _refusal(self, request: Request) -> RequestError | None:
         vocab_size = self._model_config.vocab_size
         prompt, max_tokens = request.prompt, request.sampling.max_tokens
         wanted = len(prompt) + max_tokens
         doing = f"taking a request of {len(prompt)} prompt tokens and {max_tokens} output tokens"
+        if self._config.samples_on_device and (
+            request.sampling.top_k or request.sampling.top_p < 1 or request.sampling.seed < 0
+        ):
+            return RequestError(
+                f"{doing}: the engine samples on the device, by temperature and a seed of 0 or "
+                "more alone; leave top_k and top_p out"
+            )
         if not prompt:
             return RequestError(f"{doing}: the prompt is empty, expected at least one token")
         outside = next((token for token in prompt if not 0 <= token < vocab_size), None)
@@ -241,18 +267,38 @@ class Engine:
             )
         return logits, batch.num_tokens, run_s
 
-    def _advance(self, sequence: Sequence, logits: torch.Tensor) -> FinishReason | None:
-        """Choose the next token of a sequence; return why it is over, if it is."""
-        sequence.num_cached = sequence.num_tokens
-        token = sequence.sampler.choose(logits)
-        sequence.tokens.append(token)
-        if self._config.record_logits:
-            sequence.logits.append(logits)
+    def _sample(
+        self, scheduled: ScheduledStep, runner: TokenRunner
+    ) -> tuple[list[list[int]], int, float]:
+        """Return the tokens of each sequence that the device sampled, tokens, and run seconds."""
+        sequences, is_decode = scheduled.sequences, scheduled.kind is StepKind.DECODE
+        batch = build_batch(sequences, max_blocks=self._config.max_blocks_per_sequence)
+        sampling = SamplingBatch.of(sequences, steps=runner.decode_steps if is_decode else 1)
+        run = runner.decode_tokens if is_decode else runner.prefill_tokens
+        started = time.perf_counter()
+        on_device = run(batch, sampling)
+        run_s = time.perf_counter() - started
+        return on_device.tolist(), batch.num_tokens, run_s
+
+    def _choose(self, sequences: Iterable[Sequence], logits: torch.Tensor) -> list[list[int]]:
+        """Return the next token of each sequence, sampled on the host."""
+        chosen = []
+        for sequence, row in zip(sequences, logits, strict=True):
+            chosen.append([sequence.sampler.choose(row)])
+            if self._config.record_logits:
+                sequence.logits.append(row)
+        return chosen
+
+    def _advance(self, sequence: Sequence, tokens: list[int]) -> FinishReason | None:
+        """Take the next tokens of a sequence up to its end; return why it is over, if it is."""
         sampling = sequence.request.sampling
-        if token in sampling.stop_token_ids or token in self._model_config.eos_token_ids:
-            return FinishReason.STOP
-        if len(sequence.tokens) >= sampling.max_tokens:
-            return FinishReason.LENGTH
+        for token in tokens:
+            sequence.num_cached = sequence.num_tokens
+            sequence.tokens.append(token)
+            if token in sampling.stop_token_ids or token in self._model_config.eos_token_ids:
+                return FinishReason.STOP
+            if len(sequence.tokens) >= sampling.max_tokens:
+                return FinishReason.LENGTH
         return None
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class StepKind(str, Enum):
-    """What a step does.
+    """The kind of a step.
 
     Attributes:
         PREFILL: computes all tokens of sequences that were waiting.
@@ -99,18 +99,22 @@ class Scheduler:
         return len(self._running)
 
     def add(self, sequence: Sequence) -> None:
-        """Let a sequence wait for its prefill, behind all others."""
+        """Queue a sequence for its prefill, after all others."""
         self._waiting.append(sequence)
 
-    def schedule(self) -> ScheduledStep | None:
-        """Return the next step, or ``None`` if there is no sequence."""
+    def schedule(self, *, decode_steps: int = 1) -> ScheduledStep | None:
+        """Return the next step, or ``None`` if there is no sequence.
+
+        Args:
+            decode_steps: tokens that a decode step computes of each sequence.
+        """
         admitted = self._admit()
         if admitted:
             self._running += admitted
             return ScheduledStep(kind=StepKind.PREFILL, sequences=tuple(admitted))
         if not self._running:
             return None
-        num_preempted = self._reserve_for_decode()
+        num_preempted = self._reserve_for_decode(decode_steps)
         return ScheduledStep(
             kind=StepKind.DECODE, sequences=tuple(self._running), num_preempted=num_preempted
         )
@@ -138,23 +142,25 @@ class Scheduler:
             num_tokens += sequence.num_tokens
             full = len(self._running) + len(admitted) >= self._config.max_num_sequences
             too_long = bool(admitted) and num_tokens > self._config.max_prefill_tokens
-            if full or too_long or sequence.num_missing_blocks > self._allocator.num_free:
+            missing = sequence.num_missing_blocks()
+            if full or too_long or missing > self._allocator.num_free:
                 break
-            sequence.blocks += self._allocator.allocate(sequence.num_missing_blocks)
+            sequence.blocks += self._allocator.allocate(missing)
             admitted.append(self._waiting.popleft())
         return admitted
 
-    def _reserve_for_decode(self) -> int:
-        """Give each running sequence the block of its next token; return how many had to leave."""
+    def _reserve_for_decode(self, steps: int) -> int:
+        """Give running sequences the blocks of their next tokens; return how many had to leave."""
         num_preempted = 0
         index = 0
         while index < len(self._running):
             sequence = self._running[index]
-            if sequence.num_missing_blocks > self._allocator.num_free:
+            missing = sequence.num_missing_blocks(steps=steps)
+            if missing > self._allocator.num_free:
                 self._preempt(self._running.pop())
                 num_preempted += 1
                 continue
-            sequence.blocks += self._allocator.allocate(sequence.num_missing_blocks)
+            sequence.blocks += self._allocator.allocate(missing)
             index += 1
         return num_preempted
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from qwen3_engine.errors import BatchError
-from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE
+from qwen3_engine.qwen3.kv_cache import BLOCK_SIZE, slot
 from qwen3_engine.serving.block_allocator import PADDING_BLOCK
 
 if TYPE_CHECKING:
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepBatch:
-    """The tokens of one step, of all its sequences one behind the other.
+    """The tokens of one step, concatenated over its sequences.
 
     ``T`` is the number of tokens, ``S`` of sequences; in a decode batch ``T == S``. All tensors are
-    on the CPU and contiguous; the step owns them, a runner copies what it keeps.
+    on the CPU and contiguous. The step owns them; a runner copies what it keeps.
 
     Attributes:
         input_ids: ``[T]``, int32.
         positions: ``[T]``, int64, the position of each token in its sequence.
-        slot_mapping: ``[T]``, int32, the cache slot that the key and value of each token go to.
+        slot_mapping: ``[T]``, int32, the cache slot for the key and value of each token.
         block_table: ``[S, max_blocks]``, int32, the blocks of each sequence; unused entries name
             the padding block.
         query_lengths: ``S`` numbers of tokens of each sequence in this step; they add up to ``T``.
@@ -69,6 +69,37 @@ class StepBatch:
     def last_token_rows(self) -> torch.Tensor:
         """Return the row of each sequence's last token: ``[S]``, int64, CPU."""
         return torch.cumsum(torch.tensor(self.query_lengths, dtype=torch.int64), dim=0) - 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SamplingBatch:
+    """How the next tokens of the ``S`` sequences of a step are sampled; tensors on the CPU.
+
+    Attributes:
+        temperatures: ``[S]``, float32.
+        seeds: ``[S]``, int64.
+        slots: ``[S, steps]``, int32, the cache slot of the token that each decode step computes;
+            behind the last token that a sequence wants a slot of the padding block.
+    """
+
+    temperatures: torch.Tensor
+    seeds: torch.Tensor
+    slots: torch.Tensor
+
+    @classmethod
+    def of(cls, sequences: Iterable[Sequence], *, steps: int) -> SamplingBatch:
+        """Return what so many decode steps need, or a prefill step (of one)."""
+        sequences = tuple(sequences)
+        slots = torch.full((len(sequences), steps), PADDING_BLOCK * BLOCK_SIZE, dtype=torch.int32)
+        for row, sequence in enumerate(sequences):
+            for step in range(sequence.num_wanted(steps)):
+                slots[row, step] = slot(sequence.blocks, sequence.num_tokens - 1 + step)
+        sampling = [sequence.request.sampling for sequence in sequences]
+        return cls(
+            temperatures=torch.tensor([each.temperature for each in sampling]),
+            seeds=torch.tensor([each.seed for each in sampling]),
+            slots=slots,
+        )
 
 
 def build_batch(sequences: Iterable[Sequence], *, max_blocks: int) -> StepBatch:

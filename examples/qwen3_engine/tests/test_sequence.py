@@ -33,11 +33,11 @@ def test_pending_tokens_after_losing_the_cache_are_the_whole_text() -> None:
 def test_num_missing_blocks_crossing_a_block_is_one() -> None:
     sequence = _sequence(128)
     sequence.blocks = [4]
-    assert sequence.num_missing_blocks == 0
+    assert sequence.num_missing_blocks() == 0
 
     sequence.tokens = [1]
 
-    assert sequence.num_missing_blocks == 1
+    assert sequence.num_missing_blocks() == 1
 
 
 def test_slots_decoding_is_the_slot_of_the_last_position() -> None:

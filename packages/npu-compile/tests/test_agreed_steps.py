@@ -33,7 +33,7 @@ def inputs(rows: int) -> dict[str, torch.Tensor]:
 
 
 class Setting:
-    """A decoder with its decode and prefill runner, captured, and what attention saw last."""
+    """A decoder with captured decode and prefill runners, and the last lengths of its attention."""
 
     def __init__(
         self, decoder: Decoder, attention: AttentionOperator, device: FakeDevice, mode: str
@@ -52,15 +52,17 @@ class Setting:
             decoder, config, device=device, dynamic_arg_dims=dims
         )
         full = config.mode.decode_run_mode is RunMode.FULL
-        self.decode = DecodeRunner(
+        updating: dict[str, Any] = {}
+        if full:
+            updating = {"recorder": Recorder(device), "lane": UpdateLane(device)}
+        self.decode = DecodeRunner(self.compiled, inputs=SPECS, set_lengths=self._set, **updating)
+        self.prefill = PrefillRunner(
             self.compiled,
             inputs=SPECS,
-            recorder=Recorder(device) if full else None,
-            lane=UpdateLane(device) if full else None,
+            max_sequences=4,
             set_lengths=self._set,
-        )
-        self.prefill = PrefillRunner(
-            self.compiled, inputs=SPECS, max_sequences=4, set_lengths=self._set
+            groups={},
+            **updating,
         )
         self.prefill.capture(self._prepare)
         self.decode.capture(self._prepare)
@@ -75,7 +77,7 @@ class Setting:
         """Run a batch as agreed and compare its rows with those of the model run by itself."""
         size = rows if step.bucket is None else step.bucket
         lengths = {"rows": {"lengths": [0] * size}}
-        full = runner is self.decode and step.mode is RunMode.FULL
+        full = step.mode is RunMode.FULL
         output = runner.run(inputs(rows), {} if full else lengths, agreed=step).clone()
         self.device.synchronize()
         self.attention.lengths = [0] * rows
@@ -84,7 +86,7 @@ class Setting:
             torch.testing.assert_close(output, self.decoder(**inputs(rows)))
 
 
-@pytest.fixture(params=["full_decode_and_piecewise", "piecewise"])
+@pytest.fixture(params=["full", "full_decode_and_piecewise", "piecewise"])
 def setting(
     request: pytest.FixtureRequest,
     decoder: Decoder,
@@ -103,7 +105,9 @@ def test_decode_pads_to_the_agreed_bucket(setting: Setting, rows: int) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 9])
 def test_prefill_pads_to_the_agreed_bucket(setting: Setting, rows: int) -> None:
-    setting.check(setting.prefill, rows, agreed(RunMode.BREAKABLE, 16))
+    mode = setting.compiled.config.mode.prefill_run_mode
+
+    setting.check(setting.prefill, rows, agreed(mode, 16))
 
 
 def test_what_is_agreed_to_run_eagerly_does_so_without_a_warning(setting: Setting) -> None:

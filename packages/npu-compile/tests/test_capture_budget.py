@@ -1,4 +1,4 @@
-"""A budget of captured graphs: what runners measure, tell, leave out, and replay in its place."""
+"""A budget of captured graphs: what runners measure, report and drop, and what replays instead."""
 
 from __future__ import annotations
 
@@ -49,16 +49,19 @@ class Setting:
             decoder, config, device=self.device, dynamic_arg_dims=dict.fromkeys(SPECS, (0,))
         )
         full = self.compiled.config.mode.decode_run_mode is RunMode.FULL
+        updating: dict[str, Any] = {}
+        if full:
+            updating = {"recorder": Recorder(self.device), "lane": UpdateLane(self.device)}
         self.runner = DecodeRunner(
-            self.compiled,
-            inputs=SPECS,
-            recorder=Recorder(self.device) if full else None,
-            lane=UpdateLane(self.device) if full else None,
-            set_lengths=self._set,
-            observer=self,
+            self.compiled, inputs=SPECS, set_lengths=self._set, observer=self, **updating
         )
         self.prefill = PrefillRunner(
-            self.compiled, inputs=SPECS, max_sequences=4, set_lengths=self._set
+            self.compiled,
+            inputs=SPECS,
+            max_sequences=4,
+            set_lengths=self._set,
+            groups={},
+            **updating,
         )
         self.steps: list[tuple[int, RunMode]] = []
         self.captured: list[tuple[int, int, int]] = []
@@ -74,7 +77,7 @@ class Setting:
         self.attention.lengths = [0] * size
 
     def capture(self, runner: DecodeRunner | PrefillRunner | None = None) -> list[str]:
-        """Capture, and return what was warned of."""
+        """Capture, and return the warnings."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             (runner or self.runner).capture(

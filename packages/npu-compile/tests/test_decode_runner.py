@@ -331,7 +331,7 @@ def test_runner_splitting_op_that_occurs_nowhere_is_an_error_with_near_names(
 
 @pytest.mark.parametrize(
     ("mode", "sizes", "message"),
-    [("piecewise", (), "capture_sizes is empty"), ("full", (2,), "a recorder and an update lane")],
+    [("piecewise", (), "capture_sizes is empty"), ("full", (2,), "a recorder and a lane")],
 )
 def test_runner_configuration_that_cannot_work_is_refused(
     mode: str,

@@ -1,4 +1,4 @@
-"""What a compilation would do, told without running the model."""
+"""The explanation of a compilation, without running the model."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def test_a_split_model_is_told_piece_by_piece_and_does_not_run(
     ("mode", "decode", "prefill"),
     [
         ("eager", 0, 0),
-        ("full", 2, 0),
+        ("full", 2, 1),
         ("full_decode_and_piecewise", 2, 3),
         ("breakable", None, None),
-        ("torchair", 2, 0),
+        ("torchair", 2, 1),
         ("measured", 6, 3),
     ],
 )

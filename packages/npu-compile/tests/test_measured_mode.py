@@ -34,7 +34,7 @@ NUM_PIECES = 3
 
 
 class PricedContext(GraphContext):
-    """Adds to a clock what a step of a size costs in a run mode."""
+    """Adds the cost of a step of a size in a run mode to a clock."""
 
     def __init__(self, prices: dict[int, dict[RunMode, float]]) -> None:
         super().__init__()
@@ -265,20 +265,31 @@ def test_after_a_release_it_is_measured_again(
     assert setting.compiled.num_captured_graphs == 0
 
 
-def test_prefill_is_measured_among_what_captures_no_attention(
+def test_prefill_is_measured_in_every_run_mode(
     decoder: Decoder, attention: AttentionOperator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prices = {2: {EAGER: 1.0, BREAKABLE: 2.0}, 4: {EAGER: 2.0, BREAKABLE: 1.0}}
+    prices = {
+        2: {EAGER: 1.0, FULL: 2.0, BREAKABLE: 2.0},
+        4: {EAGER: 2.0, FULL: 3.0, BREAKABLE: 1.0},
+        8: {EAGER: 2.0, FULL: 1.0, BREAKABLE: 2.0},
+    }
     setting = Setting(decoder, attention, prices, monkeypatch)
     runner = PrefillRunner(
-        setting.compiled, inputs=SPECS, max_sequences=4, set_lengths=lambda _: None
+        setting.compiled,
+        inputs=SPECS,
+        max_sequences=4,
+        set_lengths=lambda _: None,
+        recorder=setting.recorder,
+        lane=UpdateLane(setting.device),
+        groups={},
     )
     runner.capture(setting.prepare)
 
-    for rows in (1, 2, 3, 4):
+    for rows in (1, 2, 3, 4, 7):
         size = runner.padded_size(rows)
         setting.prepare(size)
         found = runner.run(inputs_of(rows, rows), {}).clone()
+        setting.device.synchronize()
         padded = {
             name: torch.cat([value, value.new_zeros(size - rows, *value.shape[1:])])
             for name, value in inputs_of(rows, rows).items()
@@ -286,8 +297,8 @@ def test_prefill_is_measured_among_what_captures_no_attention(
         torch.testing.assert_close(found, decoder(**padded)[:rows], rtol=0, atol=0)
 
     chosen = {size: choice.chosen for size, choice in runner.run_mode_choices.items()}
-    assert chosen == {2: EAGER, 4: BREAKABLE}
-    assert setting.compiled.num_captured_graphs == NUM_PIECES
+    assert chosen == {2: EAGER, 4: BREAKABLE, 8: FULL}
+    assert setting.compiled.num_captured_graphs == NUM_PIECES + 1
 
 
 def test_a_budget_holds_for_what_was_chosen(
@@ -407,5 +418,5 @@ def test_modes_that_are_measured_by_default() -> None:
     assert [mode.value for mode in plain.modes] == ["eager", "full"]
     assert [mode.value for mode in split.modes] == ["eager", "full", "piecewise"]
     assert split.decode_run_modes == (EAGER, FULL, BREAKABLE)
-    assert split.prefill_run_modes == (EAGER, BREAKABLE)
+    assert split.prefill_run_modes == (EAGER, FULL, BREAKABLE)
     assert CompileConfig.from_mapping(split.to_mapping()) == split

@@ -31,6 +31,15 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"enable_debug_mode": False}, {}),
     ({"cudagraph_mode": "NONE"}, {"mode": "eager"}),
     ({"cudagraph_mode": "PIECEWISE", **SPLIT}, {"mode": "piecewise", **SPLIT}),
+    ({"cudagraph_mode": "FULL"}, {"mode": "full"}),
+    (
+        {"cudagraph_mode": "FULL", "cudagraph_capture_sizes": [2, 1]},
+        {"mode": "full", "capture_sizes": [1, 2], "prefill_capture_sizes": [1, 2]},
+    ),
+    (
+        {"cudagraph_capture_sizes": [2, 1], "prefill_capture_sizes": [64], "mode": "full"},
+        {"mode": "full", "capture_sizes": [1, 2], "prefill_capture_sizes": [64]},
+    ),
     ({"cudagraph_mode": "FULL_DECODE_ONLY"}, {"mode": "full"}),
     ({"cudagraph_mode": "full_decode_only"}, {"mode": "full"}),
     (
@@ -39,7 +48,7 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ),
     (
         {"cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [2, 1]},
-        {"mode": "full", "capture_sizes": [1, 2], "prefill_capture_sizes": [1, 2]},
+        {"mode": "full", "capture_sizes": [1, 2]},
     ),
     ({"cuda_graph_bs": [1, 8]}, {"mode": "full", "capture_sizes": [1, 8]}),
     (
@@ -75,13 +84,13 @@ SAME: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 
 class SeedForm(NamedTuple):
-    """One form in which the changes proposed to SGLang and vLLM-Ascend take their options.
+    """One form of the options in the changes proposed to SGLang and vLLM-Ascend.
 
     Attributes:
-        change: who proposed it.
-        options: as a JSON object.
-        flags: as flags of a command line.
-        ours: what that is here, or what the error says.
+        change: the proposal.
+        options: the options as a JSON object.
+        flags: the options as command line flags.
+        ours: the equivalent here, or the error message.
     """
 
     change: str
@@ -291,7 +300,10 @@ def test_every_option_is_tried_and_stands_in_the_table_of_the_readme() -> None:
         ({"compiler": "piecewize"}, "compiler is 'piecewize'; did you mean 'piecewise'"),
         ({"compiler": "inductor"}, "compiler is 'inductor'; known: eager, npugraph, piecewise"),
         ({"compiler": 3}, "compiler is 3; known"),
-        ({"cudagraph_mode": "FULL"}, "use 'FULL_DECODE_ONLY' or 'FULL_AND_PIECEWISE'"),
+        (
+            {"cudagraph_mode": "FULL_DECODE_ONLY", "prefill_capture_sizes": [64]},
+            "is prefill_capture_sizes () here, but prefill_capture_sizes makes it [64]",
+        ),
         ({"cudagraph_mode": "FULL_DECODE"}, "did you mean 'FULL_DECODE_ONLY'"),
         ({"cudagraph_mode": 2}, "cudagraph_mode is 2; known"),
         ({"cudagraph_capture_sizes": [0]}, "capture_sizes must be whole and at least 1, found 0"),

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import npu_compile
+from attn_update import Recorder, UpdateLane
 from npu_compile import CompileConfig, ConfigError, InputError, InputSpec, PrefillRunner
 from npu_compile.errors import RunnerStateError
 from npu_graph_runtime import GraphContext, GraphKey, RunMode, runs_eagerly
@@ -24,8 +25,9 @@ SPECS = {
     "table": InputSpec(dtype=torch.float32, trailing_shape=(2,), pad_value=-1, per_sequence=True),
 }
 DYNAMIC = {"ids": (0,), "table": (0,)}
-MODES = ("eager", "full", "piecewise", "full_decode_and_piecewise", "breakable", "measured")
-CAPTURING = MODES[2:5]
+CAPTURING = ("piecewise", "full_decode_and_piecewise", "breakable")
+# Attention here cannot be updated; integration-tests/mode_matrix has mode full.
+MODES = ("eager", *CAPTURING, "measured")
 MAX_SEQUENCES = 3
 
 
@@ -106,6 +108,7 @@ def _runner(
             "mode": mode,
             "prefill_capture_sizes": sizes,
             "splitting_ops": [attention.name],
+            "measured_modes": ["eager", "piecewise"],
             **options,
         }
     )
@@ -164,7 +167,7 @@ def test_runner_gives_the_rows_of_the_model_for_any_batch(
 def test_what_the_model_marks_may_be_measured_too(
     model: Model, attention: SequenceAttention, device: FakeDevice, context: GraphContext
 ) -> None:
-    measured = ["breakable", "full"]  # of which the latter runs prefill eagerly
+    measured = ["breakable", "eager"]
     runner = _runner(
         model, attention, device, context, "measured", sizes=(8,), measured_modes=measured
     )
@@ -255,6 +258,52 @@ def test_runner_before_capture_is_an_error(
         runner.run(_inputs([2], 1), {"default": {"lengths": [2]}})
 
 
+def _doubled(ids: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
+    return ids[:, None].float() * 2 + table.shape[0]
+
+
+def _whole(device: FakeDevice) -> PrefillRunner:
+    config = {"mode": "full", "fuse": False, "prefill_capture_sizes": [4, 8]}
+    runner = PrefillRunner(
+        npu_compile.compile_model(_doubled, config, device=device),
+        inputs=SPECS,
+        max_sequences=MAX_SEQUENCES,
+        set_lengths=lambda _: None,
+        recorder=Recorder(device),
+        lane=UpdateLane(device),
+        groups={},
+    )
+    runner.capture(lambda _: None)
+    return runner
+
+
+def test_mode_full_replays_one_graph_a_step_with_a_sequence_more_for_padding(
+    device: FakeDevice,
+) -> None:
+    runner = _whole(device)
+
+    assert runner.compiled.num_captured_graphs == 2
+    assert set(runner.update_plans) == runner.compiled.captured_keys
+    assert runner.padded_sequences(4) == runner.padded_sequences(8) == MAX_SEQUENCES + 1
+    for seed, lengths in enumerate(BATCHES):
+        inputs = _inputs(lengths, seed)
+        output = runner.run(inputs, {}).clone()
+        device.synchronize()
+        expected = inputs["ids"][:, None].float() * 2 + MAX_SEQUENCES + 1
+        torch.testing.assert_close(output, expected, rtol=0, atol=0)
+    assert runner.statistics().eager == {}
+
+
+def test_mode_full_runs_what_no_graph_holds_eagerly(device: FakeDevice) -> None:
+    runner = _whole(device)
+
+    for lengths in ([9], [1, 1, 1, 1]):
+        inputs = _inputs(lengths, 0)
+        with pytest.warns(RuntimeWarning, match="so it runs eagerly"):
+            output = runner.run(inputs, {})
+        torch.testing.assert_close(output, _doubled(**inputs), rtol=0, atol=0)
+
+
 def test_breakable_model_without_fusions_needs_no_compiler(
     model: Model, attention: SequenceAttention, device: FakeDevice, context: GraphContext
 ) -> None:
@@ -322,10 +371,10 @@ def test_modes_name_their_run_modes() -> None:
 
     assert found == {
         "eager": (RunMode.EAGER, RunMode.EAGER),
-        "full": (RunMode.EAGER, RunMode.FULL),
+        "full": (RunMode.FULL, RunMode.FULL),
         "piecewise": (RunMode.BREAKABLE, RunMode.BREAKABLE),
         "full_decode_and_piecewise": (RunMode.BREAKABLE, RunMode.FULL),
         "breakable": (RunMode.BREAKABLE, RunMode.BREAKABLE),
-        "torchair": (RunMode.EAGER, RunMode.FULL),
+        "torchair": (RunMode.FULL, RunMode.FULL),
         "measured": (RunMode.EAGER, RunMode.EAGER),
     }

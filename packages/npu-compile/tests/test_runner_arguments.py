@@ -48,9 +48,13 @@ def _full(device: FakeDevice, **arguments: Any) -> DecodeRunner:
     return DecodeRunner(_compiled(device, mode="full"), **{**given, **arguments})
 
 
-def _prefill(device: FakeDevice, **arguments: Any) -> PrefillRunner:
+def _prefill(device: FakeDevice, mode: str = "breakable", **arguments: Any) -> PrefillRunner:
     given = {"inputs": SPECS, "max_sequences": 2, "set_lengths": lambda _: None}
-    return PrefillRunner(_compiled(device), **{**given, **arguments})
+    return PrefillRunner(_compiled(device, mode=mode), **{**given, **arguments})
+
+
+def _whole_prefill(device: FakeDevice, **arguments: Any) -> PrefillRunner:
+    return _prefill(device, "full", **arguments)
 
 
 BAD_ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
@@ -65,8 +69,10 @@ BAD_ARGUMENTS: list[tuple[Any, dict[str, Any], str]] = [
             ({**SPECS, "ids": torch.int64}, "'ids' is declared as torch.int64, expected an Input"),
         )
     ],
-    (_full, {"recorder": None}, "a recorder and an update lane are needed"),
-    (_full, {"lane": None}, "a recorder and an update lane are needed"),
+    (_full, {"recorder": None}, "a recorder and a lane are needed .* found no recorder; pass both"),
+    (_full, {"lane": None}, "a recorder and a lane are needed .* found no lane; pass both"),
+    (_whole_prefill, {}, "found no recorder and no lane and no groups; pass all three, or leave"),
+    (_whole_prefill, {"groups": ["rows"]}, "groups is a list, expected a Mapping"),
     (_full, {"recorder": Recorder}, "recorder is Recorder, expected a Recorder; make it"),
     (_full, {"recorder": object()}, "recorder is a object, expected a Recorder"),
     (_full, {"lane": UpdateLane}, "lane is UpdateLane, expected a UpdateLane; make it"),

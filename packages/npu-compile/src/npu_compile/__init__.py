@@ -24,12 +24,15 @@ from npu_compile.inputs.static_inputs import StaticInputs
 from npu_compile.inputs.step_size import StepSize
 from npu_compile.runners.captured_steps import CapturedSteps
 from npu_compile.runners.decode_runner import DecodeRunner
-from npu_compile.runners.draft_lengths import draft_lengths
 from npu_compile.runners.prefill_runner import PrefillRunner
 from npu_compile.runners.runner_statistics import RunnerStatistics, SizeUse
+from npu_compile.runners.several_steps.draft_lengths import draft_lengths
+from npu_compile.runners.several_steps.repeated_steps import Advance
+from npu_compile.runners.several_steps.token_sampler import TokenSampler
 from npu_compile.runners.step_runner import DecodeObserver, DecodeStep
 
 __all__ = [
+    "Advance",
     "Backend",
     "CaptureFailure",
     "CapturedSteps",
@@ -54,6 +57,7 @@ __all__ = [
     "SizeUse",
     "StaticInputs",
     "StepSize",
+    "TokenSampler",
     "__version__",
     "compile_model",
     "draft_lengths",

@@ -96,8 +96,9 @@ class SampleSteps:
             observer=decode_observer,
             **given,
         )
-        self.prefill_runner = self._prefill_runner(named.prefill, config)
-        self._prefill_lengths = (named.prefill or {}).get("lengths", {})
+        self.prefill_runner = self._prefill_runner(
+            named.prefill, config, recorder=given.get("recorder"), groups=given.get("groups", {})
+        )
 
     @classmethod
     def device_of(cls, named: NamedModel) -> GraphDevice:
@@ -115,10 +116,11 @@ class SampleSteps:
         on_forecast: Callable[[CapturePlan], None] | None = None,
     ) -> None:
         """Capture all sizes of decode, and of prefill if the mode captures it."""
-        if self.prefill_runner is not None:
-            set_lengths = (self._prefill_set_lengths, self._prefill_lengths)
-            self.prefill_runner.capture(
-                lambda _size: set_lengths[0](set_lengths[1]),
+        prefill = self.prefill_runner
+        if prefill is not None:
+            set_lengths, lengths = self._prefill_set_lengths, self._prefill_lengths
+            prefill.capture(
+                lambda size: set_lengths(lengths(size, prefill.padded_sequences(size))),
                 on_captured=on_captured,
                 on_forecast=on_forecast,
             )
@@ -148,13 +150,13 @@ class SampleSteps:
             self._own_recorder.close()
 
     def _prefill_runner(
-        self, given: Mapping[str, Any] | None, config: CompileConfig
+        self, given: Mapping[str, Any] | None, config: CompileConfig, **of_decode: Any
     ) -> PrefillRunner | None:
         captures = config.prefill_run_modes != (RunMode.EAGER,)
         if given is None or not captures or not config.prefill_capture_sizes:
             return None
-        arguments = {"inputs": self._specs, **given}
-        arguments.pop("lengths", None)
+        arguments = {"inputs": self._specs, "lane": self._lane, **of_decode, **given}
+        self._prefill_lengths = arguments.pop("lengths", _no_lengths)
         self._prefill_set_lengths: Callable[[Any], None] = arguments["set_lengths"]
         return PrefillRunner(self._compiled, **arguments)
 
@@ -172,8 +174,8 @@ def _spec(value: torch.Tensor) -> InputSpec:
     return InputSpec(dtype=value.dtype, trailing_shape=tuple(value.shape[1:]))
 
 
-def _no_lengths(rows: int, step: int) -> Mapping[str, Any]:
-    del rows, step
+def _no_lengths(rows: int, number: int) -> Mapping[str, Any]:
+    del rows, number
     return {}
 
 

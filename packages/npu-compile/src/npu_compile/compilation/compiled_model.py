@@ -115,24 +115,10 @@ class CompiledModel:
             self._run_capturable = self._behind_dynamo(model, splitting, pieces)
         elif not config.fuse and inner is None:
             self._run_eagerly = self._run_capturable = model
-        self._call: Callable[..., Any] = self._run
         self._graphed: list[GraphedCallable] = []
         self._capture_plans: tuple[CapturePlan, ...] = ()
-        for mode in dict.fromkeys((*config.prefill_run_modes, *config.decode_run_modes)):
-            if mode is not RunMode.EAGER:
-                self._call = GraphedCallable(
-                    self._call,
-                    device=device,
-                    context=self.context,
-                    run_mode=mode,
-                    name=self._name,
-                    address_check=config.address_check,
-                    weights=weights_of(model),
-                    warmup_runs=config.warmup_runs,
-                    guard=config.capture_guard,
-                    observer=observer,
-                )
-                self._graphed.append(self._call)
+        modes = (*config.prefill_run_modes, *config.decode_run_modes)
+        self._call = self._capturing(self._run, modes, self._name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run, capture or replay the model, with its own arguments and outputs.
@@ -154,6 +140,30 @@ class CompiledModel:
                 # A replay enters no graph, which would see by itself that a weight has changed.
                 prepared.refresh()
         return self._call(*args, **kwargs)
+
+    def run_inside(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model as a part of what calls it: nothing is captured or replayed for itself.
+
+        Inside a function of :meth:`capture_around` the model is captured with that function.
+        """
+        return self._run(*args, **kwargs)
+
+    def capture_around(self, function: Callable[..., Any], *, name: str) -> Callable[..., Any]:
+        """Return a function that is captured as decode steps of the model are, and released too.
+
+        Args:
+            function: calls :meth:`run_inside`, any number of times.
+            name: of the function, for messages.
+        """
+        captured = self._capturing(function, self.config.decode_run_modes, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            for compiler in self._compilers:
+                for prepared in compiler.prepared:
+                    prepared.refresh()
+            return captured(*args, **kwargs)
+
+        return call
 
     def unwrap(self) -> Callable[..., Any]:
         """Return the original model, to access its attributes."""
@@ -193,6 +203,11 @@ class CompiledModel:
         """
         others = tuple(other for other in self._capture_plans if other is not before)
         self._capture_plans = others if plan is None else (*others, plan)
+
+    @property
+    def argument_names(self) -> tuple[str, ...]:
+        """The names of the model's arguments."""
+        return tuple(self._signature.parameters)
 
     def require_arguments(self, names: Iterable[str], *, doing: str) -> None:
         """Check that the model accepts exactly these arguments; called by runners.
@@ -249,6 +264,27 @@ class CompiledModel:
             for key in graphed.captured_keys if keys is None else keys:
                 if graphed.is_captured(key):
                     graphed.release(key)
+
+    def _capturing(
+        self, function: Callable[..., Any], modes: Iterable[RunMode], name: str
+    ) -> Callable[..., Any]:
+        """Return a function that is captured and replayed in each of these run modes."""
+        for mode in dict.fromkeys(modes):
+            if mode is not RunMode.EAGER:
+                function = GraphedCallable(
+                    function,
+                    device=self.device,
+                    context=self.context,
+                    run_mode=mode,
+                    name=name,
+                    address_check=self.config.address_check,
+                    weights=weights_of(self._model),
+                    warmup_runs=self.config.warmup_runs,
+                    guard=self.config.capture_guard,
+                    observer=self.observer,
+                )
+                self._graphed.append(function)
+        return function
 
     def _behind_dynamo(
         self,

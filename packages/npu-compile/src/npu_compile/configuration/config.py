@@ -33,8 +33,9 @@ class CompileMode(str, Enum):
 
     Attributes:
         EAGER: fused operators are launched one by one; nothing is captured.
-        FULL: the whole model is captured for decode, including attention, whose step parameters are
-            updated in the captured graph at each replay. Prefill runs as in ``EAGER``.
+        FULL: the whole model is captured, including attention, whose step parameters are updated in
+            the captured graph at each replay: decode steps of ``capture_sizes``, and prefill and
+            mixed steps of ``prefill_capture_sizes``.
         PIECEWISE: the graph is split at the splitting ops. The pieces between them are captured;
             the splitting ops run eagerly.
         FULL_DECODE_AND_PIECEWISE: decode as in ``FULL``, prefill and mixed batches as in
@@ -63,17 +64,14 @@ class CompileMode(str, Enum):
     @property
     def decode_run_mode(self) -> RunMode:
         """The run mode of decode steps that fit a capture size; ``EAGER`` if it is measured."""
-        if self in {
-            CompileMode.FULL,
-            CompileMode.FULL_DECODE_AND_PIECEWISE,
-            CompileMode.TORCHAIR,
-        }:
-            return RunMode.FULL
-        return self.prefill_run_mode
+        is_full = self is CompileMode.FULL_DECODE_AND_PIECEWISE
+        return RunMode.FULL if is_full else self.prefill_run_mode
 
     @property
     def prefill_run_mode(self) -> RunMode:
         """The run mode of prefill steps that fit a capture size; ``EAGER`` if it is measured."""
+        if self in {CompileMode.FULL, CompileMode.TORCHAIR}:
+            return RunMode.FULL
         captures = self.splits or self is CompileMode.BREAKABLE
         return RunMode.BREAKABLE if captures else RunMode.EAGER
 

@@ -27,6 +27,7 @@ _CUDAGRAPH_MODES: Final = MappingProxyType(
     {
         "NONE": "eager",
         "PIECEWISE": "piecewise",
+        "FULL": "full",
         "FULL_DECODE_ONLY": "full",
         "FULL_AND_PIECEWISE": "full_decode_and_piecewise",
     }
@@ -198,18 +199,15 @@ def _compiler(value: object) -> Iterator[Meaning]:
 
 def _cudagraph_mode(value: object) -> Iterator[Meaning]:
     name = value.upper() if isinstance(value, str) else value
-    if name == "FULL":
-        raise ConfigError(
-            "reading the configuration: cudagraph_mode is 'FULL', but prefill and mixed batches "
-            "cannot be captured whole here; use 'FULL_DECODE_ONLY' or 'FULL_AND_PIECEWISE'"
-        )
     yield Meaning("mode", _known("cudagraph_mode", name, _CUDAGRAPH_MODES))
+    if name == "FULL_DECODE_ONLY":
+        yield Meaning("prefill_capture_sizes", ())
 
 
 def _cudagraph_capture_sizes(value: object) -> Iterator[Meaning]:
     # vLLM's sizes are tokens of any batch, and a decode batch has one a row.
     yield Meaning("capture_sizes", value)
-    yield Meaning("prefill_capture_sizes", value)
+    yield Meaning("prefill_capture_sizes", value, is_default=True)
     yield Meaning("mode", "full_decode_and_piecewise", is_default=True)
 
 

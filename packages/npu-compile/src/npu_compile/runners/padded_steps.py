@@ -31,13 +31,21 @@ class PaddedSteps:
         compiled: the model.
         form: the inputs of the model, and the step size of a key.
         keys: all graph keys, including that of the largest step.
+        call: the function that a step runs; the model by default.
 
     Attributes:
         compiled: as given.
     """
 
-    def __init__(self, compiled: CompiledModel, form: StepForm, keys: Iterable[GraphKey]) -> None:
+    def __init__(
+        self,
+        compiled: CompiledModel,
+        form: StepForm,
+        keys: Iterable[GraphKey],
+        call: Callable[..., Any] | None = None,
+    ) -> None:
         self.compiled = compiled
+        self._call = compiled if call is None else call
         self._outputs_by_sequence = form.outputs_by_sequence
         self._sizes = {key: form.step_size(key.num_tokens) for key in keys}
         # Without keys no step is loaded, so the buffers are empty.
@@ -71,9 +79,8 @@ class PaddedSteps:
         size = self._sizes[key]
         static = self._inputs
         static.load_checked(inputs, own=own, size=size)
-        compiled = self.compiled
-        with compiled.context.run(mode, key):
-            return compiled(**static.views(size))
+        with self.compiled.context.run(mode, key):
+            return self._call(**static.views(size))
 
     def call_eagerly(self, inputs: Mapping[str, Tensor]) -> Any:
         """Run a batch of any size eagerly, without padding.
@@ -84,7 +91,7 @@ class PaddedSteps:
         self._inputs.check(inputs, size=_ANY_SIZE)
         placed = self._inputs.place(inputs)
         with self.compiled.context.run(RunMode.EAGER):
-            return self.compiled(**placed)
+            return self._call(**placed)
 
     def padding_step(self, key: GraphKey, mode: RunMode) -> Callable[[], Any]:
         """Return a function that loads a step of padding only and runs it under a key."""

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from attn_update import Recorder, UpdateLane
 from npu_compile.compilation.compiled_model import CompiledModel
 from npu_compile.errors import ConfigError
 from npu_compile.inputs.input_spec import InputSpec, require_specs
+from npu_graph_runtime import RunMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection
 
 
 def require_model_and_inputs(
-    doing: str, compiled: CompiledModel, inputs: Mapping[str, InputSpec]
+    doing: str,
+    compiled: CompiledModel,
+    inputs: Mapping[str, InputSpec],
+    *,
+    allows_more: bool = False,
 ) -> None:
     """Check that a model is compiled and that its arguments are declared.
 
@@ -21,6 +28,7 @@ def require_model_and_inputs(
         doing: the current operation, for messages.
         compiled: the model.
         inputs: the declarations.
+        allows_more: whether there may be inputs that are not the model's.
 
     Raises:
         ConfigError: The model is not compiled, a declaration has the wrong type, or the names
@@ -32,7 +40,9 @@ def require_model_and_inputs(
             "it first, by npu_compile.compile_model"
         )
     require_specs(doing, inputs)
-    compiled.require_arguments(inputs, doing=doing)
+    own = compiled.argument_names
+    names = [name for name in inputs if name in own] if allows_more else inputs
+    compiled.require_arguments(names, doing=doing)
 
 
 def require_instance(doing: str, name: str, value: object, expected: type, remedy: str) -> None:
@@ -44,6 +54,54 @@ def require_instance(doing: str, name: str, value: object, expected: type, remed
     if value is not None and not isinstance(value, expected):
         found = value.__name__ if isinstance(value, type) else f"a {type(value).__name__}"
         raise ConfigError(f"{doing}: {name} is {found}, expected a {expected.__name__}; {remedy}")
+
+
+def require_updates(
+    doing: str,
+    modes: Collection[RunMode],
+    *,
+    recorder: object,
+    lane: object,
+    groups: object,
+    remedy: str,
+    needs_groups: bool = False,
+) -> None:
+    """See that what rewrites attention's arguments is there, where steps replay as one graph.
+
+    Args:
+        doing: what is being done, for messages.
+        modes: the run modes of the steps.
+        recorder: a `Recorder`, or ``None``.
+        lane: an `UpdateLane`, or ``None``.
+        groups: a mapping, or ``None``.
+        remedy: what to do about one that is missing.
+        needs_groups: whether the groups have to be there too.
+
+    Raises:
+        ConfigError: something is of another type, or is missing in run mode ``FULL``.
+    """
+    given = {
+        "recorder": (recorder, Recorder, "make it of the device, and pass the object"),
+        "lane": (lane, UpdateLane, "make it of the device, and pass the object"),
+        "groups": (groups, Mapping, "name each ParameterGroup"),
+    }
+    for name, (value, expected, help_for_type) in given.items():
+        require_instance(doing, name, value, expected, help_for_type)
+    if RunMode.FULL not in modes:
+        return
+    missing = [
+        name
+        for name, (value, _, _) in given.items()
+        if value is None and (needs_groups or name != "groups")
+    ]
+    if missing:
+        needed = (
+            "a recorder, an update lane and groups" if needs_groups else "a recorder and a lane"
+        )
+        raise ConfigError(
+            f"{doing}: {needed} are needed to rewrite attention's arguments at each replay, found "
+            f"no {' and no '.join(missing)}; {remedy}"
+        )
 
 
 def require_callable(doing: str, name: str, value: object, remedy: str) -> None:

@@ -27,6 +27,7 @@ class StepForm:
         query_length: rows of each sequence; ``None`` if sequences have any number of rows.
         max_sequences: sequences of a step whose sequences have any number of rows; otherwise
             ``None``.
+        variant: part of the graph keys, if steps of one size are captured in several ways.
 
     Attributes:
         inputs: as given; if each sequence has one row, none of them is declared ``per_sequence``.
@@ -48,6 +49,7 @@ class StepForm:
         *,
         query_length: int | None,
         max_sequences: int | None,
+        variant: tuple[str, ...] = (),
     ) -> None:
         is_packed = query_length is None
         limit = max_sequences if is_packed else query_length
@@ -58,6 +60,7 @@ class StepForm:
                 "and max_sequences of at least 1, for sequences of any number of rows"
             )
         self._query_length = query_length
+        self._variant = variant
         self.max_sequences = sys.maxsize if max_sequences is None else max_sequences
         self.outputs_by_sequence = not is_packed
         self.inputs = dict(inputs)
@@ -108,7 +111,9 @@ class StepForm:
         """Return the graph key of a captured step with this number of rows."""
         sequences = self.step_size(rows).sequences
         uniform = self._query_length is not None
-        return GraphKey(num_tokens=rows, num_sequences=sequences, uniform=uniform)
+        return GraphKey(
+            num_tokens=rows, num_sequences=sequences, uniform=uniform, extra=self._variant
+        )
 
     def given(self, inputs: Mapping[str, Tensor]) -> StepSize:
         """Return the size of a batch from its inputs, without checking them any further.
@@ -138,7 +143,7 @@ class PrefillForm(StepForm):
 
     Args:
         inputs: declarations of the model's arguments.
-        max_sequences: sequences of every captured step.
+        max_sequences: sequences of every captured step, in addition to one of padding.
     """
 
     def __init__(self, inputs: Mapping[str, InputSpec], *, max_sequences: int) -> None:
@@ -147,7 +152,7 @@ class PrefillForm(StepForm):
 
     def step_size(self, rows: int) -> StepSize:
         """Return the sizes of a captured step with this number of rows."""
-        return StepSize(tokens=rows, sequences=self.max_sequences)
+        return StepSize(tokens=rows, sequences=self.max_sequences + 1)
 
     def key(self, rows: int) -> GraphKey:
         """Return the graph key of a captured step with this number of rows."""

@@ -71,6 +71,7 @@ class StepRunner:
         plans: the update plans of graphs in run mode ``FULL``.
         set_lengths: sets the attention lengths of a step that is not updated.
         observer: receives every step.
+        call: what a step runs; the model by default.
 
     Attributes:
         compiled: as given.
@@ -86,12 +87,13 @@ class StepRunner:
         plans: RecordedPlans,
         set_lengths: Callable[[Mapping[str, Mapping[str, Lengths]]], None] | None,
         observer: DecodeObserver | None = None,
+        call: Callable[..., Any] | None = None,
     ) -> None:
         keys = {size: form.key(size) for size in sizes}
         self.compiled = compiled
         self._form = form
         self._schedule = CaptureSchedule(compiled, run_modes, keys, what=form.what)
-        self._steps = PaddedSteps(compiled, form, keys.values())
+        self._steps = PaddedSteps(compiled, form, keys.values(), call)
         self._plans = plans
         self._set_lengths = set_lengths
         self._observer = observer
@@ -198,8 +200,8 @@ class StepRunner:
 
         Args:
             prepare: called with each size before the model runs. It must set attention lengths for
-                that many padded rows, in :meth:`padded_sequences` sequences. For prefill, set
-                lengths that the padding allows, for instance of no sequence.
+                that many padded rows, in :meth:`padded_sequences` sequences. If prefill
+                runs in segments or eagerly, lengths of no sequence are enough.
             on_captured: called after each size with (size, sizes done, total sizes).
             on_forecast: called once with the plan if the configuration has a ``capture_budget``,
                 when two sizes are captured and the total is forecast.
